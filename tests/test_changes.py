@@ -126,7 +126,7 @@ def test_with_a_query_the_best_new_memory_comes_first_whatever_its_kind(store: S
     )
     assert ids(answer) == [observation, part]
     assert answer.results[0].similarity == 1.0
-    assert (answer.total_new, answer.has_more, answer.confidence) == (3, False, "high")
+    assert (answer.total_new, answer.has_more, answer.confidence) == (3, False, "strong")
     assert "without query" in (answer.message or "")
     assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == []
 
@@ -136,7 +136,7 @@ def test_a_query_without_a_close_new_memory_has_low_confidence(
 ) -> None:
     add(store, "w1 w2 w3 w4")
     answer = store.search_changes(Scope(session_id="s"), query="a b c d")
-    assert answer.confidence == "low"
+    assert answer.confidence == "related"
     assert "No close match" in (answer.message or "")
 
 

@@ -25,7 +25,7 @@ from vector_memory.embedding.language_bias import read_bias
 from vector_memory.embedding.model_folder import ModelFolder, digest_of
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.safetensors import read_header
-from vector_memory.embedding.token_states import late_scores
+from vector_memory.embedding.token_states import compare
 from vector_memory.embedding.weights import described, find_weights, place_of
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
@@ -223,8 +223,8 @@ def test_off_topic_questions_in_a_script_the_model_does_not_know_have_no_close_a
 ) -> None:
     question, text = UNKNOWN_SCRIPTS[script]
     cosine = float(real.embed([text])[0] @ real.embed_query(question))
-    assert not real.calibration_for(question).is_close(cosine, 0.0, 1)
-    assert not real.calibration_for(question).is_close(1.0, 0.0, 1)
+    assert real.calibration_for(question).level(cosine, 0.0) != "strong"
+    assert real.calibration_for(question).level(1.0, 0.0) != "strong"
 
 
 @needs_package
@@ -291,7 +291,7 @@ def test_token_by_token_questions_in_another_language_find_the_fact_nine_times_i
             asked = real.encode_query(question).states
             assert asked is not None
             if language != "en":
-                hits.append(int(late_scores(asked, passages).argmax()) == number)
+                hits.append(int(np.argmax([one.score for one in compare(asked, passages)])) == number)
     assert len(hits) == 100
     assert sum(hits) >= 90  # 83 with the model's own states
 
@@ -317,7 +317,7 @@ def test_off_topic_questions_have_no_close_answer_in_their_own_language_or_anoth
     close = [
         question
         for question in LANGUAGES["off_topic"][language]
-        if real.calibration_for(question).is_close(float((passages @ real.embed_query(question)).max()), 0.0, 50)
+        if real.calibration_for(question).level(float((passages @ real.embed_query(question)).max()), 0.0) == "strong"
     ]
     assert close == []
 
@@ -342,7 +342,7 @@ def test_off_topic_questions_in_vietnamese_are_told_from_those_that_notes_answer
 
     def is_close(question: str) -> bool:
         nearest = float((notes @ real.embed_query(question)).max())
-        return real.calibration_for(question).is_close(nearest, 0.0, len(notes))
+        return real.calibration_for(question).level(nearest, 0.0) == "strong"
 
     assert [question for question in OFF_TOPIC_IN_VIETNAMESE if is_close(question)] == []
     assert all(is_close(question) for question in VIETNAMESE)
@@ -356,7 +356,7 @@ def test_most_answers_in_another_language_than_the_question_are_close(real: Onnx
         for language, question in fact["questions"].items():
             if language != fact["language"]:
                 cosine = float(passage @ real.embed_query(question))
-                close.append(real.calibration_for(question).is_close(cosine, 0.0, len(FACTS)))
+                close.append(real.calibration_for(question).level(cosine, 0.0) == "strong")
     assert len(close) == 100
     assert sum(close) >= 70
 

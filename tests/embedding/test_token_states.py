@@ -1,7 +1,7 @@
 """The states of tokens: which are kept, as what, and how a question's are compared with them."""
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,10 @@ from vector_memory.embedding.model_folder import ModelFolder
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.token_states import (
     MAX_QUESTION_TOKENS,
+    States,
     bytes_per_state,
+    compare,
     is_content,
-    late_scores,
     of_question,
     packed,
 )
@@ -70,7 +71,7 @@ def test_a_late_score_is_the_mean_over_the_question_of_the_highest_product_with_
         else 0.0
         for each in passages
     ]
-    found = late_scores(question, [packed(each) for each in passages])
+    found = scores(question, [packed(each) for each in passages])
     assert found == pytest.approx(expected, abs=1e-5)
     assert [len(packed(each)) for each in passages] == [count * bytes_per_state(dimensions) for count in counts]
 
@@ -80,8 +81,8 @@ def test_a_late_score_does_not_depend_on_the_passages_beside_it(seed: int) -> No
     source = np.random.default_rng(seed)
     question = of_question(source.normal(size=(source.integers(1, 12), 384)).astype(np.float32))
     passages = [packed(source.normal(size=(count, 384)).astype(np.float32)) for count in source.integers(1, 60, 19)]
-    found = late_scores(question, [*passages, passages[0]]).tolist()
-    assert found == [late_scores(question, [each])[0] for each in [*passages, passages[0]]]
+    found = scores(question, [*passages, passages[0]])
+    assert found == [scores(question, [each])[0] for each in [*passages, passages[0]]]
     assert found == [round(score, 6) for score in found]
 
 
@@ -89,8 +90,13 @@ def test_many_passages_take_no_more_memory_than_one() -> None:
     source = np.random.default_rng(3)
     question = of_question(source.normal(size=(4, 384)).astype(np.float32))
     passage = packed(source.normal(size=(100, 384)).astype(np.float32))
-    one = peak(lambda: late_scores(question, [passage]))
-    assert peak(lambda: late_scores(question, [passage] * 100)) < 2 * one
+    one = peak(lambda: compare(question, [passage]))
+    assert peak(lambda: compare(question, [passage] * 100)) < 2 * one
+
+
+def scores(question: States, passages: Sequence[bytes]) -> list[float]:
+    """Return the late scores of passages."""
+    return [one.score for one in compare(question, passages)]
 
 
 def peak(work: Callable[[], object]) -> int:
@@ -138,10 +144,10 @@ def test_a_passage_has_a_state_for_each_token_of_content(engine: OnnxEngine) -> 
 def test_the_passage_that_says_what_a_question_says_has_the_highest_late_score(engine: OnnxEngine) -> None:
     question = engine.encode_query("who renewed the lease on a queue?").states
     assert question is not None
-    scores = late_scores(question, states_of(engine.encode(TEXTS)))
-    assert scores.argmax() == 0
-    assert scores[1] == min(scores[:3])
-    assert 0.4 < scores[0] <= 1.1
+    found = scores(question, states_of(engine.encode(TEXTS)))
+    assert found.index(max(found)) == 0
+    assert found[1] == min(found[:3])
+    assert 0.4 < found[0] <= 1.1
 
 
 def test_a_model_that_is_not_good_at_it_gives_no_states(tmp_path: Path) -> None:

@@ -42,20 +42,20 @@ def ask(store: SessionMemoryStore, query: str = "a b c d") -> FineSearchResult:
     return store.search_chunks(query, HERE, Page(limit=5))
 
 
-def test_a_near_result_makes_confidence_high_without_further_message(store: SessionMemoryStore) -> None:
+def test_a_near_result_is_strong_without_further_message(store: SessionMemoryStore) -> None:
     answer = ask(store, FAR)
-    assert (answer.confidence, answer.elsewhere, answer.message) == ("high", {}, "1 chunk.")
+    assert (answer.confidence, answer.elsewhere, answer.message) == ("strong", {}, "1 chunk.")
 
 
 def test_a_far_result_is_returned_with_a_warning(store: SessionMemoryStore) -> None:
     answer = ask(store)
-    assert (answer.confidence, answer.elsewhere, len(answer.results)) == ("low", {}, 1)
+    assert (answer.confidence, answer.elsewhere, len(answer.results)) == ("related", {}, 1)
     assert answer.message == "1 chunk. No close match: these results may be unrelated."
 
 
 def test_an_empty_scope_is_reported_as_empty(store: SessionMemoryStore) -> None:
     answer = store.search_chunks("a b c d", Scope("report", session_id="nowhere"), Page(limit=5))
-    assert (answer.confidence, answer.results) == ("low", [])
+    assert (answer.confidence, answer.results) == ("weak", [])
     assert answer.message == (
         "No reports match these filters (session_id). Nothing at all is stored in this session: list_sessions shows "
         "the sessions."
@@ -97,7 +97,7 @@ def test_closer_matches_among_other_kinds_and_in_other_sessions_are_counted(stor
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
-def test_a_chunk_with_every_word_of_the_question_makes_confidence_high_whatever_its_cosine(
+def test_a_chunk_with_every_word_of_the_question_is_strong_whatever_its_cosine(
     tmp_path: Path, *, in_memory: bool
 ) -> None:
     with open_store(tmp_path / "memory.db") as store:
@@ -107,20 +107,28 @@ def test_a_chunk_with_every_word_of_the_question_makes_confidence_high_whatever_
             store._index.wait_for_loading()
         answers = [store.search_chunks(query, HERE_TOO, Page(limit=5)) for query in ("busy_timeout", "idle_timeout")]
     assert [(answer.confidence, (answer.results[0].similarity or 0.0) < 0.42) for answer in answers] == [
-        ("high", True),
-        ("low", True),
+        ("strong", True),
+        ("related", True),
     ]
 
 
-def test_the_more_texts_there_are_the_nearer_the_best_must_be() -> None:
+def test_the_same_text_matches_alike_whatever_else_is_in_the_scope(store: SessionMemoryStore) -> None:
+    put(store, "a b c d w3", agent_id="me")
+    for number in range(20):
+        put(store, f"x{number} y z", agent_id="you")
+    answers = [store.search_chunks("a b c d", scope, Page(limit=5)) for scope in (HERE, HERE_TOO)]
+    assert [answer.results[0].chunk_content for answer in answers] == ["a b c d w3"] * 2
+    assert answers[0].confidence == answers[1].confidence == answers[0].results[0].match
+
+
+def test_late_scores_count_most_where_tokens_were_compared() -> None:
     rule = MINILM.description.calibration_for("which index is unused", lambda _: 1)
-    assert [rule.is_close(0.45, 0.0, units) for units in (1, 20, 1_000, 1_000_000)] == [True, True, False, False]
-    assert [rule.is_close(0.45, covered, 1_000) for covered in (0.0, 0.4, 1.0)] == [False, True, True]
-    assert rule.is_close(0.6, 0.0, 10**9)
+    levels = [rule.level(*case) for case in ((0.5, 0.0, 0.7), (0.5, 0.0, 0.4), (0.1, 0.0, 0.2), (0.6, 0.0), (0.1, 1.0))]
+    assert levels == ["strong", "related", "weak", "strong", "strong"]
 
 
 def test_a_model_without_figures_of_its_own_warns_only_where_words_and_meaning_are_far() -> None:
-    assert [UNKNOWN.is_close(*case, 1_000) for case in ((0.1, 0.6), (0.43, 0.0), (0.1, 0.1))] == [True, True, False]
+    assert [UNKNOWN.level(*case) for case in ((0.1, 0.6), (0.43, 0.0), (0.1, 0.1))] == ["strong", "strong", "related"]
 
 
 def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> None:
@@ -150,7 +158,7 @@ def test_an_answer_counts_close_matches_from_other_tasks_categories_and_tags(sto
         Scope("knowledge_base", category="nothing"),
     ]
     answers = [store.search_chunks("a b c d", scope, Page(limit=5)) for scope in scopes]
-    assert [answer.confidence for answer in answers] == ["low"] * len(scopes)
+    assert [answer.confidence for answer in answers] == ["related"] * 3 + ["weak"]
     assert [answer.elsewhere.get("other_tasks") for answer in answers] == [1, None, None, None]
     assert [answer.elsewhere.get("other_categories") for answer in answers] == [None, 1, 1, 1]
     assert "from other tasks (omit task_code)" in (answers[0].message or "")
@@ -170,7 +178,7 @@ def test_every_grain_reports_the_confidence(store: SessionMemoryStore) -> None:
         store.search_memories("a b c d", Scope("system_memory"), Page(limit=5)),
     ]
     assert [(answer.confidence, "No close match" in (answer.message or "")) for answer in answers] == [
-        ("low", True)
+        ("related", True)
     ] * 3
 
 

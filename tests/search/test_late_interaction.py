@@ -15,7 +15,7 @@ from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import WORDS, load_index
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
-from vector_memory.embedding.token_states import late_scores, of_question, packed
+from vector_memory.embedding.token_states import compare, of_question, packed
 from vector_memory.search import retrieval
 from vector_memory.search.explaining import Asked
 from vector_memory.search.fusion import FUSED_DECIMALS
@@ -106,7 +106,7 @@ def by_hand(filled: Path | str, scope: Scope, query: str) -> list[tuple[float, i
                 number = stored.chunk.index if scope is REPORTS and stored is not None else None
                 passages = [each for each in reader.passages_of(memory) if each.chunk == number]
                 texts = [memory.content[each.start : each.end] for each in passages]
-                late[hit.id] = late_scores(question, [packed(states(text)) for text in texts]).max()
+                late[hit.id] = max(one.score for one in compare(question, [packed(states(text)) for text in texts]))
     lowest = min(late.values())
     joined = [
         (round((1 - LATE_WEIGHT) * hit.score + LATE_WEIGHT * late.get(hit.id, lowest), FUSED_DECIMALS), hit.id)
@@ -193,9 +193,9 @@ def test_close_matches_elsewhere_are_counted_without_comparing_tokens(
 
     def counted(question: Any, passages: Sequence[bytes]) -> Any:
         compared.append(len(passages))
-        return late_scores(question, passages)
+        return compare(question, passages)
 
-    monkeypatch.setattr(retrieval, "late_scores", counted)
+    monkeypatch.setattr(retrieval, "compare", counted)
     elsewhere = store.search_chunks("l", Scope(MemoryKind.REPORT, session_id="s", agent_id="nobody")).elsewhere
     assert elsewhere["other_agents"]
     assert not any(compared)

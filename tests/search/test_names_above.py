@@ -89,7 +89,7 @@ def test_what_is_found_by_a_title_shows_the_text_as_it_is(store: SessionMemorySt
 def test_a_question_whose_words_are_in_the_text_and_the_headings_is_answered_with_high_confidence(
     store: SessionMemoryStore,
 ) -> None:
-    assert store.search_chunks("nightly lock hour", Scope("report")).confidence == "high"
+    assert store.search_chunks("nightly lock hour", Scope("report")).confidence == "strong"
 
 
 def test_a_trace_tells_which_words_only_the_title_or_the_headings_have(store: SessionMemoryStore) -> None:

@@ -70,7 +70,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMem
 def test_only_texts_with_the_hash_are_found_and_confidence_is_high(store: SessionMemoryStore) -> None:
     found = store.search_chunks("3f2a9c8ed01b4c5d6e7f", REPORTS)
     assert [hit.memory_id for hit in found.results] == [1, 2]
-    assert found.confidence == "high"
+    assert found.confidence == "strong"
     assert {hit.similarity for hit in found.results} == {None}
     assert {tuple(hit.sources) for hit in found.results} == {("keyword",)}
 
@@ -82,35 +82,35 @@ def test_the_beginning_of_a_hash_and_all_of_it_are_found_with_high_confidence(
     """Whatever of it the text has: the rest of the hash is no other word that is missing there."""
     wanted = store.store_memory("report", "a b 3f2a9c8ed01b4c5d6e7f f", session_id="t").memory_id
     found = store.search_chunks(part, Scope("report", session_id="t"))
-    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "high")
+    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "strong")
 
 
 @pytest.mark.parametrize("text", ["3f2a9c8ed01b4c5d6e7f", "550e8400-e29b-41d4-a716-446655440000"])
 def test_a_hash_or_uuid_in_capitals_is_found_as_well_as_in_small_letters(store: SessionMemoryStore, text: str) -> None:
     store.store_memory("report", f"a b {text} f", session_id="t")
     small, capitals = (store.search_chunks(query, Scope("report", session_id="t")) for query in (text, text.upper()))
-    assert capitals.confidence == "high"
+    assert capitals.confidence == "strong"
     assert [hit.score for hit in capitals.results] == [hit.score for hit in small.results]
 
 
 def test_the_beginning_of_a_hash_may_be_digits_alone(store: SessionMemoryStore) -> None:
     wanted = store.store_memory("report", "a 24380474a9c8ed01b4c5 f", session_id="s").memory_id
     found = store.search_chunks("24380474", REPORTS)
-    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "high")
+    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "strong")
 
 
 def test_a_version_is_found_with_high_confidence_with_a_v_added(store: SessionMemoryStore) -> None:
     wanted = store.store_memory("report", "a 1.26.4 f", session_id="s").memory_id
     found = store.search_chunks("v1.26.4", REPORTS)
-    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "high")
+    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "strong")
 
 
 def test_a_hash_that_is_nowhere_finds_nothing_and_says_so(store: SessionMemoryStore) -> None:
     found = store.search_chunks("9999999abc", REPORTS)
-    assert (found.results, found.confidence) == ([], "low")
+    assert (found.results, found.confidence) == ([], "weak")
     assert "contains any of these words" in (found.message or "")
     elsewhere = store.search_chunks("3f2a9c8ed01b4c5d6e7f", Scope("report", session_id="t"))
-    assert elsewhere.confidence == "low"
+    assert elsewhere.confidence == "weak"
     assert elsewhere.elsewhere == {"other_sessions": 1}
 
 

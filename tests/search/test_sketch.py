@@ -170,7 +170,7 @@ def test_a_large_scope_elsewhere_is_compared_only_if_its_nearest_passages_are_cl
         # What is known early has no hits yet.
         monkeypatch.setattr(SearchHits, "is_close", lambda found, _, promising=promising: promising and not found.hits)
         compared.clear()
-        assert store.search_chunks("a b", Scope("report", session_id="zoo"), Page(limit=5)).confidence == "low"
+        assert store.search_chunks("a b", Scope("report", session_id="zoo"), Page(limit=5)).confidence == "related"
         assert (max(compared) > 20) is promising
 
 

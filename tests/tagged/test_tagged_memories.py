@@ -274,7 +274,7 @@ def test_a_search_without_a_close_match_says_where_there_is_one(store: SessionMe
     store.tagged.store("The cache of the start page.", "performance", ["redis"])
     store.tagged.store("Soup is cooked for an hour.", "other", ["kitchen"])
     found = store.tagged.search("cache of the start page", tags=["kitchen"])
-    assert found.confidence == "low"
+    assert found.confidence == "related"
     assert found.elsewhere == {"other_categories": 1}
     assert store.tagged.search("quantum chromodynamics").elsewhere == {}
-    assert store.tagged.search("cache of the start page").confidence == "high"
+    assert store.tagged.search("cache of the start page").confidence == "strong"

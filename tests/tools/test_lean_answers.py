@@ -50,7 +50,7 @@ async def test_a_hit_is_what_a_model_reads(lean: Client) -> None:
     [note] = [one for one in (await found(lean))["results"] if one["agent"] == "billing"]
     note.pop("context_before", None), note.pop("context_after", None)
     assert len(note.pop("date")) == len("2026-03-01")
-    assert note == {"memory_id": 2, "agent": "billing", "title": "Invoices", "content": NOTE}
+    assert note == {"memory_id": 2, "agent": "billing", "title": "Invoices", "match": "strong", "content": NOTE}
 
 
 @pytest.mark.parametrize("filters", [{}, {"agent_id": "ops"}, {"agent_id": "ops", "session_id": "s"}])
@@ -180,5 +180,5 @@ async def test_tagged_memories_are_answered_in_the_lean_form(filled: SessionMemo
     async with Client(server) as client:
         answers = {tool: (await client.call_tool(tool, sent)).structured_content for tool, sent in TAGGED.items()}
     [note, _] = sorted((answers["search_memories"] or {})["results"], key=lambda one: one["memory_id"])
-    assert note.keys() == {"memory_id", "date", "category", "tags", "content"}
+    assert note.keys() == {"memory_id", "date", "category", "tags", "match", "content"}
     assert "null" not in json.dumps(answers)

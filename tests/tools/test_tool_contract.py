@@ -109,9 +109,9 @@ Nothing is sent anywhere.
 def added_keys(tool: str) -> set[str]:
     """Return the keys that answers have beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return {"omitted", "next_offset", "confidence", "elsewhere", "trace"} | OBSERVATIONS | PROVENANCE
+        return {"omitted", "next_offset", "confidence", "weak", "elsewhere", "trace"} | OBSERVATIONS | PROVENANCE
     if tool.startswith("search_"):
-        return {"omitted", "next_offset", "confidence", "elsewhere", "trace", "lines"} | OBSERVATIONS
+        return {"omitted", "next_offset", "confidence", "weak", "elsewhere", "trace", "lines"} | OBSERVATIONS
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted"}
     added = {
@@ -127,9 +127,9 @@ def added_keys(tool: str) -> set[str]:
 def added_item_keys(tool: str) -> set[str]:
     """Return the keys of single results beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return PROVENANCE | {"content_start", "content_end", "sources", "score"}
+        return PROVENANCE | {"content_start", "content_end", "sources", "score", "match", "later"}
     if tool.startswith("search_"):
-        return CUT | {"sources", "score"}
+        return CUT | {"sources", "score", "match", "later"}
     if tool == "get_memory_by_id":
         return CUT
     return {"agents", "agent_count"} if tool == "list_sessions" else set()

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
 from vector_memory.domain.asking import LINES as LINES
+from vector_memory.domain.asking import MatchLevel as MatchLevel
 from vector_memory.domain.asking import Page as Page
 from vector_memory.domain.asking import SearchMode as SearchMode
 from vector_memory.domain.asking import SearchOrder as SearchOrder

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from vector_memory.domain.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_instance, check_range
 from vector_memory.errors import ValidationError
@@ -39,6 +40,9 @@ class SearchOrder(StrEnum):
 
 
 LINES = "lines"
+
+MatchLevel = Literal["strong", "related", "weak"]
+"""How well a result matches: it probably answers, it is on the topic, or it is hardly about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,37 +1,50 @@
-"""What a model's cosines say about whether a scope has anything on the topic of a question."""
+"""What a model's cosines and late scores say about whether a text answers a question."""
 
 import math
 from dataclasses import dataclass
 
+from vector_memory.domain import MatchLevel
+
+INSTEAD_OF_TOKENS = 0.1
+"""A late score is by so much higher than the cosine, in the middle: the estimate where tokens were not compared."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The cosine from which on the best passage of a scope is on the topic of a question.
+    """From which evidence on a text answers a question, or is at least related to it.
 
-    `base`: that of a scope of one unit, if it has none of the question's words. `words`: by how much less it is if it
-    has all. `growth`: by how much more for each e-fold of units, up to `most_units`: of more texts, one is nearer by
-    chance. `by_meaning`: the one where no words are compared. `by_words`: the share of the words from which on the
-    cosine does not matter. How they were found: docs/retrieval.md.
+    The evidence is the cosine of its best passage, with `late` the share of it that the late score has instead, and
+    `words` times the share of the question's words that it has, weighted by their rarity. Nothing depends on the other
+    texts of the scope. `strong`: the evidence from which on a text probably answers; with less than `related`, hardly
+    any does; None: a low cosine says nothing. `by_words`: the share of the words that is enough without any other
+    evidence. docs/retrieval.md says how the figures were found.
     """
 
-    base: float
-    words: float
-    growth: float
-    most_units: int
-    by_meaning: float
+    strong: float
+    related: float | None = None
+    late: float = 0.0
+    words: float = 0.0
     by_words: float = 1.0
 
-    def is_close(self, cosine: float, covered: float, units: int) -> bool:
-        """Return whether the best passage is on the topic: its cosine, the share of the words, the scope's size."""
-        needed = self.base + self.growth * math.log(max(1, min(units, self.most_units)))
-        return covered >= self.by_words or cosine + self.words * covered >= needed
+    def level(self, cosine: float, covered: float = 0.0, late: float | None = None) -> MatchLevel:
+        """Return how well a text matches. `covered`: its share of the words. `late`: None: not compared."""
+        late = cosine + INSTEAD_OF_TOKENS if late is None else late
+        evidence = (1 - self.late) * cosine + self.late * late + self.words * covered
+        if covered >= self.by_words or evidence >= self.strong:
+            return "strong"
+        return "related" if self.related is None or evidence >= self.related else "weak"
+
+    @property
+    def tells_weak(self) -> bool:
+        """Whether cosines say that a text is unrelated: they do not in languages that the model does not know."""
+        return self.related is not None
 
 
-UNKNOWN = Calibration(base=0.42, words=0.84, growth=0.0, most_units=1, by_meaning=0.42)
-"""For models without figures of their own: a warning needs few of the words as well as a low cosine."""
+UNKNOWN = Calibration(strong=0.42, words=0.84)
+"""For models without figures of their own: to be strong, a match needs few of the words or a low cosine."""
 
 MOST_WORDS = 0.35
 """The share of a question's words that is enough if the model does not know its language."""
 
-UNREADABLE = Calibration(base=math.inf, words=0.0, growth=0.0, most_units=1, by_meaning=math.inf, by_words=MOST_WORDS)
+UNREADABLE = Calibration(strong=math.inf, by_words=MOST_WORDS)
 """For questions of which the model understands nothing: only their words count."""

@@ -66,7 +66,7 @@ class Description:
         if not 0 <= self.whole_words <= 1:
             raise ValueError("whole_words must be from 0 to 1")
         for name, figures in (("confidence", self.confidence), ("foreign", self.foreign)):
-            if figures and not all(map(math.isfinite, astuple(figures))):
+            if figures and not all(math.isfinite(each) for each in astuple(figures) if each is not None):
                 raise ValueError(f"the figures of {name} must be finite")
 
     def calibration_for(self, question: str, count_tokens: Callable[[str], int]) -> Calibration:

@@ -7,6 +7,7 @@ content counts, in both: tokens that are words, but not stop words.
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,22 +62,46 @@ def bytes_per_state(dimensions: int) -> int:
     return (dimensions + 7) // 8
 
 
-def late_scores(question: States, passages: Sequence[bytes]) -> NDArray[np.float64]:
-    """Return for each passage the mean, over the question's tokens, of the highest cosine with one of its tokens.
+class Compared(NamedTuple):
+    """A passage compared with a question token by token. `score`: its late score, which is the mean of `nearest`.
 
-    The cosine is estimated from the signs, as if the numbers of a state were normally distributed. It is 0 for a
+    `nearest`: for each token of the question the highest cosine with one of the passage's, shape (tokens,).
+    `direction`: the passage's mean sign as a unit vector, shape (dimensions,): near that of its vector. `length`: how
+    many of its tokens have states.
+    """
+
+    score: float
+    nearest: NDArray[np.float32]
+    direction: NDArray[np.float32]
+    length: int
+
+    def joined(self, other: "Compared") -> "Compared":
+        """Return both as one: the score and direction are those of the better one."""
+        best = max(self, other, key=lambda one: one.score)
+        nearest = np.maximum(self.nearest, other.nearest)
+        return best._replace(nearest=nearest, length=self.length + other.length)
+
+
+def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
+    """Compare passages with a question.
+
+    Cosines are estimated from the signs, as if the numbers of a state were normally distributed. They are 0 for a
     passage without tokens.
     """
-    asked, dimensions = len(question), question.shape[1]
+    asked, dimensions = question.shape
     width, total = bytes_per_state(dimensions), question.sum(axis=1)
+    scale = np.float32(asked and np.sqrt(dimensions * 2 / np.pi))
 
-    def score(passage: bytes) -> float:
+    def one(passage: bytes) -> Compared:
         # One passage at a time: its score does not depend on the others, and a long note would take a gigabyte.
         if not passage or not asked:
-            return 0.0
+            return Compared(0.0, np.zeros(asked, np.float32), np.zeros(dimensions, np.float32), 0)
         bits = np.frombuffer(passage, np.uint8).reshape(-1, width)
         signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
         nearest = (2 * (signs @ question.T) - total).max(axis=0)
-        return float(nearest.sum()) / asked
+        mean = 2 * signs.mean(axis=0) - 1
+        direction = mean / max(np.linalg.norm(mean), SMALLEST_LENGTH)
+        score = float(rounded(np.array(float(nearest.sum()) / asked / float(np.sqrt(dimensions * 2 / np.pi)))))
+        return Compared(score, nearest / scale, direction, len(bits))
 
-    return rounded(np.array(list(map(score, passages))) / np.sqrt(dimensions * 2 / np.pi))
+    return list(map(one, passages))

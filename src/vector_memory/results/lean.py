@@ -78,7 +78,7 @@ KEPT: dict[type[BaseModel], tuple[str, ...]] = {
 
 ECHOED = {
     *("query", "filters", "limit", "latest_first", "granularity", "total_results", "count", "omitted"),
-    *("confidence", "elsewhere"),  # `match` and `message` say the same
+    *("confidence", "weak", "elsewhere"),  # `match` and `message` say the same
     *("created_at", "content_length", "chunk_count", "context_window", "target_chunk_index", "chunks_returned"),
     *("chunks", "content_hash"),
 }

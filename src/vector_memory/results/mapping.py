@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
-from vector_memory.domain import MemoryKind
+from vector_memory.domain import MatchLevel, MemoryKind
 from vector_memory.results.budget import cut
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import (
@@ -56,11 +56,20 @@ def found_memory(memory: Memory) -> FoundMemory:
     return FoundMemory(**shown(memory))
 
 
-def matched_memory(memory: Memory, score: float, similarity: float | None, sources: Sequence[Source]) -> FoundMemory:
+def matched_memory(
+    memory: Memory,
+    score: float,
+    similarity: float | None,
+    sources: Sequence[Source],
+    match: MatchLevel | None,
+    later: Sequence[int],
+) -> FoundMemory:
     """Return a memory as a ranked search result; without a similarity it was ranked by words only."""
     return FoundMemory(
         **shown(memory),
         score=score,
+        match=match,
+        later=list(later),
         similarity=similarity,
         source_type="keyword" if similarity is None else "vector",
         sources=list(sources),

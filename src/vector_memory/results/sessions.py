@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
+from vector_memory.domain import MatchLevel
 from vector_memory.results.values import Score, Share, Time, Value, unless_empty
 
 SCOPED_MATCH = 2.0
@@ -18,12 +19,13 @@ SCOPED_MATCH = 2.0
 Source = Literal["vector", "keyword"]
 """The ranking that a result came from: by meaning, or by words."""
 
-Confidence = Literal["high", "low"]
-
 VectorsState = Literal["ready", "pending", "unavailable"]
 """Whether a memory can be found by meaning: yes, in a moment, or not before a backfill."""
 
 SCORE = "What results are sorted by, 0 to 1"
+MATCH = "strong: it probably answers; related: on the topic; weak"
+LATER = "Newer than these memories of the answer and on their subject: it may correct them"
+REDACTED = "Private parts and secrets removed"
 
 
 def unless_both() -> Any:
@@ -31,9 +33,9 @@ def unless_both() -> Any:
     return Field(default=[], description="If it came from one ranking only", exclude_if=lambda held: len(held) != 1)
 
 
-def unless_none_was_redacted() -> Any:
-    """Return the field of a receipt that counts what was removed from a text; most receipts leave it out."""
-    return Field(default=0, description="Private parts and secrets removed", exclude_if=lambda count: not count)
+def unless_zero(description: str) -> Any:
+    """Return the field of a count that answers leave out while it is 0."""
+    return Field(default=0, description=description, exclude_if=lambda count: not count)
 
 
 class Result(Value):
@@ -63,7 +65,7 @@ class StoreMemoryResult(Result):
     passages_created: int = Field(description="Passages with a vector; together they cover the whole text")
     vectors: VectorsState = Field(description="pending: found by words already, and by meaning in a moment")
     token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
-    redacted: int = unless_none_was_redacted()
+    redacted: int = unless_zero(REDACTED)
     created_at: Time
 
 
@@ -109,6 +111,8 @@ class FoundMemory(MemoryEntry, InContext):
     """
 
     score: Score | None = unless_empty(description=SCORE)
+    match: MatchLevel | None = unless_empty(description=MATCH)
+    later: list[int] = unless_empty([], LATER)
     similarity: Share | None = SCOPED_MATCH
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
     sources: list[Source] = unless_both()
@@ -127,6 +131,8 @@ class FoundBeginning(Beginning):
     """The beginning of a memory in an answer of search_changes. `similarity` is 2.0 if it was matched by filters."""
 
     score: Score | None = unless_empty(description=SCORE)
+    match: MatchLevel | None = unless_empty(description=MATCH)
+    later: list[int] = unless_empty([], LATER)
     similarity: Share | None = SCOPED_MATCH
 
 
@@ -159,8 +165,9 @@ class SearchResult(ReportsResult):
     total_results: int = 0
     next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
     omitted: list[Omitted] = unless_empty([])
-    confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
-    elsewhere: dict[str, int] = unless_empty({}, "If low: number of matches outside the filters")
+    confidence: MatchLevel | None = unless_empty(description="The best match")
+    weak: int = unless_zero("Weak matches left out; next_offset leads to them")
+    elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: number of strong matches outside the filters")
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
     _notes: tuple[str, ...] = PrivateAttr(default=())
@@ -226,6 +233,8 @@ class FoundChunk(SharedProvenance, InContext):
     header_path: str
     level: int
     score: Score = Field(description=SCORE)
+    match: MatchLevel | None = unless_empty(description=MATCH)
+    later: list[int] = unless_empty([], LATER)
     similarity: Share | None
     source: Literal["chunk"] = "chunk"
     sources: list[Source] = unless_both()
@@ -244,6 +253,8 @@ class FoundSection(SharedProvenance):
     match_ratio: Share
     auto_merged: bool
     score: Score = Field(description=SCORE)
+    match: MatchLevel | None = unless_empty(description=MATCH)
+    later: list[int] = unless_empty([], LATER)
     similarity: Share | None
     source: Literal["expanded_section"] = "expanded_section"
     sources: list[Source] = unless_both()
@@ -281,4 +292,5 @@ class ChangesResult(ReportsResult):
     cursor: str = Field(description="Send it as since in the next call")
     has_more: bool = Field(default=False, description="More is new: call again with the cursor")
     total_new: int = Field(default=0, description="Number of new memories, including those not in this answer")
-    confidence: Confidence | None = unless_empty(description="low: nothing new seems to be about the query")
+    confidence: MatchLevel | None = unless_empty(description="The best match")
+    weak: int = unless_zero("Weak matches left out")

@@ -4,14 +4,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from vector_memory.domain import MatchLevel
 from vector_memory.results.sessions import (
+    LATER,
+    MATCH,
+    REDACTED,
     SCORE,
-    Confidence,
     Omitted,
     Result,
     Source,
     unless_both,
-    unless_none_was_redacted,
+    unless_zero,
 )
 from vector_memory.results.values import Score, Share, Time, Value, unless_empty
 
@@ -26,7 +29,7 @@ class StoreTaggedResult(Result):
     category: str
     tags: list[str] = Field(default=[], description="In canonical form")
     rejected_tags: list[str] = Field(default=[], description="Not stored: message gives the reason")
-    redacted: int = unless_none_was_redacted()
+    redacted: int = unless_zero(REDACTED)
     created_at: Time
 
 
@@ -51,6 +54,8 @@ class FoundTagged(TaggedMemory):
     """
 
     score: Score = Field(description=SCORE)
+    match: MatchLevel | None = unless_empty(description=MATCH)
+    later: list[int] = unless_empty([], LATER)
     similarity: Share | None
     distance: Share | None
     sources: list[Source] = unless_both()
@@ -65,8 +70,9 @@ class SearchTaggedResult(Result):
     count: int = 0
     next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
     omitted: list[Omitted] = unless_empty([], "Results that did not fit")
-    confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
-    elsewhere: dict[str, int] = unless_empty({}, "If low: matches with other categories and tags")
+    confidence: MatchLevel | None = unless_empty(description="The best match")
+    weak: int = unless_zero("Weak matches left out; next_offset leads to them")
+    elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: strong matches with other categories and tags")
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
 

@@ -20,7 +20,9 @@ from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, Obse
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of
+from vector_memory.search.relevance import CANDIDATES, count_kept, on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
@@ -35,12 +37,17 @@ A = TypeVar("A", bound=SearchMemoriesResult)
 
 
 class Looked(NamedTuple):
-    """What was found, which may be one more than the page, what is to be said of it, and observations on it."""
+    """What was found for a page, what is to be said of it, and observations on it.
+
+    `more`: further results follow. `left_out`: how many weak ones the page does not show.
+    """
 
     found: Sequence[FoundMemory]
     judgement: Judgement
     observations: Sequence[ObservationNote] = ()
     neighbours: Mapping[int, Neighbours] = MappingProxyType({})
+    more: bool = False
+    left_out: int = 0
 
 
 class CoarseSearch:
@@ -102,15 +109,18 @@ class CoarseSearch:
             )
             observations = observations_on(reader, memories)
             notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
-        found = [found_memory(memory) for memory in memories]
-        return Looked(found, Judgement(notes=(*notes, *filter(None, [note]))), observations)
+        found = [found_memory(memory) for memory in memories[: page.limit]]
+        said = Judgement(notes=(*notes, *filter(None, [note])))
+        return Looked(found, said, observations, more=len(memories) > page.limit)
 
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
-                found = retrieval.find(scope, page.end + 1, memories=True)
-                hits = found.hits[page.offset :]
+                found = retrieval.find(scope, max(CANDIDATES, page.end + 1), memories=True)
+                judgement = judge(retrieval, scope, found)
+                kept = count_kept(hit.match for hit in judgement.hits)
+                hits, left_out, more = on_page(judgement.hits, kept, page)
                 memories, observations, around = retrieval.reader.together(
                     lambda reader: reader.memories([hit.memory_id for hit in hits]),
                     lambda reader: notes_on(reader, reports_among(scope, hits)),
@@ -118,9 +128,11 @@ class CoarseSearch:
                 )
                 short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
                 known = {number: around[number] for number in short & around.keys()}
-                judgement = judge(retrieval, scope, found)
-        matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
-        return Looked(matched, judgement, observations, known)
+        matched = [
+            matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources, hit.match, hit.later)
+            for hit in hits
+        ]
+        return Looked(matched, judgement, observations, known, more=more, left_out=left_out)
 
     def _answer(
         self,
@@ -150,38 +162,39 @@ class CoarseSearch:
 
     def _found_fields(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return what was found as fields of an answer, with as many of the results as the packer lets in."""
-        found, judgement, observations, known = looked
-        wanted = found[: page.limit]
         if page.detail == LINES:
             return self._in_lines(packer, looked, scope, page)
-        shared = packer.share(wanted)
+        found, judgement, observations, known, more, left_out = looked
+        shared = packer.share(found)
         shown = packer.with_more(shared, beside(shared, known)) if known else shared
-        answer = packer.packed(wanted, shown, page, omitted_memory, more=len(found) > page.limit)
+        answer = packer.packed(found, shown, page, omitted_memory, more=more)
         return answer.fields() | {
             "total_results": len(answer.results),
             "confidence": judgement.confidence,
+            "weak": left_out,
             "elsewhere": judgement.elsewhere,
             "observations": list(observations),
-            "message": summary(answer, judgement, scope, self._read_with),
+            "message": summary(answer, said_with(judgement.notes, left_out), scope, self._read_with),
         }
 
     def _in_lines(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return what was found as fields of an answer, one line for each memory."""
-        found, judgement = looked.found, looked.judgement
-        lines, answer = listed(packer, found[: page.limit], page, more=len(found) > page.limit)
+        judgement, left_out = looked.judgement, looked.left_out
+        lines, answer = listed(packer, looked.found, page, more=looked.more)
         return {
             "lines": lines,
             "next_offset": answer.next_offset,
             "total_results": len(lines),
             "confidence": judgement.confidence,
+            "weak": left_out,
             "elsewhere": judgement.elsewhere,
-            "message": summary(answer, judgement, scope, self._read_with),
+            "message": summary(answer, said_with(judgement.notes, left_out), scope, self._read_with),
         }
 
 
-def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope, read_with: str) -> str:
+def summary(answer: Packed[FoundMemory], notes: Sequence[str], scope: Scope, read_with: str) -> str:
     """Say how much was found, and whether some of it goes on or was left out."""
     kind = scope.kind or "memory"
     noun = NOUNS.get(kind, kind.replace("_", " "))
-    said = explain(noun, answer, judgement.notes, read_with=read_with)
+    said = explain(noun, answer, notes, read_with=read_with)
     return (said + said_of_cut(answer.results, read_with)).strip()

@@ -1,56 +1,71 @@
-"""Judges whether a scope has anything on the topic of a question, and where else there are matches."""
+"""Judges how well what was found matches a question, and where else there are matches."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from vector_memory.domain import Scope
-from vector_memory.results.sessions import Confidence
+from vector_memory.domain import MatchLevel, Scope
 from vector_memory.search.elsewhere import closer_matches, nothing_stored
-from vector_memory.search.fusion import SearchHits
+from vector_memory.search.fusion import Hit, SearchHits
+from vector_memory.search.later import with_later
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
+    NO_MATCH,
     all_too_different,
     cut_short,
     no_such_words,
     somewhere_else,
 )
+from vector_memory.search.relevance import CANDIDATES, best_of, weighed
 from vector_memory.search.retrieval import Retrieval
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How far to trust an answer. `confidence` is None if the query has a meaning that was not compared.
+    """How far to trust an answer. `hits`: with how well each matches, the weak ones last.
 
-    `elsewhere`: how many units near the question there are in other scopes, by their names. `notes`: sentences.
+    `confidence`: the best match; None if the query has a meaning that was not compared. `elsewhere`: how many units
+    near the question there are in other scopes, by their names. `notes`: sentences.
     """
 
-    confidence: Confidence | None = None
+    hits: Sequence[Hit] = ()
+    confidence: MatchLevel | None = None
     elsewhere: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
-    """Judge whether the scope has anything on the topic; if not, look where else there are matches.
-
-    Whether a text on the topic answers the question cannot be told from these measures.
-    """
-    reader, question = retrieval.reader, retrieval.question
-    notes = [question.problem] if question.problem else []
-    if missing := retrieval.note_on_missing(scope):
-        notes.append(missing)
-    if found.partial:
-        notes.append(cut_short(scope))
-    if question.vector is None:
-        if not found.hits:
-            notes.append(no_such_words(scope) if reader.count(scope) else nothing_stored(reader, scope))
-        if not question.is_reference:
-            return Judgement(notes=tuple(notes))
-    if not found.hits and found.nearest is not None and retrieval.threshold is not None:
-        notes.append(all_too_different(retrieval.threshold))
-    if found.is_close(retrieval.question.calibration):
-        return Judgement("high", notes=tuple(notes))
-    if found.hits or question.vector is not None:
-        notes.append(NO_CLOSE_MATCH if reader.count(scope) else nothing_stored(reader, scope))
+    """Judge how well each hit matches; if none does strongly, look where else there are matches."""
+    question, hits = retrieval.question, weighed(found, retrieval.question)
+    if found.compared and question.calibration.tells_weak:
+        hits = with_later(hits, found.compared, retrieval.reader.origins([hit.memory_id for hit in hits[:CANDIDATES]]))
+    notes = list(limits(retrieval, scope, found))
+    if question.vector is None and not question.is_reference:
+        return Judgement(hits, notes=tuple(notes))
+    confidence = best_of([hit.match for hit in hits]) or "weak"
+    if confidence == "strong":
+        return Judgement(hits, confidence, notes=tuple(notes))
+    if hits:
+        notes.append(NO_MATCH if confidence == "weak" else NO_CLOSE_MATCH)
     elsewhere = closer_matches(retrieval, scope)
     if elsewhere:
         notes.append(somewhere_else(elsewhere, advise=True))
-    return Judgement("low", elsewhere, tuple(notes))
+    return Judgement(hits, confidence, elsewhere, tuple(notes))
+
+
+def limits(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Iterator[str]:
+    """Yield why meaning was not compared, or not all of the scope, and why nothing was found."""
+    question = retrieval.question
+    if question.problem:
+        yield question.problem
+    if missing := retrieval.note_on_missing(scope):
+        yield missing
+    if found.partial:
+        yield cut_short(scope)
+    if found.hits:
+        return
+    if not retrieval.reader.count(scope):
+        yield nothing_stored(retrieval.reader, scope)
+    elif question.vector is None:
+        yield no_such_words(scope)
+    elif found.nearest is not None and retrieval.threshold is not None:
+        yield all_too_different(retrieval.threshold)

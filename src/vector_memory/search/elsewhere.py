@@ -5,6 +5,7 @@ from typing import Any
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.search.messages import filters_of, kinds_in_words, noun_of
+from vector_memory.search.relevance import level_of_each
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader
 
@@ -38,7 +39,7 @@ def count_close(retrieval: Retrieval, scope: Scope) -> int:
     found = retrieval.find(scope, COUNTED, only_if_close=True)
     if not found.is_close(retrieval.question.calibration):
         return 0
-    return max(1, sum((hit.similarity or 0.0) >= retrieval.question.calibration.by_meaning for hit in found.hits))
+    return max(1, level_of_each(found, retrieval.question).count("strong"))
 
 
 def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:

@@ -8,7 +8,9 @@ from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
+from vector_memory.search.relevance import CANDIDATES, count_kept, on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import Origin, StoredChunk
@@ -30,8 +32,9 @@ class FineSearch:
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
-                found = retrieval.find(scope, page.end + 1)
-                hits = found.hits[page.offset : page.end]
+                judgement = judge(retrieval, scope, retrieval.find(scope, max(CANDIDATES, page.end + 1)))
+                kept = count_kept(hit.match for hit in judgement.hits)
+                hits, left_out, more = on_page(judgement.hits, kept, page)
                 chunks, origins, observations, around, outlines = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.origins([hit.memory_id for hit in hits]),
@@ -41,7 +44,7 @@ class FineSearch:
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
-                judgement = judge(retrieval, scope, found)
+        notes = said_with(judgement.notes, left_out)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
         if IS_LEAN.get():
             ends = {outline.memory_id: outline.end for outline in outlines}  # the last one of each memory stays
@@ -50,7 +53,6 @@ class FineSearch:
         def build(packer: Packer) -> FineSearchResult:
             # Cut a very long code fence, so that every chunk fits on its own.
             results = [packer.hold(chunk, "chunk_content", chunk.content_start or 0) for chunk in matched]
-            more = len(found.hits) > page.end
             fitting = packer.fitting(results)
             shown = packer.with_more(fitting, beside(fitting, known))
             answer = packer.packed(matched, shown, page, omitted_chunk, more=more)
@@ -58,9 +60,10 @@ class FineSearch:
                 **answer.fields(),
                 total_results=len(answer.results),
                 confidence=judgement.confidence,
+                weak=left_out,
                 elsewhere=judgement.elsewhere,
                 observations=observations,
-                message=explain("chunk", answer, judgement.notes, read_with="expand_chunk_context"),
+                message=explain("chunk", answer, notes, read_with="expand_chunk_context"),
             ).noting(judgement.notes)
 
         return self._packer.within(page.max_tokens).fit(build)
@@ -80,6 +83,8 @@ def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:
         header_path=chunk.header_path,
         level=chunk.level,
         score=hit.score,
+        match=hit.match,
+        later=list(hit.later),
         similarity=hit.similarity,
         sources=list(hit.sources),
     )

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain import MatchLevel
 from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
 from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT, Ranked, Wording, rounded
 
@@ -33,7 +36,8 @@ class Hit(NamedTuple):
     """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
 
     `words`: its share of the words (see `divisor_of`); None: not compared. `late`: its late score (see `late_hits`), if
-    that is a part of the score.
+    that is a part of the score. `match`: how well it matches; None: not judged. `later`: the memories that it may
+    correct.
     """
 
     id: int
@@ -43,6 +47,8 @@ class Hit(NamedTuple):
     sources: tuple[Source, ...]
     words: float | None = None
     late: float | None = None
+    match: MatchLevel | None = None
+    later: tuple[int, ...] = ()
 
     def cosine(self, weight: float) -> float | None:
         """Return the cosine that is part of the fused score with this weight, from -1 to 1; None: not compared."""
@@ -56,7 +62,7 @@ class SearchHits(NamedTuple):
     """The results of a search, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
     `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
-    `weight`: of the cosines in the fused scores.
+    `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by token, by id.
     """
 
     hits: list[Hit]
@@ -64,13 +70,11 @@ class SearchHits(NamedTuple):
     partial: bool = False
     wording: Wording | None = None
     weight: float = VECTOR_WEIGHT
+    compared: Mapping[int, Compared] = MappingProxyType({})
 
     def is_close(self, calibration: Calibration) -> bool:
-        """Return whether the results are on the topic of the question, which was compared by meaning."""
-        cosine = self.nearest or 0.0
-        if self.wording is None:
-            return cosine >= calibration.by_meaning
-        return calibration.is_close(cosine, self.wording.covered, self.wording.units)
+        """Return whether the nearest passage, or the unit with most of the words, matches strongly."""
+        return calibration.level(self.nearest or 0.0, self.wording.covered if self.wording else 0.0) == "strong"
 
 
 def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> list[Hit]:

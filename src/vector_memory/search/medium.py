@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
-from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.budget import Packer, explain
 from vector_memory.results.lean import IS_LEAN, shortened
 from vector_memory.results.mapping import notes_on, provenance
@@ -13,6 +13,8 @@ from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omi
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.messages import said_with
+from vector_memory.search.relevance import best_of, count_kept, on_page
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -61,6 +63,11 @@ class MatchedSection:
         return sorted({source for hit in self.hits for source in hit.sources}, reverse=True)
 
     @property
+    def match(self) -> MatchLevel | None:
+        """How well the best of the chunks matches."""
+        return best_of([hit.match for hit in self.hits])
+
+    @property
     def match_ratio(self) -> float:
         """The share of the section's chunks that matched."""
         return len(self.hits) / len(self.section.chunk_ids)
@@ -83,15 +90,17 @@ class MediumSearch:
                 reader = retrieval.reader
                 # The same number for every page: otherwise the order of sections would change from page to page.
                 found = retrieval.find(scope, page.limit * CHUNKS_PER_SECTION)
-                memory_ids = sorted({hit.memory_id for hit in found.hits})
-                ranked = rank_sections(sections_of(reader.outlines(memory_ids)), found.hits)
-                sections = ranked[page.offset : page.end]
+                judgement = judge(retrieval, scope, found)
+                memory_ids = sorted({hit.memory_id for hit in judgement.hits})
+                ranked = rank_sections(sections_of(reader.outlines(memory_ids)), judgement.hits)
+                kept = count_kept(section.match for section in ranked)
+                sections, left_out, more = on_page(ranked, kept, page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations = reader.together(
                     lambda reader: reader.memories(sorted(shown)),
                     lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else ()),
                 )
-                judgement = judge(retrieval, scope, found)
+        notes = said_with(judgement.notes, left_out)
         matched = [found_section(match, memories) for match in sections]
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
@@ -100,15 +109,15 @@ class MediumSearch:
         def build(packer: Packer) -> MediumSearchResult:
             # Cut a very long section, so that every section fits on its own.
             results = [packer.hold(section, "section_content", section.content_start) for section in matched]
-            more = len(ranked) > page.end
             answer = packer.packed(matched, packer.fitting(results), page, omitted_section, more=more)
             return MediumSearchResult(
                 **answer.fields(),
                 total_results=len(answer.results),
                 confidence=judgement.confidence,
+                weak=left_out,
                 elsewhere=judgement.elsewhere,
                 observations=observations,
-                message=explain("section", answer, judgement.notes, read_with="get_memory_by_id"),
+                message=explain("section", answer, notes, read_with="get_memory_by_id"),
             ).noting(judgement.notes)
 
         return self._packer.within(page.max_tokens).fit(build)
@@ -137,14 +146,22 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
 
 
 def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
-    """Return the sections with a match, sorted by the mean score of their matches; ties: older memories first."""
+    """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first."""
     by_chunk = {hit.id: hit for hit in hits}
     found = []
     for section in sections:
         matched = tuple(by_chunk[chunk_id] for chunk_id in section.chunk_ids if chunk_id in by_chunk)
         if matched:
             found.append(MatchedSection(section, matched))
-    return sorted(found, key=lambda match: (-round(match.score, 6), match.section.memory_id, match.section.start))
+    return sorted(
+        found,
+        key=lambda match: (
+            match.match == "weak",
+            -round(match.score, 6),
+            match.section.memory_id,
+            match.section.start,
+        ),
+    )
 
 
 def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> FoundSection:
@@ -162,6 +179,8 @@ def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> Foun
         match_ratio=match.match_ratio,
         auto_merged=match.match_ratio >= MERGE_RATIO,
         score=match.score,
+        match=match.match,
+        later=sorted({number for hit in match.hits for number in hit.later} - {memory.id}),
         similarity=match.similarity,
         sources=match.sources,
         content_start=section.start,

@@ -1,8 +1,9 @@
 """The sentences of search answers. They name filters without their values, which are the caller's own words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain.text import counted
 
 NOUNS = {
     MemoryKind.SESSION_CONTEXT: ("session context", "session contexts"),
@@ -90,6 +91,9 @@ def no_such_words(scope: Scope) -> str:
     return f"None of {scope_in_words(scope)} contains any of these words: try other words."
 
 
+NO_MATCH = "No match: nothing here is near the question."
+"""Said instead of results if all are weak."""
+
 NO_CLOSE_MATCH = "No close match: these results may be unrelated."
 """Precedes results that seem to be on another topic."""
 
@@ -101,3 +105,9 @@ def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
         for (where, how), count in ((PLACES[place], count) for place, count in counts.items())
     ]
     return f"There are closer matches elsewhere: {', '.join(places)}."
+
+
+def said_with(notes: Sequence[str | None], left_out: int) -> list[str]:
+    """Return the notes with a sentence that so many weak results were left out, if they were."""
+    said = f"{counted(left_out, 'weak match', 'weak matches')} left out." if left_out else None
+    return list(filter(None, [*notes, said]))

@@ -8,6 +8,7 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search.fusion import Hit, best_of_each_memory
 from vector_memory.search.medium import CHUNKS_PER_SECTION, rank_sections, sections_of
 from vector_memory.search.question import Question
+from vector_memory.search.relevance import count_kept, weighed
 from vector_memory.search.retrieval import Retrieval
 
 Grain = Literal["chunk", "section", "document"]
@@ -54,10 +55,10 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
     Raises ValidationError.
     """
     found = retrieval.everything(scope)
-    hits = found.hits
+    hits = weighed(found, retrieval.question)
     if scope.kind is not None and not TRAITS[scope.kind].chunked:
         grain = "chunk"
-    places, scores = PLACES[grain](retrieval, hits, page)
+    places, scores, kept = PLACES[grain](retrieval, hits, page)
     first = page.limit * CHUNKS_PER_SECTION
     left_out = [
         f"sections are made of the best {first} chunks"
@@ -65,25 +66,32 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
         else f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({retrieval.threshold:g})"
         for hit in hits
     ]
-    shown = range(page.offset, page.end) if shown is None else shown
+    if shown is None:
+        shown = range(page.offset, min(page.end, kept) if page.offset < max(1, kept) else page.end)
     return Ranking(hits, places, left_out, scores, shown, replace(retrieval.question, weight=found.weight))
 
 
-Places = tuple[list[int | None], list[float]]
+Places = tuple[list[int | None], list[float], int]
+"""The place of each unit, the scores of the results, and how many of these are not weak."""
 
 
 def of_units(retrieval: Retrieval, hits: Sequence[Hit], _page: Page) -> Places:
     """Return the places and scores of results that are units."""
     enough = [hit for hit in hits if retrieval.is_similar_enough(hit)]
     place_of = {hit.id: place for place, hit in enumerate(enough)}
-    return [place_of.get(hit.id) for hit in hits], [hit.score for hit in enough]
+    return (
+        [place_of.get(hit.id) for hit in hits],
+        [hit.score for hit in enough],
+        count_kept(hit.match for hit in enough),
+    )
 
 
 def of_documents(retrieval: Retrieval, hits: Sequence[Hit], _page: Page) -> Places:
     """Return the places and scores of the documents that units belong to."""
     documents = [document for document in best_of_each_memory(hits) if retrieval.is_similar_enough(document)]
     place_of = {document.memory_id: place for place, document in enumerate(documents)}
-    return [place_of.get(hit.memory_id) for hit in hits], [document.score for document in documents]
+    kept = count_kept(document.match for document in documents)
+    return [place_of.get(hit.memory_id) for hit in hits], [document.score for document in documents], kept
 
 
 def of_sections(retrieval: Retrieval, hits: Sequence[Hit], page: Page) -> Places:
@@ -92,7 +100,8 @@ def of_sections(retrieval: Retrieval, hits: Sequence[Hit], page: Page) -> Places
     outlines = retrieval.reader.outlines(sorted({hit.memory_id for hit in enough}))
     sections = rank_sections(sections_of(outlines), enough)
     place_of = {hit.id: place for place, section in enumerate(sections) for hit in section.hits}
-    return [place_of.get(hit.id) for hit in hits], [section.score for section in sections]
+    kept = count_kept(section.match for section in sections)
+    return [place_of.get(hit.id) for hit in hits], [section.score for section in sections], kept
 
 
 PLACES = {"chunk": of_units, "document": of_documents, "section": of_sections}

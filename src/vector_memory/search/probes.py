@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast, get_args
 
-from vector_memory.domain import LINES, Page
+from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packer, explain
@@ -11,7 +11,6 @@ from vector_memory.results.listing import listed
 from vector_memory.results.mapping import NOTED, READ_WITH, said_of_cut
 from vector_memory.results.sessions import (
     CoarseSearchResult,
-    Confidence,
     FineSearchResult,
     FoundChunk,
     FoundMemory,
@@ -21,7 +20,7 @@ from vector_memory.results.sessions import (
     Omitted,
     SearchResult,
 )
-from vector_memory.search.messages import somewhere_else
+from vector_memory.search.messages import said_with, somewhere_else
 from vector_memory.search.neighbours import without_repeated
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
@@ -38,7 +37,7 @@ NAMED: dict[type[SearchResult], tuple[str, str]] = {
 
 MAX_QUERIES = 5
 
-LEVELS: tuple[Confidence, ...] = get_args(Confidence)
+LEVELS: tuple[MatchLevel, ...] = get_args(MatchLevel)
 """The best first."""
 
 
@@ -92,11 +91,13 @@ def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
         lines, packed = [], packer.packed(wanted, shown, page, omitted_hit, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
-    notes = list(dict.fromkeys(note for note in notes_of(answers, best)))
+    left_out = sum(answer.weak for answer in answers)
+    notes = said_with(list(dict.fromkeys(notes_of(answers, best))), left_out)
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
         "total_results": len(packed.results),
         "confidence": best,
+        "weak": left_out,
         "elsewhere": first.elsewhere if best != LEVELS[0] else {},
         "observations": of_all(answers),
         "message": explain(noun, packed, notes, read_with=read_with),
@@ -140,12 +141,12 @@ def omitted_hit(hit: Hit) -> Omitted:
     return Omitted(id=hit.id, characters=hit.content_length)
 
 
-def notes_of(answers: Sequence[SearchResult], best: Confidence | None) -> Iterator[str]:
+def notes_of(answers: Sequence[SearchResult], best: MatchLevel | None) -> Iterator[str]:
     """Yield what is to be said of the answers: which have no close match if others have, or else all their notes."""
     for number, answer in enumerate(answers, 1):
         if answer.confidence == best or best is None:
             yield from answer.notes
-        elif answer.confidence == LEVELS[-1]:
+        elif answer.confidence is not None:
             places = f" {somewhere_else(answer.elsewhere, advise=True)}" if answer.elsewhere else ""
             yield f"No close match for question {number}.{places}"
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.embedding.token_states import States, bytes_per_state, late_scores
+from vector_memory.embedding.token_states import Compared, States, bytes_per_state, compare
 from vector_memory.errors import ValidationError
 from vector_memory.search.fusion import (
     FIRST_BY_WORDS,
@@ -102,17 +102,22 @@ class Retrieval:
             return self._fused(scope, count, memories=memories, only_if_close=only_if_close)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
         units = self._fused(scope, wanted)
-        late = self._late_scores(scope.kind, self.question.states, units.hits[:LATE_UNITS])
+        compared = self._compared(scope.kind, self.question.states, units.hits[:LATE_UNITS])
+        late = {unit: one.score for unit, one in compared.items()}
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
         if memories:
+            best: dict[int, Compared] = {}
+            for hit in hits:
+                if hit.id in compared:
+                    best.setdefault(hit.memory_id, compared[hit.id])
             others = self._fused(scope, count, memories=True)
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
-            units, hits = others, best_of_each_memory([*hits, *behind])
-        return units._replace(hits=hits[:count])
+            units, hits, compared = others, best_of_each_memory([*hits, *behind]), best
+        return units._replace(hits=hits[:count], compared=compared)
 
-    def _late_scores(self, kind: MemoryKind, question: States, hits: Sequence[Hit]) -> dict[int, float]:
-        """Return the late scores of units; of none if one has no vector yet, or its token states are not kept."""
+    def _compared(self, kind: MemoryKind, question: States, hits: Sequence[Hit]) -> dict[int, Compared]:
+        """Compare units token by token; none if one has no vector yet, or its token states are not kept."""
         if any(hit.similarity is None for hit in hits):
             return {}
         found = self.reader.token_states(kind, [hit.id for hit in hits])
@@ -121,10 +126,10 @@ class Retrieval:
         known = [states for _, states in passages if states is not None and len(states) % width == 0]
         if len(known) < len(passages):
             return {}
-        scores: dict[int, float] = {}
-        for (unit, _), score in zip(passages, late_scores(question, known).tolist(), strict=True):
-            scores[unit] = max(score, scores.get(unit, score))
-        return scores
+        units: dict[int, Compared] = {}
+        for (unit, _), one in zip(passages, compare(question, known), strict=True):
+            units[unit] = units[unit].joined(one) if unit in units else one
+        return units
 
     def _fused(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         """Return the best units or memories by their fused scores."""

@@ -12,7 +12,8 @@ from vector_memory.results.mapping import BEGINNING, beginning, observations_on,
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.fusion import SearchHits
-from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short
+from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
+from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page, weighed
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
@@ -91,21 +92,26 @@ class Changes:
                 end = reader.cursor()
                 scope = after(position(cursor, end), scope)
                 counts = reader.count_by(scope, "kind")
-                ranked = self._ranked(retrieval, scope, counts, page.limit)
-                memories = reader.memories([hit.id for hit in ranked.hits])
+                ranked = self._ranked(retrieval, scope, counts, max(CANDIDATES, page.limit))
+                weighed_hits = weighed(ranked, retrieval.question)
+                kept = count_kept(hit.match for hit in weighed_hits)
+                hits, left_out, _ = on_page(weighed_hits, kept, Page(limit=page.limit))
+                memories = reader.memories([hit.id for hit in hits])
                 missing = retrieval.note_on_missing(scope)
                 observations = observations_on(reader, memories.values())
         found = [
-            FoundBeginning(**beginning(memories[hit.id], length), score=hit.score, similarity=hit.similarity)
-            for hit in ranked.hits
+            FoundBeginning(
+                **beginning(memories[hit.id], length), score=hit.score, match=hit.match, similarity=hit.similarity
+            )
+            for hit in hits
         ]
         total = sum(counts.values())
-        is_weak = ranked.nearest is not None and not ranked.is_close(retrieval.question.calibration)
+        confidence = best_of([hit.match for hit in weighed_hits])
         notes = (
             retrieval.question.problem,
             missing,
             cut_short(scope) if ranked.partial else None,
-            NO_CLOSE_MATCH if is_weak else None,
+            {"related": NO_CLOSE_MATCH, "weak": NO_MATCH}.get(confidence or ""),
         )
 
         def build(packer: Packer) -> ChangesResult:
@@ -115,8 +121,9 @@ class Changes:
                 cursor=str(end),
                 total_new=total,
                 observations=observations,
-                confidence=None if ranked.nearest is None else "low" if is_weak else "high",
-                message=" ".join([best_message(shown, total), *filter(None, notes)]),
+                confidence=confidence,
+                weak=left_out,
+                message=" ".join([best_message(shown, total), *said_with(notes, left_out)]),
             )
 
         return self._packer.within(page.max_tokens).fit(build)

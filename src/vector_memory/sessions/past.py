@@ -8,9 +8,9 @@ from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.results.values import to_second
 from vector_memory.search import Retriever
+from vector_memory.search.relevance import weighed
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Memory, Moment, Order, Span
 
 LAST = "last"
@@ -108,11 +108,10 @@ class Past:
 
 
 def close_chunks(retrieval: Retrieval) -> Iterator[tuple[float, int, int]]:
-    """Yield the scores, memories and ids of the chunks that are on the topic of the question by their meaning alone."""
+    """Yield the scores, memories and ids of the chunks that match the question strongly by their meaning alone."""
     for found in retrieval.find_each(list(map(Scope, RECALLED_KINDS)), LOOKED_AT):
-        wording = found.wording and Wording(0.0, found.wording.units)
-        for hit in found.hits:
-            if found._replace(nearest=hit.similarity, wording=wording).is_close(retrieval.question.calibration):
+        for hit in weighed(found._replace(wording=None), retrieval.question):
+            if hit.match == "strong":
                 yield hit.score, hit.memory_id, hit.id
 
 

@@ -65,6 +65,8 @@ def found_tagged(memory: FoundMemory) -> FoundTagged:
     return FoundTagged(
         **tagged(memory).model_dump(),
         score=memory.score or 0.0,
+        match=memory.match,
+        later=memory.later,
         similarity=similarity,
         distance=None if similarity is None else 1 - similarity,
         sources=memory.sources,

@@ -127,7 +127,7 @@ class TaggedMemories:
             total=self._count(filters.scope),
             count=len(found.results),
             message=" ".join(filter(None, [found.message, *filters.messages])),
-            **found.model_dump(include={"next_offset", "omitted", "confidence", "elsewhere"}),
+            **found.model_dump(include={"next_offset", "omitted", "confidence", "weak", "elsewhere"}),
         )
 
     def filters(

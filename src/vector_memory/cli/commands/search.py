@@ -42,6 +42,7 @@ from vector_memory.results.sessions import (
 from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.search.places import Grain
+from vector_memory.search.relevance import best_of
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -174,7 +175,7 @@ class Search:
         problem = self._problem(answers)
         if problem:
             yield f"Found by words only. {problem}"
-        elif found and {answer.confidence for answer in answers} == {"low"}:
+        elif found and best_of([answer.confidence for answer in answers]) in {"related", "weak"}:
             yield NO_CLOSE_MATCH
         if stats.without_vectors:
             memories = counted(stats.without_vectors, "memory lacks", "memories lack")

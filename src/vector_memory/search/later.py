@@ -1,0 +1,58 @@
+"""Finds results that may correct another one: newer ones on the same subject."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from vector_memory.embedding.token_states import Compared
+from vector_memory.search.fusion import Hit
+from vector_memory.search.relevance import CANDIDATES
+from vector_memory.storage.records import Origin
+
+ALIKE = 0.34
+"""The cosine of two passages' directions from which on they are on the same subject: most corrections are."""
+LEAST_SHARE = 0.3
+"""The share of the best score that a correction must have."""
+MOST = 2
+"""So many of the nearest newer ones are marked for a result."""
+CORRECTED = 3
+"""So many of the best results bring their corrections back, if they are weak."""
+APART_SECONDS = 60.0
+"""What is stored sooner after another memory was written together with it."""
+
+
+def with_later(hits: Sequence[Hit], compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> list[Hit]:
+    """Return the hits with what each may correct; a correction of one of the best is not weak, and follows it.
+
+    `origins`: of the memories of the first hits; others are not looked at.
+    """
+    known = [hit for hit in hits[:CANDIDATES] if hit.id in compared and hit.memory_id in origins]
+    corrected: dict[int, list[int]] = {}
+    followers: dict[int, list[Hit]] = {}
+    for place, older in enumerate(hit for hit in known if hit.match != "weak"):
+        candidates = [
+            hit
+            for hit in known
+            if (hit.match != "weak" or place < CORRECTED)
+            and hit.score >= LEAST_SHARE * hits[0].score
+            and is_later(origins[hit.memory_id], origins[older.memory_id])
+        ]
+        for hit in nearest_to(older, candidates, compared):
+            if hit.match == "weak" and hit.id not in corrected:
+                followers.setdefault(older.id, []).append(hit._replace(match="related"))
+            corrected.setdefault(hit.id, []).append(older.memory_id)
+    moved = {hit.id for each in followers.values() for hit in each}
+    ordered = [each for hit in hits if hit.id not in moved for each in (hit, *followers.get(hit.id, ()))]
+    return [hit._replace(later=tuple(corrected[hit.id])) if hit.id in corrected else hit for hit in ordered]
+
+
+def is_later(one: Origin, other: Origin) -> bool:
+    """Return whether a memory was stored after another one, and not together with it."""
+    first, second = (datetime.fromisoformat(each.created_at).timestamp() for each in (other, one))
+    return one.id != other.id and second - first >= APART_SECONDS
+
+
+def nearest_to(older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared]) -> list[Hit]:
+    """Return the candidates on the subject of a hit, the nearest first."""
+    cosines = [float(compared[older.id].direction @ compared[hit.id].direction) for hit in candidates]
+    ranked = sorted(zip(cosines, candidates, strict=True), key=lambda each: -each[0])
+    return [hit for cosine, hit in ranked[:MOST] if cosine >= ALIKE]

@@ -1,0 +1,129 @@
+"""Where relevance ends: how well each hit matches, and which are too far behind the best to be shown.
+
+docs/retrieval.md has the measurements behind the figures.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from vector_memory.domain import MatchLevel, Page
+from vector_memory.embedding.calibration import UNKNOWN
+from vector_memory.embedding.token_states import Compared
+from vector_memory.search.fusion import Hit, SearchHits
+from vector_memory.search.question import Question
+from vector_memory.storage.ranking import LATE_UNITS
+
+CANDIDATES = LATE_UNITS
+"""How many of the best are looked at: those behind the first eight are taken for the background. Without any, nothing
+tells how near unrelated texts are, and nothing is weak."""
+FOREGROUND = 8
+
+STANDING_OUT, ALIKE = 0.4, 0.52
+"""The background's share of the best score: up to the first, the best stand out; from the second on, all are alike."""
+SHORT, LONG = 35, 70
+"""Tokens with a content of their own. A short text says one thing, a long one several."""
+HIGHEST_SHARE, LOWEST_SHARE = 0.95, 0.5
+"""The share of the best score below which a hit is weak: where a short text stands out; where it is long, or alike."""
+
+LEAST_NEW = 0.04
+"""How much nearer to the question's words, in the mean, a hit must be than all better ones to answer a further part."""
+LEAST_SHARE = 0.55
+"""The share of the best score that it must have."""
+
+T = TypeVar("T")
+
+
+class Shown(NamedTuple, Generic[T]):
+    """What a page shows of results. `left_out`: how many it would show if they were not weak; `more` follow."""
+
+    results: Sequence[T]
+    left_out: int
+    more: bool
+
+
+def on_page(found: Sequence[T], kept: int, page: Page) -> Shown[T]:
+    """Return what a page shows: the first `kept` results are not weak, and a page that begins among them ends there.
+
+    Weak ones follow on the next pages. If all are weak, the first page is empty, and they follow from offset 1 on.
+    """
+    if page.offset < max(1, kept):
+        results = found[page.offset : min(page.end, kept)]
+        return Shown(results, max(0, min(page.end, len(found)) - kept), page.offset + len(results) < len(found))
+    start = page.offset - (not kept)
+    return Shown(found[start : start + page.limit], 0, start + page.limit < len(found))
+
+
+def weighed(found: SearchHits, question: Question) -> list[Hit]:
+    """Return the hits with how well each matches, the weak ones last.
+
+    Nothing is said of a search by words, unless the query has no meaning.
+    """
+    if question.vector is None and not question.is_reference:
+        return found.hits
+    levels = level_of_each(found, question)
+    kept = set(range(len(levels)))
+    if question.calibration.tells_weak and len(levels) > FOREGROUND:
+        kept = standing_out(found.hits, found.compared)
+        kept = kept if any(levels[place] != "weak" for place in kept) else set()
+        kept |= further_parts(found, kept)
+    judged = [
+        hit._replace(match="weak" if place not in kept else "strong" if level == "strong" else "related")
+        for place, (hit, level) in enumerate(zip(found.hits, levels, strict=True))
+    ]
+    return sorted(judged, key=lambda hit: hit.match == "weak")
+
+
+def count_kept(levels: Iterable[MatchLevel | None]) -> int:
+    """Return how many of several levels are not weak."""
+    return sum(level != "weak" for level in levels)
+
+
+def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
+    """Return the best of several levels; None if there is none."""
+    return next((level for level in ("strong", "related", "weak") if level in levels), None)
+
+
+def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
+    """Return how well each hit matches, whatever the others do."""
+    most = max((hit.words or 0.0 for hit in found.hits), default=0.0)
+    covered = found.wording.covered / most if found.wording and most else 0.0
+    # Without a vector, a unit is not known to be far from the question.
+    return [
+        UNKNOWN.level(0.0, covered * (hit.words or 0.0))
+        if hit.similarity is None
+        else question.calibration.level(hit.similarity, covered * (hit.words or 0.0), hit.late)
+        for hit in found.hits
+    ]
+
+
+def standing_out(hits: Sequence[Hit], compared: Mapping[int, Compared]) -> set[int]:
+    """Return the places of the hits that are not too far behind the best one."""
+    if not hits or hits[0].score <= 0:
+        return set(range(len(hits)))
+    best, scores = hits[0].score, [hit.score for hit in hits]
+    background = np.mean(scores[FOREGROUND:CANDIDATES]) / best
+    length = compared[hits[0].id].length if hits[0].id in compared else LONG
+    strictness = np.interp(background, (STANDING_OUT, ALIKE), (1, 0)) * np.interp(length, (SHORT, LONG), (1, 0))
+    needed = (LOWEST_SHARE + strictness * (HIGHEST_SHARE - LOWEST_SHARE)) * best
+    return {place for place, score in enumerate(scores) if score >= needed}
+
+
+def further_parts(found: SearchHits, kept: Iterable[int]) -> set[int]:
+    """Return the places of hits that answer a part of the question which none of those `kept` answers, nor each other.
+
+    They are nearer to some of its words, as the second subject of a question that has two.
+    """
+    hits, compared, parts = found.hits, found.compared, set()
+    known = [compared[hits[place].id].nearest for place in kept if hits[place].id in compared]
+    if not known:
+        return set()
+    nearest = np.max(known, axis=0)
+    for place, hit in enumerate(hits[:CANDIDATES]):
+        if hit.id in compared and hit.score >= LEAST_SHARE * hits[0].score:
+            own = compared[hit.id].nearest
+            if np.maximum(0, own - nearest).mean() >= LEAST_NEW:
+                parts.add(place)
+                nearest = np.maximum(nearest, own)
+    return parts

@@ -1,0 +1,118 @@
+"""Where an answer ends: what is weak is left out, a second subject and a correction stay."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vector_memory.domain import MatchLevel, Page
+from vector_memory.embedding.known import MINILM
+from vector_memory.embedding.token_states import Compared
+from vector_memory.search.fusion import Hit, SearchHits
+from vector_memory.search.later import with_later
+from vector_memory.search.question import Question
+from vector_memory.search.relevance import on_page, weighed
+from vector_memory.storage.ranking import Wording
+from vector_memory.storage.records import Origin
+
+RULE = MINILM.description.confidence
+AXES = np.eye(8, dtype=np.float32)
+
+
+def question() -> Question:
+    """One whose words and meaning were compared by the default model."""
+    assert RULE
+    return Question(AXES[0], ["a"], calibration=RULE)
+
+
+def found(scores: Sequence[float], *, length: int = 10, nearest: Sequence[Sequence[float]] = ()) -> SearchHits:
+    """Return hits with these scores, which are their cosines and late scores, too."""
+    hits = [Hit(number, number, score, score, ("vector",), 0.0, score) for number, score in enumerate(scores, 1)]
+    seen = [*nearest, *[[0.0, 0.0]] * (len(hits) - len(nearest))]
+    compared = {
+        hit.id: Compared(hit.score, np.array(each, np.float32), AXES[0], length)
+        for hit, each in zip(hits, seen, strict=True)
+    }
+    return SearchHits(hits, scores[0], wording=Wording(0.0, len(hits)), compared=compared)
+
+
+def matches(hits: Sequence[Hit]) -> list[tuple[int, MatchLevel | None]]:
+    return [(hit.id, hit.match) for hit in hits]
+
+
+def test_of_short_texts_only_those_as_good_as_the_best_are_kept_where_it_stands_out() -> None:
+    judged = weighed(found([0.7, 0.69, 0.5, *[0.2] * 9]), question())
+    assert matches(judged)[:3] == [(1, "strong"), (2, "strong"), (3, "weak")]
+
+
+def test_of_long_texts_and_of_texts_that_are_all_alike_those_with_half_the_best_score_are_kept() -> None:
+    long = weighed(found([0.7, 0.5, 0.36, 0.34, *[0.2] * 9], length=100), question())
+    assert [hit.match for hit in long[:4]] == ["strong", "related", "related", "weak"]
+    alike = weighed(found([0.7, 0.6, *[0.5] * 20]), question())
+    assert {hit.match for hit in alike} == {"strong", "related"}
+
+
+def test_a_second_subject_of_the_question_is_kept_though_it_is_far_behind() -> None:
+    parts = weighed(found([0.7, 0.5, 0.45, *[0.2] * 9], nearest=[[0.9, 0.1], [0.8, 0.1], [0.1, 0.9]]), question())
+    assert matches(parts)[:3] == [(1, "strong"), (3, "related"), (2, "weak")]
+
+
+def test_of_a_few_texts_none_is_weak() -> None:
+    assert {hit.match for hit in weighed(found([0.2, 0.1]), question())} == {"related"}
+
+
+def test_if_nothing_is_near_the_question_all_are_weak() -> None:
+    assert {hit.match for hit in weighed(found([0.2, 0.19, *[0.1] * 9]), question())} == {"weak"}
+
+
+def test_a_unit_without_a_vector_is_not_weak_for_its_distance() -> None:
+    fresh = SearchHits([Hit(1, 1, 0.3, None, ("keyword",), 0.3)], None, wording=Wording(0.3, 1))
+    assert weighed(fresh, question())[0].match == "related"
+    assert weighed(fresh._replace(wording=Wording(1.0, 1)), question())[0].match == "strong"
+
+
+@pytest.mark.parametrize("kept", [0, 3, 7])
+@given(limit=st.integers(1, 5))
+def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit: int) -> None:
+    results, offset, seen = list(range(7)), 0, []
+    while True:
+        shown, left_out, more = on_page(results, kept, Page(limit=limit, offset=offset))
+        assert left_out == (max(0, min(offset + limit, 7) - kept) if offset < max(1, kept) else 0)
+        assert len({number < kept for number in shown}) <= 1
+        seen += shown
+        if not more:
+            break
+        offset += max(1, len(shown))
+    assert seen == results
+
+
+def origin(number: int, minute: int) -> Origin:
+    return Origin(
+        id=number, memory_type="report", agent_id="a", session_id="s", session_iter=1, task_code=None, title=None,
+        created_at=f"2026-11-25T08:{minute:02}:00Z",
+    )  # fmt: skip
+
+
+def marked(minutes: Sequence[int], directions: Sequence[int]) -> list[tuple[int, MatchLevel | None, tuple[int, ...]]]:
+    """Mark hits, the first of which is strong and the others weak, with the minutes when they were stored."""
+    hits = found([0.7, *[0.4] * (len(minutes) - 1)]).hits
+    hits = [hit._replace(match="weak" if hit.id > 1 else "strong") for hit in hits]
+    compared = {
+        hit.id: Compared(hit.score, AXES[0], AXES[axis], 10) for hit, axis in zip(hits, directions, strict=True)
+    }
+    times = {hit.memory_id: origin(hit.memory_id, minute) for hit, minute in zip(hits, minutes, strict=True)}
+    return [(hit.id, hit.match, hit.later) for hit in with_later(hits, compared, times)]
+
+
+def test_a_newer_memory_on_the_same_subject_follows_the_older_one_and_names_it() -> None:
+    assert marked([0, 9, 5], [0, 1, 0]) == [(1, "strong", ()), (3, "related", (1,)), (2, "weak", ())]
+
+
+def test_an_older_memory_and_one_of_the_same_minute_correct_nothing() -> None:
+    assert marked([5, 0, 5], [0, 0, 0]) == [(1, "strong", ()), (2, "weak", ()), (3, "weak", ())]
+
+
+def test_at_most_two_newer_memories_are_marked_for_a_result() -> None:
+    assert [bool(later) for _, _, later in marked([0, 5, 6, 7], [0, 0, 0, 0])] == [False, True, True, False]
