@@ -1,7 +1,7 @@
 """Lean answers: what a model reads of an answer, and nothing else."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ import pytest
 from fastmcp import Client
 from mcp_types import Implementation
 
-from vector_memory.domain import MemoryKind
+from vector_memory.domain import MatchLevel, MemoryKind
+from vector_memory.results.lean import length_of
+from vector_memory.results.sessions import FoundChunk
 from vector_memory.server.app import create_server
 from vector_memory.server.tools.text_copy import READS_ONLY_STRUCTURE
 from vector_memory.settings import Answers, Profile, ServerOptions
@@ -182,3 +184,14 @@ async def test_tagged_memories_are_answered_in_the_lean_form(filled: SessionMemo
     [note, _] = sorted((answers["search_memories"] or {})["results"], key=lambda one: one["memory_id"])
     assert note.keys() == {"memory_id", "date", "category", "tags", "match", "content"}
     assert "null" not in json.dumps(answers)
+
+
+def test_what_only_is_related_shows_a_sentence_or_two_unless_it_may_correct_something() -> None:
+    def shown(match: MatchLevel, later: Sequence[int] = ()) -> int:
+        hit = FoundChunk(
+            chunk_id=1, memory_id=1, chunk_index=0, chunk_content="x", chunk_type="text", header_path="", level=0,
+            score=0.5, similarity=0.5, match=match, later=list(later),
+        )  # fmt: skip
+        return length_of(hit, 400)
+
+    assert shown("related") < shown("related", [2]) < shown("strong") == 400

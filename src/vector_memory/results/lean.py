@@ -42,6 +42,9 @@ LEAST_FIRST."""
 
 LEAST_FIRST = 750
 
+RELATED, RELATED_SHARE = 160, 0.3
+"""The same of a hit that is not a strong match."""
+
 CUT = "…"
 """Stands where the content of a hit is cut: at its ends, and between its parts."""
 
@@ -154,9 +157,16 @@ def shortened(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, 
     """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
     first = FIRST if page.max_tokens is None else max(LEAST_FIRST, FIRST * page.max_tokens // FOR_TOKENS)
     return [
-        _shortened(hit, wanted, lengths[hit.memory_id], max(LEAST, int(first * SHARE**position)))
+        _shortened(hit, wanted, lengths[hit.memory_id], length_of(hit, int(first * SHARE**position)))
         for position, hit in enumerate(hits)
     ]
+
+
+def length_of(hit: FoundChunk | FoundSection, wanted: int) -> int:
+    """Return how many characters of a hit are shown. What only may be related is shown to be looked at, not read."""
+    if hit.match != "related":
+        return max(LEAST, wanted)
+    return max(LEAST if hit.later else RELATED, int(wanted * RELATED_SHARE))
 
 
 def _shortened(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
