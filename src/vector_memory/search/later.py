@@ -13,7 +13,7 @@ ALIKE = 0.34
 LEAST_SHARE = 0.3
 """The share of the best score that a correction must have."""
 MOST = 2
-"""So many of the nearest newer ones are marked for a result."""
+"""So many of the best newer ones on its subject are marked for a result."""
 CORRECTED = 3
 """So many of the best results bring their corrections back, if they are weak."""
 APART_SECONDS = 60.0
@@ -36,7 +36,7 @@ def with_later(hits: Sequence[Hit], compared: Mapping[int, Compared], origins: M
             and hit.score >= LEAST_SHARE * hits[0].score
             and is_later(origins[hit.memory_id], origins[older.memory_id])
         ]
-        for hit in nearest_to(older, candidates, compared):
+        for hit in best_on_subject(older, candidates, compared):
             if hit.match == "weak" and hit.id not in corrected:
                 followers.setdefault(older.id, []).append(hit._replace(match="related"))
             corrected.setdefault(hit.id, []).append(older.memory_id)
@@ -51,8 +51,8 @@ def is_later(one: Origin, other: Origin) -> bool:
     return one.id != other.id and second - first >= APART_SECONDS
 
 
-def nearest_to(older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared]) -> list[Hit]:
-    """Return the candidates on the subject of a hit, the nearest first."""
-    cosines = [float(compared[older.id].direction @ compared[hit.id].direction) for hit in candidates]
-    ranked = sorted(zip(cosines, candidates, strict=True), key=lambda each: -each[0])
-    return [hit for cosine, hit in ranked[:MOST] if cosine >= ALIKE]
+def best_on_subject(older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared]) -> list[Hit]:
+    """Return the best of the candidates that are on the subject of a hit."""
+    direction = compared[older.id].direction
+    alike = [hit for hit in candidates if float(direction @ compared[hit.id].direction) >= ALIKE]
+    return sorted(alike, key=lambda hit: -hit.score)[:MOST]
