@@ -35,7 +35,7 @@ def found(scores: Sequence[float], *, length: int = 10, nearest: Sequence[Sequen
         hit.id: Compared(hit.score, np.array(each, np.float32), AXES[0], length)
         for hit, each in zip(hits, seen, strict=True)
     }
-    return SearchHits(hits, scores[0], wording=Wording(0.0, len(hits)), compared=compared)
+    return SearchHits(hits, scores[0], wording=Wording(0.0), compared=compared)
 
 
 def matches(hits: Sequence[Hit]) -> list[tuple[int, MatchLevel | None]]:
@@ -68,9 +68,9 @@ def test_if_nothing_is_near_the_question_all_are_weak() -> None:
 
 
 def test_a_unit_without_a_vector_is_not_weak_for_its_distance() -> None:
-    fresh = SearchHits([Hit(1, 1, 0.3, None, ("keyword",), 0.3)], None, wording=Wording(0.3, 1))
+    fresh = SearchHits([Hit(1, 1, 0.3, None, ("keyword",), 0.3)], None, wording=Wording(0.3))
     assert weighed(fresh, question())[0].match == "related"
-    assert weighed(fresh._replace(wording=Wording(1.0, 1)), question())[0].match == "strong"
+    assert weighed(fresh._replace(wording=Wording(1.0)), question())[0].match == "strong"
 
 
 @pytest.mark.parametrize("kept", [0, 3, 7])

@@ -90,7 +90,7 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
     """
     asked, dimensions = question.shape
     width, total = bytes_per_state(dimensions), question.sum(axis=1)
-    scale = np.float32(asked and np.sqrt(dimensions * 2 / np.pi))
+    scale = float(np.sqrt(dimensions * 2 / np.pi))
 
     def one(passage: bytes) -> Compared:
         # One passage at a time: its score does not depend on the others, and a long note would take a gigabyte.
@@ -101,7 +101,7 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
         nearest = (2 * (signs @ question.T) - total).max(axis=0)
         mean = 2 * signs.mean(axis=0) - 1
         direction = mean / max(np.linalg.norm(mean), SMALLEST_LENGTH)
-        score = float(rounded(np.array(float(nearest.sum()) / asked / float(np.sqrt(dimensions * 2 / np.pi)))))
-        return Compared(score, nearest / scale, direction, len(bits))
+        score = float(rounded(np.array(float(nearest.sum()) / asked / scale)))
+        return Compared(score, nearest / np.float32(scale), direction, len(bits))
 
     return list(map(one, passages))

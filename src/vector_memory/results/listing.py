@@ -7,14 +7,12 @@ from typing import Any
 from vector_memory.domain import Page
 from vector_memory.results.budget import Packed, Packer
 from vector_memory.results.sessions import FoundMemory
-from vector_memory.results.shortening import value_size
+from vector_memory.results.shortening import MARK, value_size
 
 LINE = 120
 """Characters of a line."""
 
 DATE = len("2026-10-05")
-
-CUT = "…"
 
 
 def listed(packer: Packer, memories: Sequence[FoundMemory], page: Page, *, more: bool) -> tuple[list[str], Packed[Any]]:
@@ -32,4 +30,4 @@ def line_of(memory: FoundMemory) -> str:
     title = " ".join((memory.title or "").split())
     said = words if not title or words.startswith(title) else f"{title}: {words}"
     line = f"{memory.id} {memory.created_at[:DATE]} {memory.agent_id}: {said}"
-    return line if len(line) <= LINE else line[: LINE - 1] + CUT
+    return line if len(line) <= LINE else line[: LINE - 1] + MARK

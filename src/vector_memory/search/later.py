@@ -8,9 +8,9 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.relevance import CANDIDATES
 from vector_memory.storage.records import Origin
 
-ALIKE = 0.34
+SAME_SUBJECT = 0.34
 """The cosine of two passages' directions from which on they are on the same subject: most corrections are."""
-LEAST_SHARE = 0.3
+LEAST_OF_BEST = 0.3
 """The share of the best score that a correction must have."""
 MOST = 2
 """So many of the best newer ones on its subject are marked for a result."""
@@ -33,7 +33,7 @@ def with_later(hits: Sequence[Hit], compared: Mapping[int, Compared], origins: M
             hit
             for hit in known
             if (hit.match != "weak" or place < CORRECTED)
-            and hit.score >= LEAST_SHARE * hits[0].score
+            and hit.score >= LEAST_OF_BEST * hits[0].score
             and is_later(origins[hit.memory_id], origins[older.memory_id])
         ]
         for hit in best_on_subject(older, candidates, compared):
@@ -54,5 +54,5 @@ def is_later(one: Origin, other: Origin) -> bool:
 def best_on_subject(older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared]) -> list[Hit]:
     """Return the best of the candidates that are on the subject of a hit."""
     direction = compared[older.id].direction
-    alike = [hit for hit in candidates if float(direction @ compared[hit.id].direction) >= ALIKE]
+    alike = [hit for hit in candidates if float(direction @ compared[hit.id].direction) >= SAME_SUBJECT]
     return sorted(alike, key=lambda hit: -hit.score)[:MOST]

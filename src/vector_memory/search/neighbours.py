@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import check_range
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
+from vector_memory.results.shortening import MARK
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Neighbours
 
@@ -28,8 +29,6 @@ SHORT_BYTES = 4 * SHORT_TOKENS
 
 SHOWN = 400
 """Characters of a neighbour."""
-
-CUT = "…"
 
 ALONE = Neighbours([], [])
 
@@ -73,4 +72,4 @@ def without_repeated(results: Sequence[H]) -> list[H]:
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= SHOWN else text[:SHOWN] + CUT
+    return text if len(text) <= SHOWN else text[:SHOWN] + MARK

@@ -135,9 +135,7 @@ class Changes:
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
         wordings = [part.wording for part in found if part.wording is not None]
-        wording = (
-            Wording(max(each.covered for each in wordings), sum(each.units for each in wordings)) if wordings else None
-        )
+        wording = Wording(max(each.covered for each in wordings)) if wordings else None
         return SearchHits(hits, nearest, any(part.partial for part in found), wording)
 
 

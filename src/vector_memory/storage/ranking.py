@@ -82,12 +82,10 @@ class Method(NamedTuple):
 class Wording(NamedTuple):
     """How much of a query's wording a scope has.
 
-    `covered`: the share of the query's words, weighed by their rarity, in the unit that matches them best. `units`: how
-    many units the scope has.
+    `covered`: the share of the query's words, weighed by their rarity, in the unit that matches them best.
     """
 
     covered: float
-    units: int
 
 
 class WordRanking(Protocol):

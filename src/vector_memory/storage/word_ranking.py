@@ -124,7 +124,7 @@ def rank_units(table: WordTable, wanted: Sequence[str]) -> ScopeRanking:
         most = highest_score(layout.units, len(entries))
         words.append((most, entries))
         scores[entries] += scores_for(most, counts[inside], layout.lengths[entries] / layout.mean_length)
-    wording = Wording(covered_by_best(scores, wanted, words), layout.units)
+    wording = Wording(covered_by_best(scores, wanted, words))
     scores /= divisor_of(scores, sum(most for most, _ in words))
     return ScopeRanking(table, layout, scores, wording)
 

@@ -58,7 +58,7 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     """
     rows = np.flatnonzero(members)
     if not len(rows):
-        return WordScores(0, np.zeros(1), rows, Wording(0.0, 0))
+        return WordScores(0, np.zeros(1), rows, Wording(0.0))
     first, end = int(units.firsts[rows].min()), int((units.firsts[rows] + units.sizes[rows]).max())
     count, total = int(units.sizes[rows].sum()), int(units.totals[rows].sum())
     mean_length = total / count if total else 1.0
@@ -71,7 +71,7 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
         most = highest_score(count, len(entries))
         words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
-    wording = Wording(covered_by_best(window, terms, words), count)
+    wording = Wording(covered_by_best(window, terms, words))
     window /= divisor_of(window, sum(most for most, _ in words))
     return WordScores(first, window, first + np.flatnonzero(window > 0), wording)
 

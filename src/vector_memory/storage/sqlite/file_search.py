@@ -98,7 +98,7 @@ class FileCandidates:
             words.append((most, places))
             scores[places] += scores_for(most, counts, lengths[places] / mean_length)
         having = np.flatnonzero(scores)
-        wording = Wording(covered_by_best(scores, terms, words), units)
+        wording = Wording(covered_by_best(scores, terms, words))
         scores /= divisor_of(scores, sum(most for most, _ in words))
         return FileWords(self._contents.ids[having], scores[having], wording)
 
