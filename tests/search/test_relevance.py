@@ -1,6 +1,7 @@
 """Where an answer ends: what is weak is left out, a second subject and a correction stay."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 from vector_memory.domain import MatchLevel, Page
 from vector_memory.embedding.known import MINILM
 from vector_memory.embedding.token_states import Compared
+from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.later import with_later
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import on_page, weighed
+from vector_memory.search.relevance import Shown, looked_through, on_page, weighed
 from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Origin
 
@@ -88,6 +90,39 @@ def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit
     assert seen == results
 
 
+def places_shown(levels: str, page: Page, later: Mapping[int, int] = MappingProxyType({}), *, lean: bool = True) -> int:
+    """Return how many results of these levels an answer shows. `later`: the place that the one at a place corrects."""
+    names: dict[str, MatchLevel] = {"s": "strong", "r": "related"}
+    hits = [
+        Hit(place, place, 0.5, 0.5, ("vector",), match=names[level], later=(later[place],) if place in later else ())
+        for place, level in enumerate(levels)
+    ]
+    token = IS_LEAN.set(lean)
+    try:
+        shown = looked_through(Shown(hits, 2, more=False), page)
+    finally:
+        IS_LEAN.reset(token)
+    assert list(shown.results) == hits[: len(shown.results)]
+    assert (shown.left_out, shown.more) == ((2, False) if len(shown.results) == len(hits) else (0, True))
+    return len(shown.results)
+
+
+@pytest.mark.parametrize(("levels", "shown"), [("rrrrr", 3), ("srrrr", 4), ("srrrrs", 6), ("srrrsrr", 5), ("", 0)])
+def test_a_lean_answer_ends_with_at_most_three_that_only_are_related(levels: str, shown: int) -> None:
+    assert places_shown(levels, Page()) == shown
+    assert places_shown(levels, Page(), lean=False) == len(levels)
+
+
+def test_what_may_correct_a_strong_match_is_always_shown() -> None:
+    assert places_shown("srrrrr", Page(), {5: 0}) == 6
+    assert places_shown("srrrrr", Page(), {5: 4}) == 4
+
+
+@pytest.mark.parametrize("page", [Page(max_tokens=2_000), Page(offset=3), Page(detail="lines")])
+def test_who_asks_for_more_than_an_answer_gets_all_that_are_related(page: Page) -> None:
+    assert places_shown("rrrrr", page) == 5
+
+
 def origin(number: int, minute: int) -> Origin:
     return Origin(
         id=number, memory_type="report", agent_id="a", session_id="s", session_iter=1, task_code=None, title=None,
@@ -95,10 +130,12 @@ def origin(number: int, minute: int) -> Origin:
     )  # fmt: skip
 
 
-def marked(minutes: Sequence[int], directions: Sequence[int]) -> list[tuple[int, MatchLevel | None, tuple[int, ...]]]:
-    """Mark hits, the first of which is strong and the others weak, with the minutes when they were stored."""
+def marked(
+    minutes: Sequence[int], directions: Sequence[int], levels: Sequence[MatchLevel] = ("strong", *["weak"] * 9)
+) -> list[tuple[int, MatchLevel | None, tuple[int, ...]]]:
+    """Mark hits, the first of which is strong and the others weak, that were stored in these minutes."""
     hits = found([0.7, *[0.4] * (len(minutes) - 1)]).hits
-    hits = [hit._replace(match="weak" if hit.id > 1 else "strong") for hit in hits]
+    hits = [hit._replace(match=level) for hit, level in zip(hits, levels, strict=False)]
     compared = {
         hit.id: Compared(hit.score, AXES[0], AXES[axis], 10) for hit, axis in zip(hits, directions, strict=True)
     }
@@ -112,6 +149,16 @@ def test_a_newer_memory_on_the_same_subject_follows_the_older_one_and_names_it()
 
 def test_an_older_memory_and_one_of_the_same_minute_correct_nothing() -> None:
     assert marked([5, 0, 5], [0, 0, 0]) == [(1, "strong", ()), (2, "weak", ()), (3, "weak", ())]
+
+
+def test_a_correction_is_moved_beside_its_fact_and_one_that_leads_stays_in_front() -> None:
+    levels = ["strong", "related", "related"]
+    assert [number for number, _, _ in marked([0, 1, 9], [0, 1, 0], levels)] == [1, 3, 2]
+    assert [number for number, _, _ in marked([9, 1, 0], [0, 1, 0], levels)] == [1, 2, 3]
+
+
+def test_only_of_the_best_three_it_is_told_what_may_correct_them() -> None:
+    assert all(not later for _, _, later in marked([3, 2, 1, 0, 9], [0, 1, 2, 3, 3], ["strong"] * 5))
 
 
 def test_at_most_two_newer_memories_are_marked_for_a_result() -> None:

@@ -11,8 +11,8 @@ import pytest
 from fastmcp import Client
 from mcp_types import Implementation
 
-from vector_memory.domain import MatchLevel, MemoryKind
-from vector_memory.results.lean import length_of
+from vector_memory.domain import MatchLevel, MemoryKind, Page
+from vector_memory.results.lean import room_of
 from vector_memory.results.sessions import FoundChunk
 from vector_memory.server.app import create_server
 from vector_memory.server.tools.text_copy import READS_ONLY_STRUCTURE
@@ -186,12 +186,13 @@ async def test_tagged_memories_are_answered_in_the_lean_form(filled: SessionMemo
     assert "null" not in json.dumps(answers)
 
 
-def test_what_only_is_related_shows_a_sentence_or_two_unless_it_may_correct_something() -> None:
-    def shown(match: MatchLevel, later: Sequence[int] = ()) -> int:
+def test_what_only_is_related_shows_a_sentence_or_two_unless_it_may_correct_what_matches_well() -> None:
+    def shown(match: MatchLevel, later: Sequence[int] = (), page: Page = Page()) -> int:
         hit = FoundChunk(
             chunk_id=1, memory_id=1, chunk_index=0, chunk_content="x", chunk_type="text", header_path="", level=0,
             score=0.5, similarity=0.5, match=match, later=list(later),
         )  # fmt: skip
-        return length_of(hit, 400)
+        return room_of(hit, page, {2}, 1.0)
 
-    assert shown("related") < shown("related", [2]) < shown("strong") == 400
+    assert shown("related") == shown("related", [3]) < shown("related", [2]) < shown("strong")
+    assert shown("related") < shown("related", page=Page(max_tokens=2_000)) < shown("strong")

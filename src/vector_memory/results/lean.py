@@ -5,7 +5,7 @@ same keys whatever was asked; only what is null or empty is left out.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextvars import ContextVar
 from itertools import takewhile
 from typing import Any, TypeVar, cast
@@ -43,7 +43,7 @@ LEAST_FIRST."""
 LEAST_FIRST = 750
 
 RELATED, RELATED_SHARE = 160, 0.3
-"""The same of a hit that is not a strong match."""
+"""The least of a hit that only is related, and its share of what a strong one gets in an answer with `max_tokens`."""
 
 CUT = "…"
 """Stands where the content of a hit is cut: at its ends, and between its parts."""
@@ -81,7 +81,7 @@ KEPT: dict[type[BaseModel], tuple[str, ...]] = {
 
 ECHOED = {
     *("query", "filters", "limit", "latest_first", "granularity", "total_results", "count", "omitted"),
-    *("confidence", "weak", "elsewhere"),  # `match` and `message` say the same
+    *("confidence", "elsewhere"),  # `match` and `message` say the same
     *("created_at", "content_length", "chunk_count", "context_window", "target_chunk_index", "chunks_returned"),
     *("chunks", "content_hash"),
 }
@@ -155,18 +155,21 @@ def joined(hits: Sequence[H]) -> H:
 
 def shortened(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
     """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
+    strong = {hit.memory_id for hit in hits if hit.match != "related"}
+    rooms = [room_of(hit, page, strong, SHARE**position) for position, hit in enumerate(hits)]
+    return [_shortened(hit, wanted, lengths[hit.memory_id], room) for hit, room in zip(hits, rooms, strict=True)]
+
+
+def room_of(hit: FoundChunk | FoundSection, page: Page, strong: Set[int], share: float) -> int:
+    """Return how many characters of a hit are shown. `strong`: the memories that match well. `share`: by its place.
+
+    What only is related is shown to be looked at, not read, unless the caller says that there is room for more.
+    """
     first = FIRST if page.max_tokens is None else max(LEAST_FIRST, FIRST * page.max_tokens // FOR_TOKENS)
-    return [
-        _shortened(hit, wanted, lengths[hit.memory_id], length_of(hit, int(first * SHARE**position)))
-        for position, hit in enumerate(hits)
-    ]
-
-
-def length_of(hit: FoundChunk | FoundSection, wanted: int) -> int:
-    """Return how many characters of a hit are shown. What only may be related is shown to be looked at, not read."""
     if hit.match != "related":
-        return max(LEAST, wanted)
-    return max(LEAST if hit.later else RELATED, int(wanted * RELATED_SHARE))
+        return max(LEAST, int(first * share))
+    least = RELATED if strong.isdisjoint(hit.later) else LEAST
+    return least if page.max_tokens is None else max(least, int(first * share * RELATED_SHARE))
 
 
 def _shortened(hit: H, wanted: Collection[str], whole: int, length: int) -> H:

@@ -1,6 +1,6 @@
 """Finds results that may correct another one: newer ones on the same subject."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from vector_memory.embedding.token_states import Compared
@@ -13,36 +13,46 @@ SAME_SUBJECT = 0.34
 LEAST_OF_BEST = 0.3
 """The share of the best score that a correction must have."""
 MOST = 2
-"""So many of the best newer ones on its subject are marked for a result."""
+"""So many of the best newer ones on the subject of each are marked."""
 CORRECTED = 3
-"""So many of the best results bring their corrections back, if they are weak."""
+"""For so many of the best results it is told what may correct them, and that is never weak."""
 APART_SECONDS = 60.0
 """What is stored sooner after another memory was written together with it."""
 
 
 def with_later(hits: Sequence[Hit], compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> list[Hit]:
-    """Return the hits with what each may correct; a correction of one of the best is not weak, and follows it.
+    """Return the hits with which of the best each may correct; a correction is not weak, and stands beside its fact.
 
     `origins`: of the memories of the first hits; others are not looked at.
     """
     known = [hit for hit in hits[:CANDIDATES] if hit.id in compared and hit.memory_id in origins]
     corrected: dict[int, list[int]] = {}
     followers: dict[int, list[Hit]] = {}
-    for place, older in enumerate(hit for hit in known if hit.match != "weak"):
+    for older in [hit for hit in known if hit.match != "weak"][:CORRECTED]:
         candidates = [
             hit
             for hit in known
-            if (hit.match != "weak" or place < CORRECTED)
-            and hit.score >= LEAST_OF_BEST * hits[0].score
-            and is_later(origins[hit.memory_id], origins[older.memory_id])
+            if hit.score >= LEAST_OF_BEST * hits[0].score and is_later(origins[hit.memory_id], origins[older.memory_id])
         ]
         for hit in best_on_subject(older, candidates, compared):
-            if hit.match == "weak" and hit.id not in corrected:
-                followers.setdefault(older.id, []).append(hit._replace(match="related"))
+            if hit.id not in corrected and known.index(hit) > known.index(older):
+                followers.setdefault(older.id, []).append(hit)
             corrected.setdefault(hit.id, []).append(older.memory_id)
     moved = {hit.id for each in followers.values() for hit in each}
-    ordered = [each for hit in hits if hit.id not in moved for each in (hit, *followers.get(hit.id, ()))]
-    return [hit._replace(later=tuple(corrected[hit.id])) if hit.id in corrected else hit for hit in ordered]
+    ordered = in_order([hit for hit in hits if hit.id not in moved], followers)
+    return [corrects(hit, corrected[hit.id]) if hit.id in corrected else hit for hit in ordered]
+
+
+def in_order(hits: Iterable[Hit], followers: Mapping[int, Sequence[Hit]]) -> Iterator[Hit]:
+    """Yield the hits, each with its followers after it, and theirs after these."""
+    for hit in hits:
+        yield hit
+        yield from in_order(followers.get(hit.id, ()), followers)
+
+
+def corrects(hit: Hit, older: Sequence[int]) -> Hit:
+    """Return a hit that may correct older memories: it is not weak."""
+    return hit._replace(later=tuple(older), match="related" if hit.match == "weak" else hit.match)
 
 
 def is_later(one: Origin, other: Origin) -> bool:

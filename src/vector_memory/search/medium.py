@@ -14,7 +14,7 @@ from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
-from vector_memory.search.relevance import best_of, count_kept, on_page
+from vector_memory.search.relevance import best_of, count_kept, looked_through, on_page
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -68,6 +68,16 @@ class MatchedSection:
         return best_of([hit.match for hit in self.hits])
 
     @property
+    def memory_id(self) -> int:
+        """The memory that the section is a part of."""
+        return self.section.memory_id
+
+    @property
+    def later(self) -> list[int]:
+        """The memories that the chunks may correct."""
+        return sorted({number for hit in self.hits for number in hit.later} - {self.section.memory_id})
+
+    @property
     def match_ratio(self) -> float:
         """The share of the section's chunks that matched."""
         return len(self.hits) / len(self.section.chunk_ids)
@@ -94,7 +104,7 @@ class MediumSearch:
                 memory_ids = sorted({hit.memory_id for hit in judgement.hits})
                 ranked = rank_sections(sections_of(reader.outlines(memory_ids)), judgement.hits)
                 kept = count_kept(section.match for section in ranked)
-                sections, left_out, more = on_page(ranked, kept, page)
+                sections, left_out, more = looked_through(on_page(ranked, kept, page), page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations = reader.together(
                     lambda reader: reader.memories(sorted(shown)),
@@ -180,7 +190,7 @@ def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> Foun
         auto_merged=match.match_ratio >= MERGE_RATIO,
         score=match.score,
         match=match.match,
-        later=sorted({number for hit in match.hits for number in hit.later} - {memory.id}),
+        later=match.later,
         similarity=match.similarity,
         sources=match.sources,
         content_start=section.start,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
+from vector_memory.results.lean import IS_LEAN
 
 NOUNS = {
     MemoryKind.SESSION_CONTEXT: ("session context", "session contexts"),
@@ -108,6 +109,6 @@ def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
 
 
 def said_with(notes: Sequence[str | None], left_out: int) -> list[str]:
-    """Return the notes with a sentence that so many weak results were left out, if they were."""
-    said = f"{counted(left_out, 'weak match', 'weak matches')} left out." if left_out else None
+    """Return the notes with a sentence that so many weak results were left out, if they were. A lean answer counts."""
+    said = None if IS_LEAN.get() or not left_out else f"{counted(left_out, 'weak match', 'weak matches')} left out."
     return list(filter(None, [*notes, said]))

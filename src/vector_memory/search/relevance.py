@@ -4,13 +4,14 @@ docs/retrieval.md has the measurements behind the figures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from vector_memory.domain import MatchLevel, Page
+from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.embedding.calibration import UNKNOWN
 from vector_memory.embedding.token_states import Compared
+from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.question import Question
 from vector_memory.storage.ranking import LATE_UNITS
@@ -32,7 +33,28 @@ LEAST_NEW = 0.04
 LEAST_SHARE = 0.55
 """The share of the best score that it must have."""
 
+RELATED = 3
+"""How many results that only are related a lean answer shows in a row at its end."""
+
+
+class Judged(Protocol):
+    """A hit, or a result that has hits."""
+
+    @property
+    def memory_id(self) -> int:
+        """Where it is."""
+
+    @property
+    def match(self) -> MatchLevel | None:
+        """How well it matches; None: not judged."""
+
+    @property
+    def later(self) -> Sequence[int]:
+        """The memories that it may correct."""
+
+
 T = TypeVar("T")
+J = TypeVar("J", bound=Judged)
 
 
 class Shown(NamedTuple, Generic[T]):
@@ -53,6 +75,24 @@ def on_page(found: Sequence[T], kept: int, page: Page) -> Shown[T]:
         return Shown(results, max(0, min(page.end, len(found)) - kept), page.offset + len(results) < len(found))
     start = page.offset - (not kept)
     return Shown(found[start : start + page.limit], 0, start + page.limit < len(found))
+
+
+def looked_through(shown: Shown[J], page: Page) -> Shown[J]:
+    """Return what a lean answer shows of a page: not all of many results at its end that only are related.
+
+    They are the first of the next page. A caller who says how much there is room for, or who pages on, gets all.
+    """
+    if not IS_LEAN.get() or page.offset or page.max_tokens is not None or page.detail == LINES:
+        return shown
+    strong = {one.memory_id for one in shown.results if one.match == "strong"}
+    related = [
+        place
+        for place, one in enumerate(shown.results)
+        if one.match == "related" and not strong.intersection(one.later)
+    ]
+    others = set(range(len(shown.results))).difference(related)
+    end = max([*related[:RELATED], *others], default=-1) + 1
+    return shown if end == len(shown.results) else Shown(shown.results[:end], 0, more=True)
 
 
 def weighed(found: SearchHits, question: Question) -> list[Hit]:
