@@ -41,7 +41,12 @@ def downgrade(storage: Storage) -> None:
             "update namespace set schema_version = 1", "alter table memory_passages drop column states"
         ],
     }  # fmt: skip
-    execute(storage, *statements[type(storage).__name__], "drop table outdated_words")
+    execute(
+        storage,
+        *statements[type(storage).__name__],
+        "drop table outdated_words",
+        "alter table pending_vectors drop column promised_at",
+    )
 
 
 def execute(storage: Storage, *statements: str) -> None:

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -102,12 +103,13 @@ def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
     assert "lacks vectors" not in (answer.message or "")
 
 
-def test_a_search_waits_for_a_fresh_memory_though_an_old_one_is_pending_too(
-    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("age", [timedelta(days=300), timedelta(minutes=5), timedelta(minutes=-5)])
+def test_a_search_waits_for_a_fresh_memory_whatever_time_its_caller_gives(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch, age: timedelta
 ) -> None:
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
-    opened.store_memory("report", "Old lemurs.", session_id="s", created_at="2026-01-01T00:00:00+00:00")
-    fresh = opened.store_memory("report", DOCUMENT, session_id="s")
+    time = (datetime.now(UTC) - age).isoformat()
+    fresh = opened.store_memory("report", DOCUMENT, session_id="s", created_at=time)
     threading.Timer(0.2, embedder.gate.set).start()
     answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=1))
     assert answer.results[0].memory_id == fresh.memory_id
@@ -326,7 +328,7 @@ def test_a_lease_from_before_the_clock_was_set_back_counts_as_run_out(
     eventually(lambda: not without_vectors(opened))
     execute(opened, "delete from memory_passages where memory_id = ?", memory_id)
     execute(opened, "update session_memories set embedding_model_id = null where id = ?", memory_id)
-    execute(opened, "insert into pending_vectors values (?, 'gone', 1e11, 0)", memory_id)
+    execute(opened, "insert into pending_vectors values (?, 'gone', 1e11, 0, 0)", memory_id)
     eventually(lambda: passages(opened, memory_id))
 
 

@@ -79,7 +79,7 @@ def abandon(store: SessionMemoryStore, text: str, until: float = 0.0) -> int:
 
 def lose_vectors(store: SessionMemoryStore, memory_id: int, until: float) -> None:
     """Leave a memory without vectors, which a process that was killed has promised for a time."""
-    execute(store, "insert into pending_vectors values (?, 'killed', ?, 0)", memory_id, until)
+    execute(store, "insert into pending_vectors values (?, 'killed', ?, 0, 0)", memory_id, until)
     execute(store, "delete from memory_passages where memory_id = ?", memory_id)
     execute(store, "update session_memories set embedding_model_id = null where id = ?", memory_id)
 
@@ -156,7 +156,7 @@ def test_a_lease_of_a_memory_that_has_its_vectors_ends(opened: SessionMemoryStor
     embedder.gate.set()
     memory_id = opened.store_memory("report", "Whole.", session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    execute(opened, "insert into pending_vectors values (?, 'killed', 0, 0)", memory_id)
+    execute(opened, "insert into pending_vectors values (?, 'killed', 0, 0, 0)", memory_id)
     eventually(lambda: not leases(opened))
 
 

@@ -105,7 +105,7 @@ DAMAGES = {
     "passages": "delete from memory_passages where chunk_id = (select max(id) from memory_chunks)",
     "vectors": "update memory_passages set embedding = array_fill(1, array[16])::vector",
     "index": "update memory_passages set session_id = 'other' where id = (select min(id) from memory_passages)",
-    "orphans": "insert into pending_vectors values (99999, 'x', 0, 0)",
+    "orphans": "insert into pending_vectors values (99999, 'x', 0, 0, 0)",
     "indexes": "drop index idx_kind",
     "tags": "delete from canonical_tags where tag = 'ops'",
     "unindexed": "update session_memories set embedding_model_id = null where id = 3",

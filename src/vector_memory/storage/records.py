@@ -298,15 +298,14 @@ class Lease(NamedTuple):
 
 
 RECENT_SECONDS = 600.0
-"""A pending memory with an older time was left behind, or got its time from the caller: it says nothing about how fast
-vectors come now."""
+"""Vectors that were promised longer ago say nothing about how fast vectors come now."""
 
 
 class Pending(NamedTuple):
     """Memories whose vectors somebody is computing: how many, and how many bytes their texts have.
 
-    `last_id`: the highest of their ids. `seconds`: since the oldest recent one was stored, negative if the clock was
-    set back; None: none is recent.
+    `last_id`: the highest of their ids. `seconds`: since the oldest recent promise, negative if the clock was set back;
+    None: none is recent.
     """
 
     memories: int = 0

@@ -2,8 +2,11 @@
 
 import time
 
+import pytest
+
 from engine_memories import Engine, add, derived, new_memory
-from vector_memory.domain import MemoryKind, Scope, utc_now
+from old_words import execute
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import RECENT_SECONDS, Lease, Pending
 from vector_memory.storage.sqlite.pending import MANY
@@ -30,7 +33,8 @@ def test_what_somebody_works_on_is_pending_and_left_to_him(storage: Storage) -> 
         everything, session = reader.pending(Scope()), reader.pending(Scope(session_id="t"))
         assert (everything.memories, everything.size, everything.last_id) == (2, 23, prompt)
         assert (session.memories, session.size, session.last_id) == (1, 6, prompt)
-        assert everything.seconds is None
+        assert everything.seconds is not None
+        assert 0 <= everything.seconds < RECENT_SECONDS  # whatever times their callers gave them
         assert reader.pending(Scope(), until=report)[:3] == (1, 17, report)
         assert reader.pending(Scope(session_id="nowhere")) == Pending()
         assert reader.next_without_vectors(0) is None
@@ -40,16 +44,12 @@ def test_what_somebody_works_on_is_pending_and_left_to_him(storage: Storage) -> 
         assert reader.next_leased("you") is None
 
 
-def test_old_times_do_not_say_how_long_vectors_have_been_pending(storage: Storage) -> None:
-    deferred(storage, lease("me"))
-    recent = add(storage, new_memory("recent"), model=None, at=utc_now())
-    with storage.write() as writer:
-        writer.defer_vectors(recent, lease("me"))
-    with storage.read() as reader:
-        pending = reader.pending(Scope())
-        assert (pending.memories, pending.last_id) == (3, recent)
-        assert pending.seconds is not None
-        assert abs(pending.seconds) < RECENT_SECONDS
+@pytest.mark.parametrize("late", [-1.5, 1.5])
+def test_promises_of_long_ago_do_not_say_how_long_vectors_have_been_pending(engine: Engine, late: float) -> None:
+    _, prompt = deferred(engine.storage, lease("me"))
+    execute(engine.storage, f"update pending_vectors set promised_at = promised_at - {late * RECENT_SECONDS}")
+    with engine.storage.read() as reader:
+        assert reader.pending(Scope())._replace(size=0) == Pending(2, 0, prompt, None)
 
 
 def test_what_one_process_has_promised_can_be_told_from_the_rest(storage: Storage) -> None:

@@ -50,7 +50,17 @@ def add_token_states(connection: psycopg.Connection[tuple[object, ...]], _dimens
         connection.execute(tables.STATES_OF_TOKENS.replace("memory_passages", "spare_memory_passages").encode())
 
 
-MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (create_tables, index_names_above, add_token_states)
+def time_promises(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
+    """Record since when a process computes the vectors of a memory."""
+    connection.execute(tables.PROMISED.encode())
+
+
+MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (
+    create_tables,
+    index_names_above,
+    add_token_states,
+    time_promises,
+)
 """A migration gets the length of the vectors."""
 
 

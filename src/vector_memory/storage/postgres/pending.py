@@ -4,7 +4,6 @@ The clock of the server counts, since those of several machines differ: a lease 
 """
 
 import time
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from vector_memory.domain import Scope
@@ -30,7 +29,9 @@ coalesce(
 )
 """
 
-UNTIL = "extract(epoch from clock_timestamp()) + %(seconds)s"
+NOW = "extract(epoch from clock_timestamp())"
+
+UNTIL = f"{NOW} + %(seconds)s"
 
 
 def bindings_of(lease: Lease) -> dict[str, Any]:
@@ -41,7 +42,8 @@ def bindings_of(lease: Lease) -> dict[str, Any]:
 def defer_vectors(connection: Connection, memory_id: int, lease: Lease) -> None:
     """Note that the holder of the lease computes the vectors of a memory."""
     connection.later(
-        f"insert into pending_vectors values (%(id)s, %(owner)s, {UNTIL}, 0)", bindings_of(lease) | {"id": memory_id}
+        f"insert into pending_vectors values (%(id)s, %(owner)s, {UNTIL}, 0, {NOW})",
+        bindings_of(lease) | {"id": memory_id},
     )
 
 
@@ -50,7 +52,7 @@ def defer_missing_vectors(connection: Connection) -> None:
     connection.later(
         """
         insert into pending_vectors
-        select id, '', 0, 0 from session_memories where embedding_model_id is null
+        select id, '', 0, 0, 0 from session_memories where embedding_model_id is null
         on conflict do nothing
         """
     )
@@ -139,24 +141,10 @@ def pending(connection: Connection, scope: Scope, until: int | None, owner: str 
     condition = memory_filter(scope)
     sql = f"""
         select count(*) as memories, coalesce(sum(m.content_bytes), 0)::bigint as size, max(m.id) as last_id,
-            min(m.created_at) filter (where m.created_at between %(first)s and %(last)s) as oldest
+            max({NOW} - p.promised_at) filter (where abs({NOW} - p.promised_at) < {RECENT_SECONDS})::float as seconds
         from pending_vectors p join session_memories m on m.id = p.memory_id
         where {IS_HELD} and (%(until)s::bigint is null or m.id <= %(until)s)
             and (%(owner)s::text is null or p.owner = %(owner)s) and {condition.sql}
     """
-    now, recent = datetime.now(UTC), timedelta(seconds=RECENT_SECONDS)
-    first, last = (moment.isoformat(timespec="microseconds") for moment in (now - recent, now + recent))
-    times = {"first": first, "last": last}
-    return (
-        fetch_one(connection, pending_since, sql, {**condition.parameters, **times, "until": until, "owner": owner})
-        or Pending()
-    )
-
-
-def pending_since(oldest: str | None, **columns: Any) -> Pending:
-    """Return a row of pending memories, of which the oldest recent one was stored at a time."""
-    if oldest is None:
-        return Pending(**columns)
-    stored = datetime.fromisoformat(oldest)
-    moment = stored if stored.tzinfo else stored.replace(tzinfo=UTC)
-    return Pending(**columns, seconds=time.time() - moment.timestamp())
+    bindings = {**condition.parameters, "until": until, "owner": owner}
+    return fetch_one(connection, Pending, sql, bindings) or Pending()

@@ -5,7 +5,7 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
-VERSION = 3
+VERSION = 4
 """The number of migrations."""
 
 SYMBOL_FOR_NULL = "\u2400"
@@ -159,6 +159,8 @@ create table outdated_words (
     block_id bigint primary key references keyword_blocks(id) on delete cascade
 );
 """
+
+PROMISED = "alter table pending_vectors add column promised_at double precision not null default 0"
 
 PENDING_VECTORS = """
 create table pending_vectors (

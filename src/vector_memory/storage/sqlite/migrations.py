@@ -98,6 +98,11 @@ def count_attempts(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(pending.ATTEMPTS)
 
 
+def time_promises(connection: apsw.Connection, _dimensions: int) -> None:
+    """Record since when a process computes the vectors of a memory."""
+    connection.execute(pending.SINCE)
+
+
 def index_other_names(_connection: apsw.Connection, _dimensions: int) -> None:
     """Do nothing: terms now include what hashes, versions and URLs are also called, but a later migration covers it."""
 
@@ -130,6 +135,7 @@ MIGRATIONS = (
     Migration("find hashes, versions and URLs by their other names", index_other_names),
     Migration("find memories by their titles, and chunks by the headings above them", index_names_above),
     Migration("keep the states of tokens", add_token_states),
+    Migration("record since when vectors are computed", time_promises),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 

@@ -22,6 +22,8 @@ create table pending_vectors (
 );
 """
 
+SINCE = "alter table pending_vectors add column promised_at real not null default 0"
+
 ATTEMPTS = "alter table pending_vectors add column attempts integer not null default 0"
 
 MAX_ATTEMPTS = 3
@@ -45,7 +47,8 @@ coalesce(
 
 def defer_vectors(connection: apsw.Connection, memory_id: int, lease: Lease) -> None:
     """Note that the holder of the lease computes the vectors of a memory."""
-    connection.execute("insert into pending_vectors values (?, ?, ?, 0)", (memory_id, lease.owner, lease.until))
+    sql = "insert into pending_vectors values (?, ?, ?, 0, unixepoch('subsec'))"
+    connection.execute(sql, (memory_id, lease.owner, lease.until))
 
 
 def defer_missing_vectors(connection: apsw.Connection) -> None:
@@ -53,7 +56,7 @@ def defer_missing_vectors(connection: apsw.Connection) -> None:
     connection.execute(
         """
         insert or ignore into pending_vectors
-        select id, '', 0, 0 from session_memories where embedding_model_id is null
+        select id, '', 0, 0, 0 from session_memories where embedding_model_id is null
         """
     )
 
@@ -136,8 +139,8 @@ def pending(connection: apsw.Connection, scope: Scope, until: int | None, owner:
     condition = memory_filter(scope)
     sql = f"""
         select count(*) as memories, coalesce(sum(octet_length(m.content)), 0) as size, max(m.id) as last_id,
-            max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec')) filter (
-                where abs(unixepoch('subsec') - unixepoch(m.created_at, 'subsec')) < {RECENT_SECONDS}
+            max(unixepoch('subsec') - promised_at) filter (
+                where abs(unixepoch('subsec') - promised_at) < {RECENT_SECONDS}
             ) as seconds
         from pending_vectors cross join session_memories m on m.id = memory_id
         where {IS_HELD} and (:until is null or m.id <= :until) and (:owner is null or owner = :owner)
