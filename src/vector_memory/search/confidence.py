@@ -15,7 +15,8 @@ from vector_memory.search.messages import (
     no_such_words,
     somewhere_else,
 )
-from vector_memory.search.relevance import CANDIDATES, best_of, weighed
+from vector_memory.search.question import Question
+from vector_memory.search.relevance import best_of, weighed
 from vector_memory.search.retrieval import Retrieval
 
 
@@ -35,9 +36,7 @@ class Judgement:
 
 def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     """Judge how well each hit matches; if none does strongly, look where else there are matches."""
-    question, hits = retrieval.question, weighed(found, retrieval.question)
-    if found.compared and question.calibration.tells_weak:
-        hits = with_later(hits, found.compared, retrieval.reader.origins([hit.memory_id for hit in hits[:CANDIDATES]]))
+    question, hits = retrieval.question, judged(found, retrieval.question)
     notes = list(limits(retrieval, scope, found))
     if question.vector is None and not question.is_reference:
         return Judgement(hits, notes=tuple(notes))
@@ -50,6 +49,13 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     if elsewhere:
         notes.append(somewhere_else(elsewhere, advise=True))
     return Judgement(hits, confidence, elsewhere, tuple(notes))
+
+
+def judged(found: SearchHits, question: Question) -> list[Hit]:
+    """Return the hits in the order of answers, with how well each matches and what it may correct, weak ones last."""
+    hits = weighed(found, question)
+    tells_later = found.compared and question.calibration.tells_weak
+    return with_later(hits, found.compared, found.origins) if tells_later else hits
 
 
 def limits(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Iterator[str]:

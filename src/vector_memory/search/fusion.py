@@ -13,6 +13,7 @@ from vector_memory.embedding.calibration import Calibration
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
 from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT, Ranked, Wording, rounded
+from vector_memory.storage.records import Origin
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
@@ -63,6 +64,7 @@ class SearchHits(NamedTuple):
 
     `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
     `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by token, by id.
+    `origins`: of their memories.
     """
 
     hits: list[Hit]
@@ -71,6 +73,7 @@ class SearchHits(NamedTuple):
     wording: Wording | None = None
     weight: float = VECTOR_WEIGHT
     compared: Mapping[int, Compared] = MappingProxyType({})
+    origins: Mapping[int, Origin] = MappingProxyType({})
 
     def is_close(self, calibration: Calibration) -> bool:
         """Return whether the nearest passage, or the unit with most of the words, matches strongly."""

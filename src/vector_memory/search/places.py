@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from vector_memory.domain import TRAITS, Page, Scope
+from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit, best_of_each_memory
 from vector_memory.search.medium import CHUNKS_PER_SECTION, rank_sections, sections_of
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import count_kept, weighed
+from vector_memory.search.relevance import count_kept
 from vector_memory.search.retrieval import Retrieval
 
 Grain = Literal["chunk", "section", "document"]
@@ -55,7 +56,7 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
     Raises ValidationError.
     """
     found = retrieval.everything(scope)
-    hits = weighed(found, retrieval.question)
+    hits = judged(found, retrieval.question)
     if scope.kind is not None and not TRAITS[scope.kind].chunked:
         grain = "chunk"
     places, scores, kept = PLACES[grain](retrieval, hits, page)

@@ -25,6 +25,7 @@ from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
 from vector_memory.storage.base import Reader
 from vector_memory.storage.ranking import LATE_UNITS, CandidateSource, Match, Method, Ranked
+from vector_memory.storage.records import Origin
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""
@@ -102,7 +103,7 @@ class Retrieval:
             return self._fused(scope, count, memories=memories, only_if_close=only_if_close)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
         units = self._fused(scope, wanted)
-        compared = self._compared(scope.kind, self.question.states, units.hits[:LATE_UNITS])
+        compared, origins = self._compared(scope.kind, self.question.states, units.hits[:LATE_UNITS])
         late = {unit: one.score for unit, one in compared.items()}
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
@@ -114,22 +115,30 @@ class Retrieval:
             others = self._fused(scope, count, memories=True)
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
             units, hits, compared = others, best_of_each_memory([*hits, *behind]), best
-        return units._replace(hits=hits[:count], compared=compared)
+        return units._replace(hits=hits[:count], compared=compared, origins=origins)
 
-    def _compared(self, kind: MemoryKind, question: States, hits: Sequence[Hit]) -> dict[int, Compared]:
-        """Compare units token by token; none if one has no vector yet, or its token states are not kept."""
+    def _compared(
+        self, kind: MemoryKind, question: States, hits: Sequence[Hit]
+    ) -> tuple[dict[int, Compared], dict[int, Origin]]:
+        """Compare units token by token, and read the origins of their memories.
+
+        None are compared if one has no vector yet, or its token states are not kept.
+        """
         if any(hit.similarity is None for hit in hits):
-            return {}
-        found = self.reader.token_states(kind, [hit.id for hit in hits])
+            return {}, {}
+        found, origins = self.reader.together(
+            lambda reader: reader.token_states(kind, [hit.id for hit in hits]),
+            lambda reader: reader.origins(sorted({hit.memory_id for hit in hits})),
+        )
         passages = [(unit, states) for unit, each in found.items() for states in each]
         width = bytes_per_state(question.shape[1])
         known = [states for _, states in passages if states is not None and len(states) % width == 0]
         if len(known) < len(passages):
-            return {}
+            return {}, {}
         units: dict[int, Compared] = {}
         for (unit, _), one in zip(passages, compare(question, known), strict=True):
             units[unit] = units[unit].joined(one) if unit in units else one
-        return units
+        return units, origins
 
     def _fused(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         """Return the best units or memories by their fused scores."""

@@ -1,5 +1,6 @@
 """Returns what is new in a session: memories stored since the caller's last call."""
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
@@ -11,9 +12,10 @@ from vector_memory.results.budget import Packer
 from vector_memory.results.mapping import BEGINNING, beginning, observations_on, said_of_beginnings
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
+from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
-from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page, weighed
+from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
@@ -93,20 +95,24 @@ class Changes:
                 scope = after(position(cursor, end), scope)
                 counts = reader.count_by(scope, "kind")
                 ranked = self._ranked(retrieval, scope, counts, max(CANDIDATES, page.limit))
-                weighed_hits = weighed(ranked, retrieval.question)
-                kept = count_kept(hit.match for hit in weighed_hits)
-                hits, left_out, _ = on_page(weighed_hits, kept, Page(limit=page.limit))
+                matches = judged(ranked, retrieval.question)
+                kept = count_kept(hit.match for hit in matches)
+                hits, left_out, _ = on_page(matches, kept, Page(limit=page.limit))
                 memories = reader.memories([hit.id for hit in hits])
                 missing = retrieval.note_on_missing(scope)
                 observations = observations_on(reader, memories.values())
         found = [
             FoundBeginning(
-                **beginning(memories[hit.id], length), score=hit.score, match=hit.match, similarity=hit.similarity
+                **beginning(memories[hit.id], length),
+                score=hit.score,
+                match=hit.match,
+                later=list(hit.later),
+                similarity=hit.similarity,
             )
             for hit in hits
         ]
         total = sum(counts.values())
-        confidence = best_of([hit.match for hit in weighed_hits])
+        confidence = best_of([hit.match for hit in matches])
         notes = (
             retrieval.question.problem,
             missing,
@@ -136,7 +142,14 @@ class Changes:
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
         wordings = [part.wording for part in found if part.wording is not None]
         wording = Wording(max(each.covered for each in wordings)) if wordings else None
-        return SearchHits(hits, nearest, any(part.partial for part in found), wording)
+        return SearchHits(
+            hits,
+            nearest,
+            any(part.partial for part in found),
+            wording,
+            compared=ChainMap(*[dict(part.compared) for part in found]),
+            origins=ChainMap(*[dict(part.origins) for part in found]),
+        )
 
 
 def after(cursor: Cursor, scope: Scope) -> Scope:

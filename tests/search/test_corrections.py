@@ -1,0 +1,64 @@
+"""Wherever an obsolete memory is given, what corrected it later is given, too, and named as such: the real model."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from vector_memory.domain import Page, Scope
+from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
+from vector_memory.search.explaining import Asked
+from vector_memory.store import SessionMemoryStore
+
+QUESTION = "How long is a session valid?"
+FACT = "A session is valid for eight hours."
+CORRECTION = "Login now expires after thirty minutes without activity; the eight hours were dropped for the audit."
+OTHERS = (
+    "The proxy forwards each request to the region that answered fastest.",
+    "Snapshots are written every hour and kept on a second volume.",
+    "Invoices are grouped by customer before the nightly export.",
+    "The index is rebuilt from the event log when a shard reports a missing segment.",
+    "Uploads above 25 MB go through a presigned address.",
+    "The parser drops a trailing comma in a list of arguments.",
+    "Prices are rounded half up, per line and not per order.",
+    "The mobile build takes eleven minutes, most of it for signing.",
+    "Every pull request needs a review by the owner of the folder.",
+    "The search box waits 200 ms before it sends what was typed.",
+    "Queues are drained before a worker is replaced.",
+    "The warehouse prints labels in the order of the shelves.",
+    "Maps are cached by tile and dropped after a week.",
+    "A refund is booked on the day it is approved.",
+)
+IN_SESSION = Scope("report", session_id="s")
+Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | ChangesResult
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    with SessionMemoryStore(tmp_path_factory.mktemp("corrected") / "memory.db") as opened:
+        for minute, text in enumerate((FACT, *OTHERS)):
+            opened.store_memory("report", text, session_id="s", created_at=f"2026-05-01T10:{minute:02}:00Z")
+        opened.store_memory("report", CORRECTION, session_id="s", created_at="2026-07-01T10:00:00Z")
+        yield opened
+
+
+WAYS: dict[str, Callable[[SessionMemoryStore], Answer]] = {
+    "chunks": lambda store: store.search_chunks(QUESTION, IN_SESSION),
+    "sections": lambda store: store.search_sections(QUESTION, IN_SESSION),
+    "documents": lambda store: store.search_documents(QUESTION, IN_SESSION),
+    "changes": lambda store: store.search_changes(Scope(session_id="s"), query=QUESTION),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_search_gives_the_correction_beside_the_fact(store: SessionMemoryStore, way: str) -> None:
+    answer = WAYS[way](store)
+    first, second = answer.results[:2]
+    number = first["memory_id" if way in ("chunks", "sections") else "id"]
+    assert (first.match, second.later) == ("strong", [number])
+    assert answer.weak
+
+
+def test_a_trace_knows_that_a_correction_is_on_the_page(store: SessionMemoryStore) -> None:
+    given = [hit.memory_id for hit in store.search_chunks(QUESTION, IN_SESSION).results]
+    trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(Page(), "chunk"))
+    assert [one["memory_id"] for one in trace["candidates"] if one["fate"] == "on this page"] == given
