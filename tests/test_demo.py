@@ -12,7 +12,7 @@ from rich.console import Console
 
 from forked import finished
 from vector_memory.cli.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
-from vector_memory.cli.demo.markdown import headings, one_line, without_marks
+from vector_memory.cli.demo.markdown import one_line, without_marks
 from vector_memory.cli.demo.output import Output, excerpt
 from vector_memory.errors import ConfigurationError
 
@@ -172,12 +172,6 @@ def test_document_without_headings_is_asked_by_its_name(tmp_path: Path) -> None:
     """There is always something to ask."""
     (tmp_path / "release-notes.md").write_text("No heading here.")
     assert find_subject(tmp_path, limit=100).questions == ["release notes"]
-
-
-def test_headings_are_plain_and_not_from_code() -> None:
-    """A comment in a code block is no heading, and marks are not part of one."""
-    text = "# The `store` and [its file](x.md) { #anchor }\n```\n# a comment\n```\n## Second ##\n#no heading\n"
-    assert list(headings(text)) == ["The store and its file { #anchor }", "Second"]
 
 
 def test_an_excerpt_starts_at_the_words_of_the_question() -> None:

@@ -50,6 +50,24 @@ def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) ->
         assert given == ["report", "s", "me", 3, "t", ["x"]]
 
 
+def test_what_the_front_matter_says_becomes_the_memorys(tmp_path: Path, run: Run) -> None:
+    """Its title, its tags beside those of the command, and its date as the memory's time, though not a future one."""
+    front = "---\n# comment\ntitle: The manual\ntags: [setup, docs]\ndate: {}\n---\n\n## Install\n\nWords.\n"
+    (tmp_path / "a.md").write_text(front.format("2024-03-05"))
+    (tmp_path / "b.md").write_text(front.format("2999-03-05"))
+    assert run("ingest", "a.md", "b.md", "--session", "s", "--tags", "docs").code == 0
+    first, second = stored(tmp_path / "memory.db")
+    assert (first["title"], first["tags"]) == ("The manual", ["docs", "setup"])
+    assert first["created_at"].startswith("2024-03-05T00:00:00")
+    assert second["created_at"] < "2999"
+
+
+def test_a_text_file_is_named_by_its_file_for_its_hashes_begin_comments(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "setup.txt").write_text("# install the packages\napt install vim\n")
+    run("ingest", "setup.txt", "--session", "s")
+    assert stored(tmp_path / "memory.db")[0]["title"] == "setup"
+
+
 @pytest.mark.usefixtures("notes")
 def test_with_another_model_than_the_memorys_the_advice_is_to_recompute_its_vectors(
     run: Run, monkeypatch: pytest.MonkeyPatch

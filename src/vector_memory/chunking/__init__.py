@@ -1,8 +1,10 @@
 """Splits documents into chunks and chunks into passages, and counts tokens."""
 
 from vector_memory.chunking.enrichment import header
+from vector_memory.chunking.front_matter import read_front_matter
 from vector_memory.chunking.markdown import MAX_CHUNKS, chunk_document
 from vector_memory.chunking.passages import cut_passages
+from vector_memory.chunking.structure import headings, title_of
 from vector_memory.chunking.tokens import TokenCounter, WordPieceCounter, find_token_counter
 
 __all__ = [
@@ -13,4 +15,7 @@ __all__ = [
     "cut_passages",
     "find_token_counter",
     "header",
+    "headings",
+    "read_front_matter",
+    "title_of",
 ]

@@ -9,10 +9,11 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, takewhile, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from vector_memory.chunking.front_matter import front_matter_end, read_front_matter
 from vector_memory.domain import Span
 
 if TYPE_CHECKING:
@@ -22,12 +23,21 @@ if TYPE_CHECKING:
 # Every chunk repeats its heading path; a heading of 500,000 characters must not be repeated a thousand times.
 MAX_HEADING = 200
 
+BOM = "\ufeff"
+
 LINE_END = re.compile(r"\r\n?|\n")
 
 INVISIBLE = re.compile(
     r"(?>(?:\s++|<!--(?>(?:[^-]++|-(?!->))*)-->|<a\b[^<>]*+>\s*+</a\s*+>|<a\b[^<>]*+(?<=/)>)+)", re.IGNORECASE
 )
 """Only HTML comments and anchors, which are invisible in the rendered document."""
+
+
+ATTRIBUTE = r"(?:[#.][^\s{}]+|[\w-]+=(?:\"[^\"{}]*\"|[^\s\"{}]+))"
+ATTRIBUTES = re.compile(
+    rf"(?<=\S)(?:\s*\{{:?\s*{ATTRIBUTE}(?:\s+{ATTRIBUTE})*\s*\}}|\s*\{{/\*[^{{}}]*\*/\}}|\s*<!--(?:(?!-->).)*-->)+\s*\Z"
+)
+"""What documentation tools read behind a heading and do not show: `{#id .class}`, `{: #id}`, `{/* id */}`, comments."""
 
 
 class Section(NamedTuple):
@@ -114,18 +124,40 @@ class _Blocks:
     invisible_from: int | None = None
 
 
+@lru_cache(maxsize=1)  # a document's title and its chunks are read from it
 def read_structure(text: str) -> Structure:
     """Parse the blocks of a Markdown document, in time linear in its length.
 
     Headings are `#` to `######` outside lists and quotes. Underlined headings (`Title` above `---`) do not count: text
-    above a rule, and YAML front matter, look the same and would end up in heading paths.
+    above a rule looks the same and would end up in heading paths. Front matter is no text, and belongs to a heading
+    that follows it.
     """
     lines = _line_starts(text)
-    blocks = _Blocks()
-    for token, inline in pairwise([*_tokens(_parser(), text), None]):
+    above = front_matter_end(text)
+    blocks = _Blocks(invisible_from=0 if above or text.startswith(BOM) else None)
+    visible = "\n" * (bisect_left(lines, above) if above else 0) + text[above:].removeprefix(BOM)
+    for token, inline in pairwise([*_tokens(_parser(), visible), None]):
         if token is not None and token.map is not None:
             _collect(blocks, token, inline, lines)
     return Structure(_sections(text, blocks.headings), blocks.fences, blocks.open_fences, blocks.tables)
+
+
+def title_of(text: str) -> str:
+    """Return the title of a document as plain text: that of its front matter, or its first heading, or nothing."""
+    title = read_front_matter(text).title
+    return title or next(headings(text), "")
+
+
+def headings(text: str) -> Iterator[str]:
+    """Yield the headings of a document as plain text, without empty ones."""
+    marked = (section.path[-1].partition(" ")[2] for section in read_structure(text).sections if section.path)
+    return filter(None, (plain(heading) for heading in marked if heading))
+
+
+def plain(line: str) -> str:
+    """Return a line of Markdown as it is read: without marks, link targets and HTML tags."""
+    (inline,) = _inline_parser().parseInline(line.strip())
+    return "".join(token.content for token in inline.children or () if token.type != "html_inline").strip()
 
 
 def _collect(blocks: _Blocks, token: "Token", inline: "Token | None", lines: Sequence[int]) -> None:
@@ -170,7 +202,8 @@ def _is_closed(fence: "Token") -> bool:
 
 
 def _heading_text(marks: str, content: str) -> str:
-    text = f"{marks} {content}".rstrip()
+    shown = content if len(content) > MAX_HEADING else ATTRIBUTES.sub("", content)
+    text = f"{marks} {shown}".rstrip()
     return text if len(text) <= MAX_HEADING else text[: MAX_HEADING - 1] + "…"
 
 
@@ -216,6 +249,13 @@ def _inner_parser() -> "MarkdownIt":
 
     parser = MarkdownIt("commonmark", {"maxNesting": 100})
     return _compiled(parser.disable(["inline", "text_join", "reference", "code", "html_block"]))
+
+
+@cache
+def _inline_parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # noqa: PLC0415  as above
+
+    return _compiled(MarkdownIt("commonmark"))
 
 
 def _compiled(parser: "MarkdownIt") -> "MarkdownIt":

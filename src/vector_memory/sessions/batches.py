@@ -47,7 +47,7 @@ class Batches:
 
     def _prepared(self, memory: NewMemory) -> tuple[NewMemory, Derived]:
         chunks = self._indexer.chunk(memory.kind, memory.content)
-        memory, chunked = with_title(memory, chunks), is_chunked(memory.kind)
+        memory, chunked = with_title(memory), is_chunked(memory.kind)
         words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
         derived = Derived(chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=None)
         return memory, derived

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from vector_memory.chunking import title_of
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import as_title
@@ -88,7 +89,7 @@ class MemoryWriter:
             is_pending = self._background.defers and (captured or not self._background.is_full(reader))
         wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
         chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
-        memory = with_title(memory, chunks)
+        memory = with_title(memory)
         chunked = is_chunked(memory.kind)
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if chunked else None
         words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
@@ -192,13 +193,11 @@ def usable(reader: Reader, embedded: Embedded | None) -> tuple[Embedded | None, 
     return embedded, None
 
 
-def with_title(memory: NewMemory, chunks: list[Chunk]) -> NewMemory:
-    """Use the first heading of a chunked document as its title if it has none."""
-    if memory.title is not None:
+def with_title(memory: NewMemory) -> NewMemory:
+    """Give a document that has no title the one that its text has."""
+    if memory.title is not None or not is_chunked(memory.kind):
         return memory
-    first = next((chunk.headings[0] for chunk in chunks if chunk.headings), "")
-    title = as_title(first.lstrip("#"))
-    return memory if title is None else replace(memory, title=title)
+    return replace(memory, title=as_title(title_of(memory.content)))
 
 
 def receipt(stored: StoredMemory) -> StoreMemoryResult:

@@ -9,8 +9,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn
 
-from vector_memory.cli.demo.markdown import headings
-from vector_memory.domain.validation import MAX_TITLE
+from vector_memory.chunking import read_front_matter, title_of
+from vector_memory.domain import MemoryFields
+from vector_memory.domain.validation import MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.storage.disk.protection import is_open
 
@@ -111,7 +112,14 @@ def content_of(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
-def title_of(file: str, text: str) -> str | None:
-    """Return a text's first heading, or its file name; None if it has neither."""
-    title = next(filter(None, headings(text)), "") or ("" if file == STANDARD_INPUT else Path(file).stem)
-    return title[:MAX_TITLE] or None
+def facts_of(file: str, text: str) -> MemoryFields:
+    """Return the title, tags and time of a document: those that its front matter says.
+
+    Without one the title is the first heading, except of a text file, where `# ` begins a comment, or the file name.
+    """
+    front = read_front_matter(text)
+    is_plain = Path(file).suffix.lower() == ".txt"
+    title = front.title if is_plain else title_of(text)
+    name = "" if file == STANDARD_INPUT else Path(file).stem
+    tags = [tag for tag in front.tags if len(tag) <= MAX_TAG]
+    return MemoryFields(title=as_title(title or name), tags=tags[:MAX_TAGS], created_at=front.date)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from vector_memory.cli.commands.ingest_files import SUFFIXES, files_of, folder_of, sources_below, text_of, title_of
+from vector_memory.cli.commands.ingest_files import SUFFIXES, facts_of, files_of, folder_of, sources_below, text_of
 from vector_memory.cli.terminal import progress
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Scope
+from vector_memory.domain.validation import MAX_TAGS
 from vector_memory.errors import ChunkingError, DuplicateMemoryError, ValidationError
 from vector_memory.sessions.sync import SOURCE, Sync
 from vector_memory.store import SessionMemoryStore
@@ -87,8 +88,10 @@ class Ingestion:
         return self._store.sync(self._scope)
 
     def _fields_of(self, file: str, text: str, source: str | None) -> MemoryFields:
-        fields = self._fields.copy()
-        fields["title"] = title_of(file, text)
+        fields = self._fields | facts_of(file, text)
+        fields["tags"] = list(dict.fromkeys([*(self._fields.get("tags") or ()), *(fields.get("tags") or ())]))[
+            :MAX_TAGS
+        ]
         fields["metadata"] = None if source is None else {SOURCE: source}
         return fields
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vector_memory.cli.demo.markdown import headings
+from vector_memory.chunking import headings
 from vector_memory.errors import ConfigurationError
 
 SUFFIXES = {".md", ".markdown"}

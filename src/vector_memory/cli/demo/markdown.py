@@ -1,24 +1,10 @@
-"""Markdown for display: headings, and text without markup."""
+"""Markdown for display: text without markup."""
 
 import re
-from collections.abc import Iterator
 
-FENCE = re.compile(r" {0,3}(```|~~~)")
-HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<text>.+?)[ \t#]*$")
-DROPPED = re.compile(
-    r"<!--.*?-->|^ {0,3}#{1,6} [^\n]*|^ *(```|~~~)[^\n]*|^ *> ?|\{#[^}]*\}|-{3,}|\|", re.DOTALL | re.MULTILINE
-)
+DROPPED = re.compile(r"<!--.*?-->|^ {0,3}#{1,6} [^\n]*|^ *(```|~~~)[^\n]*|^ *> ?|-{3,}|\|", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[(?P<label>[^\]]*)\](\([^)]*\)|\[[^\]]*\])")
 EMPHASIS = re.compile(r"`|\*+")
-
-
-def headings(text: str) -> Iterator[str]:
-    """Yield the headings of a document as plain text, ignoring code fences."""
-    fenced = False
-    for line in text.splitlines():
-        fenced ^= FENCE.match(line) is not None
-        if not fenced and (heading := HEADING.match(line)):
-            yield one_line(without_marks(heading["text"]))
 
 
 def without_marks(text: str) -> str:
