@@ -7,6 +7,8 @@ import pytest
 from vector_memory.domain import Page, Scope
 from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.search.explaining import Asked
+from vector_memory.search.fusion import Hit
+from vector_memory.sessions.past import worth_telling
 from vector_memory.store import SessionMemoryStore
 
 QUESTION = "How long is a session valid?"
@@ -58,7 +60,22 @@ def test_a_search_gives_the_correction_beside_the_fact(store: SessionMemoryStore
     assert answer.weak
 
 
+def test_a_prompt_is_told_of_the_correction_with_the_fact(store: SessionMemoryStore) -> None:
+    told = store.past.near(QUESTION, "another session", ())
+    assert told
+    assert f"which may correct memory 1: {CORRECTION}" in told.text
+    assert len(told.ids) == 2
+
+
 def test_a_trace_knows_that_a_correction_is_on_the_page(store: SessionMemoryStore) -> None:
     given = [hit.memory_id for hit in store.search_chunks(QUESTION, IN_SESSION).results]
     trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(Page(), "chunk"))
     assert [one["memory_id"] for one in trace["candidates"] if one["fate"] == "on this page"] == given
+
+
+def test_a_prompt_is_told_of_no_fact_whose_correction_has_no_room() -> None:
+    def hit(number: int, *later: int) -> Hit:
+        return Hit(number, number, 0.5, 0.5, (), match="related" if later else "strong", later=later)
+
+    told = worth_telling([hit(1), hit(2, 1), hit(3), hit(4, 3), hit(5, 3)])
+    assert [each.memory_id for each in told] == [1, 2]

@@ -1,6 +1,6 @@
 """Pure functions that fuse two lists of units into one."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -199,6 +199,19 @@ def sources_of(unit: int, near: Collection[int], keyword: Collection[int]) -> tu
 def sort_hits(hits: Iterable[Hit]) -> list[Hit]:
     """Return hits in the order of every search: by score, highest first, then by id."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))
+
+
+def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
+    """Return the hits of several searches whose scores can be compared, and of which no two found the same."""
+    wordings = [part.wording for part in found if part.wording is not None]
+    return SearchHits(
+        sort_hits(hit for part in found for hit in part.hits),
+        max((part.nearest for part in found if part.nearest is not None), default=None),
+        any(part.partial for part in found),
+        Wording(max(each.covered for each in wordings)) if wordings else None,
+        compared={unit: one for part in found for unit, one in part.compared.items()},
+        origins={number: origin for part in found for number, origin in part.origins.items()},
+    )
 
 
 def best_of_each_memory(hits: Iterable[Hit]) -> list[Hit]:

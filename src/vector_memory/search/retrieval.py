@@ -16,6 +16,7 @@ from vector_memory.search.fusion import (
     from_single,
     fuse,
     late_hits,
+    merged_hits,
     pending_weight,
 )
 from vector_memory.search.index.loader import PassageIndex
@@ -84,13 +85,13 @@ class Retrieval:
                 return found._replace(hits=hits[:count])
             wanted = min(wanted * GROWTH, MAX_DEPTH)
 
-    def find_each(self, scopes: Sequence[Scope], count: int, *, memories: bool = False) -> list[SearchHits]:
-        """Return what `find` does for each scope. Their scores can be compared: all have late scores, or none has."""
+    def find_among(self, scopes: Sequence[Scope], count: int, *, memories: bool = False) -> SearchHits:
+        """Return what `find` finds in each of several scopes, best first. Either all have late scores, or none has."""
         found = [self.find(scope, count, memories=memories) for scope in scopes]
         if len({hit.late is None for part in found for hit in part.hits}) > 1:
             self.question = replace(self.question, states=None)
             found = [self.find(scope, count, memories=memories) for scope in scopes]
-        return found
+        return merged_hits(found)
 
     def everything(self, scope: Scope) -> SearchHits:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""

@@ -1,9 +1,7 @@
 """Returns what is new in a session: memories stored since the caller's last call."""
 
-from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from heapq import nsmallest
 
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
@@ -13,13 +11,10 @@ from vector_memory.results.mapping import BEGINNING, beginning, observations_on,
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import judged
-from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
 from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page
-from vector_memory.search.retrieval import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
-from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Cursor
 
 NOW = "now"
@@ -94,7 +89,8 @@ class Changes:
                 end = reader.cursor()
                 scope = after(position(cursor, end), scope)
                 counts = reader.count_by(scope, "kind")
-                ranked = self._ranked(retrieval, scope, counts, max(CANDIDATES, page.limit))
+                kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
+                ranked = retrieval.find_among(kinds, max(CANDIDATES, page.limit), memories=True)
                 matches = judged(ranked, retrieval.question)
                 kept = count_kept(hit.match for hit in matches)
                 hits, left_out, _ = on_page(matches, kept, Page(limit=page.limit))
@@ -133,23 +129,6 @@ class Changes:
             )
 
         return self._packer.within(page.max_tokens).fit(build)
-
-    def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> SearchHits:
-        """Return the best matches of all these kinds. Each kind is searched alone; their scores are comparable."""
-        scopes = [replace(scope, kind=kind) for kind in MemoryKind if kind in kinds]
-        found = retrieval.find_each(scopes, count, memories=True)
-        hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
-        nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
-        wordings = [part.wording for part in found if part.wording is not None]
-        wording = Wording(max(each.covered for each in wordings)) if wordings else None
-        return SearchHits(
-            hits,
-            nearest,
-            any(part.partial for part in found),
-            wording,
-            compared=ChainMap(*[dict(part.compared) for part in found]),
-            origins=ChainMap(*[dict(part.origins) for part in found]),
-        )
 
 
 def after(cursor: Cursor, scope: Scope) -> Scope:

@@ -1,17 +1,18 @@
 """What earlier sessions left, told in a few lines to an agent that did not ask."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.results.values import to_second
 from vector_memory.search import Retriever
-from vector_memory.search.relevance import weighed
+from vector_memory.search.confidence import judged
+from vector_memory.search.fusion import Hit
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.records import Memory, Moment, Order, Span
+from vector_memory.storage.records import Memory, Moment, Order, Origin, Span
 
 LAST = "last"
 """The word for the session before this one."""
@@ -90,29 +91,38 @@ class Past:
 
     def _told_near(self, retrieval: Retrieval, besides: str, known: Collection[int]) -> Told | None:
         reader = retrieval.reader
-        best: dict[int, tuple[float, int]] = {}
-        for score, memory_id, chunk_id in close_chunks(retrieval):
-            if memory_id not in known:
-                best[memory_id] = max(best.get(memory_id, (score, chunk_id)), (score, chunk_id))
-        origins = reader.origins(list(best))
-        others = [number for number in best if number in origins and origins[number].session_id != besides]
-        chosen = sorted(others, key=lambda number: (-best[number][0], number))[:RECALLED]
-        chunks = reader.chunks([best[number][1] for number in chosen])
-        lines = [
-            f"- memory {number}, {origins[number].memory_type} of {origins[number].created_at[:10]}: "
-            + shortened(chunks[best[number][1]].chunk.text, EXCERPT)
-            for number in chosen
+        found = retrieval.find_among(list(map(Scope, RECALLED_KINDS)), LOOKED_AT)._replace(wording=None)
+        origins = reader.origins(sorted({hit.memory_id for hit in found.hits}))
+        others = [
+            hit
+            for hit in judged(found, retrieval.question)
+            if hit.memory_id not in known and hit.memory_id in origins and origins[hit.memory_id].session_id != besides
         ]
+        chosen = worth_telling(others)
+        chunks = reader.chunks([hit.id for hit in chosen])
+        lines = [told_of(hit, origins[hit.memory_id], chunks[hit.id].chunk.text) for hit in chosen]
         heading = f"From the memory of earlier sessions ({DATA}). Read on with get_memory_by_id:"
-        return Told("\n".join([heading, *lines]), frozenset(chosen)) if lines else None
+        return Told("\n".join([heading, *lines]), frozenset(hit.memory_id for hit in chosen)) if lines else None
 
 
-def close_chunks(retrieval: Retrieval) -> Iterator[tuple[float, int, int]]:
-    """Yield the scores, memories and ids of the chunks that match the question strongly by their meaning alone."""
-    for found in retrieval.find_each(list(map(Scope, RECALLED_KINDS)), LOOKED_AT):
-        for hit in weighed(found._replace(wording=None), retrieval.question):
-            if hit.match == "strong":
-                yield hit.score, hit.memory_id, hit.id
+def worth_telling(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that match strongly, one of each memory, each with the best one that may correct it."""
+    strong = {hit.memory_id for hit in hits if hit.match == "strong"}
+    correction: dict[int, int] = {}
+    for hit in hits:
+        for number in strong.intersection(hit.later):
+            correction.setdefault(number, hit.memory_id)
+    told = strong.union(correction.values())
+    best = {hit.memory_id: hit for hit in reversed(hits) if hit.memory_id in told}
+    chosen = [hit for hit in hits if best.get(hit.memory_id) == hit][:RECALLED]
+    numbers = {hit.memory_id for hit in chosen}
+    return [hit for hit in chosen if correction.get(hit.memory_id, hit.memory_id) in numbers]
+
+
+def told_of(hit: Hit, origin: Origin, text: str) -> str:
+    """Return what is told of a memory near a prompt, in one line."""
+    later = f", which may correct memory {hit.later[0]}" if hit.later else ""
+    return f"- memory {origin.id}, {origin.memory_type} of {origin.created_at[:10]}{later}: {shortened(text, EXCERPT)}"
 
 
 def is_stored(reader: Reader, session_id: str) -> bool:
