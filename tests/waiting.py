@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import anyio
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds, for a machine that has much else to do."""
 
 
