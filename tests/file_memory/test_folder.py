@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import threading
+import unicodedata
 from datetime import datetime
 from pathlib import Path
+from typing import Literal, get_args
 
 import pytest
 
@@ -17,12 +19,14 @@ from vector_memory.storage.calls import Call, current_call
 from vector_memory.storage.disk import locking
 from waiting import PATIENCE
 
+Form = Literal["NFC", "NFD"]
 NOON = datetime(2026, 2, 13, 12, 5)
 
 WRITER = """
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Literal, get_args
 from vector_memory.files.folder import MemoryFolder
 folder = MemoryFolder(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
@@ -133,6 +137,18 @@ def test_all_markdown_files_are_found_except_hidden_and_large_ones(
     assert sorted(MemoryFolder(folder).scan()) == ["B.MD", "a.md", "deep/er/c.md"]
     with pytest.raises(ValidationError, match="longer"):
         read(folder, "long.md")
+
+
+@pytest.mark.parametrize("written", get_args(Form))
+@pytest.mark.parametrize("asked", get_args(Form))
+def test_a_path_is_found_however_its_letters_are_composed(folder: Path, written: Form, asked: Form) -> None:
+    path = "Zürich/café й 한국.md"
+    file = folder / unicodedata.normalize(written, path)
+    file.parent.mkdir()
+    file.write_text("# Here")
+    memory = MemoryFolder(folder)
+    for name in (path, f"{folder.name}/{path}"):
+        assert memory.find(unicodedata.normalize(asked, name)) == unicodedata.normalize(written, path)
 
 
 def test_a_missing_folder_is_empty(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import logging
 import os
 import re
 import stat
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -143,10 +144,21 @@ class MemoryFolder:
             )
         if not is_markdown(wanted.name):
             raise ValidationError(f"path must be a Markdown file, for example {self.name}/MEMORY.md.")
-        inner = PurePosixPath(*wanted.parts[1:]) if wanted.parts[0] == self.name and len(wanted.parts) > 1 else wanted
+        is_below = len(wanted.parts) > 1 and composed(wanted.parts[0]) == composed(self.name)
+        inner = PurePosixPath(*wanted.parts[1:]) if is_below else wanted
         # Only a file that is there is meant without the folder's name. Path.is_file may raise.
         is_wanted = os.path.isfile(self.path / wanted) and not os.path.isfile(self.path / inner)  # noqa: PTH113
-        return str(wanted if is_wanted else inner)
+        return self._as_written(str(wanted if is_wanted else inner))
+
+    def _as_written(self, path: str) -> str:
+        """Return a path as the folder has it: its letters may be composed otherwise, as macOS does."""
+        if path.isascii() or os.path.isfile(self.path / path):  # noqa: PTH113 - Path.is_file may raise
+            return path
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for listed, _ in self._scanned(lambda *_: None):
+                if composed(listed) == composed(path):
+                    return listed
+        return path
 
     def append(self, entry: str, topic: str | None, now: datetime) -> str:
         """Add an entry to the log of the day and return the log's path. Several processes may do so at once.
@@ -280,6 +292,11 @@ def file_status(name: str, parent: int) -> FileStatus | None:
     if not is_ordinary(status) or status.st_size > MAX_FILE_BYTES:
         return None
     return FileStatus(status.st_mtime_ns, status.st_size)
+
+
+def composed(name: str) -> str:
+    """Return a name with its letters composed, so that equal names are equal."""
+    return unicodedata.normalize("NFC", name)
 
 
 def is_markdown(name: str) -> bool:

@@ -1,9 +1,10 @@
 """Splits text into the terms of the keyword index.
 
-FTS5's `unicode61` splits and folds words (case, diacritics), and its `porter` stems them. Added are whole identifiers,
-which `unicode61` splits, with the parts of camel-case names; what identifiers are also called: a version without its
-"v", the ends of a path or URL, the first characters of a hash; and, for scripts without spaces between words, each
-character and each pair of neighbouring characters.
+Equal words are written equally first (`folding`). FTS5's `unicode61` splits the text into words, and its `porter` stems
+them. Added are whole identifiers, which `unicode61` splits, with the parts of camel-case names; what identifiers are
+also called: a version without its "v", the ends of a path or URL, the first characters of a hash, a hexadecimal number
+without its "0x"; names with signs, as C++; German words with "ae" for "ä"; emoji; and, for scripts without spaces
+between words, each character and each pair of neighbouring characters.
 """
 
 import re
@@ -13,6 +14,8 @@ from itertools import pairwise
 from typing import cast
 
 import apsw
+
+from vector_memory.storage.folding import folded, with_letters_for_marks
 
 STOP_WORDS = frozenset(
     """
@@ -33,6 +36,8 @@ JOINED = re.compile(
     r"|[^\W_]*+_\w++"  # store_report
     r")"
 )
+HYPHENATED = re.compile(r"(?!.*\d-\d)[^\W_]+(?:-[^\W_]+)+")
+"""What is also written as one word: on-prem, ABC-1234, but not 2026-10-05."""
 PARTS_OF_PATHS = re.compile(r"[/:@#]+")
 PARTS_OF_NAMES = re.compile(r"[-./:@#]+")
 CAMEL_CASE = re.compile(r"\b(?![A-Z]?[a-z]++\b)\w*?(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2})\w*+")
@@ -47,28 +52,52 @@ SHORT_HASH = 7
 HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
 IN_CAPITALS = re.compile(r"\b(?=[A-F]*[0-9])[0-9A-F]{4,64}\b", re.ASCII)
 """A hash, or a part of a UUID, in capitals: no camel-case name, although capitals follow digits."""
+HEXADECIMAL = re.compile(r"\b0x([0-9a-f]{4,16})\b", re.ASCII | re.IGNORECASE)
 LONG_NUMBER = re.compile(r"\s*([0-9]{8,64})\s*")
 """The first characters of a hash may all be digits: one in 43 if they are eight."""
 DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
 """Translates hexadecimal digits to "x". Few texts have seven in a row, and looking for hashes takes much longer."""
 
+LANGUAGE = re.compile(r"\b[A-Za-z](?:\+\+|\#)(?![A-Za-z_])")
+"""C++, C#: their letter alone is the name of another language."""
+WITH_SIGN = re.compile(r"\b[A-Za-z]{1,2}&[A-Za-z]{1,2}\b|(?<![\w.])\.NET\b")
+"""R&D, AT&T, .NET: their letters alone say little."""
+SIGNED = ((LANGUAGE, ("++", "#")), (WITH_SIGN, ("&", ".NET")), (HEXADECIMAL, ("0x", "0X")))
+"""Patterns, and what a text must contain to be searched for them: to look for these takes much less time."""
+
+UMLAUTS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
+)
+UMLAUT = re.compile(r"[äöüøåÄÖÜØÅ]|[aouAOU](?=[\u0308\u030a])")
+WORD = re.compile(r"\w+")
+
+EMOJI = re.compile(
+    "[\u2300-\u23ff\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55\U0001f000-\U0001f0ff\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff]+"
+)
+ONE_EMOJI = re.compile("[\U0001f1e6-\U0001f1ff]{2}|.")  # a flag is two letters
+
 UNSPACED = re.compile(
     "["
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\ua980-\ua9ff\uaa60-\uaadf"  # their neighbours, Balinese, Javanese
+    "\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff"  # kana, bopomofo
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
     "\uac00-\ud7af"  # Hangul
     "]+"
 )
 
+_CATEGORIES = ("remove_diacritics", "0", "categories", "L* M* N* Co")  # marks that are left belong to the word
 _connection = apsw.Connection(":memory:")
-_words = _connection.fts5_tokenizer("unicode61", ["remove_diacritics", "2"])
-_stems = _connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+_words = _connection.fts5_tokenizer("unicode61", [*_CATEGORIES])
+_stems = _connection.fts5_tokenizer("porter", ["unicode61", *_CATEGORIES])
 
 
 def terms(text: str) -> list[str]:
     """Return the terms of a text in no particular order. A term is repeated as often as it occurs."""
-    return [*_tokens(_stems, _spaced(text)), *_wholes(text), *_short_hashes(text), *_unspaced(text)]
+    plain = text if text.isascii() else folded(text)
+    compounds, others = _names(plain)
+    words = [_spaced(plain), *compounds, *_with_e(text)]
+    return [*_tokens(_stems, " ".join(words)), *others, *_short_hashes(plain), *_unspaced(plain)]
 
 
 def query_terms(text: str) -> list[str]:
@@ -77,47 +106,84 @@ def query_terms(text: str) -> list[str]:
     There is no query syntax: every part of the text is either a term or ignored. A query that is only a number may
     also be the beginning of a hash.
     """
-    plain = IN_CAPITALS.sub(lambda found: found[0].lower(), LONG_VERSION.sub(" ", text))
-    words = _tokens(_words, _spaced(plain))
-    hashes = list(_short_hashes(text))
+    plain = text if text.isascii() else folded(text)
+    compounds, names = _names(plain)
+    without_versions = IN_CAPITALS.sub(lambda found: found[0].lower(), LONG_VERSION.sub(" ", plain))
+    words = _tokens(_words, " ".join([_spaced(without_versions), *compounds, *_with_e(text)]))
+    hashes = list(_short_hashes(plain))
     # The stem of a short hash is another word: 3f2a9 of 3f2a9ed.
     wanted = [word for word in words if word not in STOP_WORDS and word not in hashes]
-    others = [*_wholes(text), *hashes, *_unspaced(text)]
-    if number := LONG_NUMBER.fullmatch(text):
+    others = [*names, *hashes, *_unspaced(plain)]
+    if number := LONG_NUMBER.fullmatch(plain):
         others.append(number[1][:SHORT_HASH])
     return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))
 
 
 def named_by(term: str) -> str:
-    """Return one term for all that name the same: a hash and its beginning, a version with and without its "v"."""
+    """Return one term for all that name the same.
+
+    These are a hash and its beginning, a version with and without its "v", and a number with and without its "0x".
+    """
+    if number := HEXADECIMAL.fullmatch(term):
+        term = number[1]
     if HASH.fullmatch(term) or (term.isdecimal() and len(term) > SHORT_HASH):
         return term[:SHORT_HASH]
     return term[1:] if term.startswith("v") and VERSION.fullmatch(term, 1) else term
 
 
 def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
-    data = text.encode(errors="replace")
+    data = (text if text.isascii() else text.casefold()).encode(errors="replace")
     found = tokenizer(data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False)
     return cast("list[str]", found)
 
 
 def _spaced(text: str) -> str:
-    """Return the text with the parts of camel-case names added, and without text in scripts that have no spaces."""
-    parts = (CAMEL_JOINT.sub(" ", name) for name in CAMEL_CASE.findall(text))
-    return " ".join([UNSPACED.sub(" ", text), *parts])
+    """Return the text with the parts of camel-case names added, and without what has terms of its own."""
+    parts = [CAMEL_JOINT.sub(" ", name) for name in CAMEL_CASE.findall(text)]
+    if "++" in text or "#" in text:
+        text = LANGUAGE.sub(" ", text)
+    return " ".join([text if text.isascii() else UNSPACED.sub(" ", text), *parts])
+
+
+def _names(text: str) -> tuple[list[str], list[str]]:
+    """Return the names with hyphens as one word each, and the terms of all other names that words do not give."""
+    compounds, others = [], []
+    for name in _wholes(text):
+        if "-" in name and HYPHENATED.fullmatch(_without_marks(name)):
+            compounds.append(name.replace("-", ""))
+        else:
+            others.append(name)
+    for pattern, signs in SIGNED:
+        if any(sign in text for sign in signs):
+            others += map(str.lower, pattern.findall(text))
+    for run in () if text.isascii() else EMOJI.findall(text):
+        others += ONE_EMOJI.findall(run)
+    return compounds, others
 
 
 def _wholes(text: str) -> Iterator[str]:
     """Yield each whole identifier and those inside it: for `a/b_c.py`, itself, `b_c.py` and `b_c`."""
-    for found in JOINED.findall(text):
-        name = _folded(found).strip("_")
+    for found in JOINED.finditer(_without_marks(text)):
+        name = text[slice(*found.span())].casefold().strip("_")
         parts = [name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]
         if "." in name or "/" in name:
             parts += _other_names(name)
         for whole in dict.fromkeys(parts):
             inner = whole.strip("_")
-            if inner and not inner.isalnum():
+            if inner and not _without_marks(inner).isalnum():
                 yield inner
+
+
+def _without_marks(text: str) -> str:
+    return text if text.isascii() else with_letters_for_marks(text)
+
+
+def _with_e(text: str) -> Iterator[str]:
+    """Yield the words with umlauts as they are written without them: Mueller for Müller."""
+    if not text.isascii() and UMLAUT.search(text):
+        for word in WORD.findall(unicodedata.normalize("NFC", text)):
+            if UMLAUT.search(word):
+                yield folded(word.translate(UMLAUTS))
 
 
 def _other_names(name: str) -> list[str]:
@@ -134,13 +200,6 @@ def _short_hashes(text: str) -> Iterator[str]:
 
 
 def _unspaced(text: str) -> Iterator[str]:
-    for run in UNSPACED.findall(text):
+    for run in () if text.isascii() else UNSPACED.findall(text):
         yield from run
         yield from map("".join, pairwise(run))
-
-
-def _folded(name: str) -> str:
-    if name.isascii():
-        return name.lower()
-    decomposed = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(character for character in decomposed if not unicodedata.combining(character))

@@ -12,12 +12,13 @@ from vector_memory.cli.terminal import console, moment, one_line, score
 from vector_memory.cli.terminal_text import printable
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.search.messages import NO_CLOSE_MATCH
+from vector_memory.storage.folding import with_letters_for_marks
 from vector_memory.storage.terms import query_terms, terms
 
 Found = FoundChunk | FoundSection | FoundMemory
 
 LINES_SHOWN = 4
-WORD = re.compile(r"\w[\w./:@#-]*\w|\w")
+WORD = re.compile(r"\w[\w./:@#-]*\w(?:\+\+|\#)?|\w(?:\+\+|\#)?")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
 HEADING_MARKS = re.compile(r"(?:^|(?<= > ))#{1,6} +")
 
@@ -41,8 +42,8 @@ def print_findings(found: Sequence[Found], message: str, query: str, *, full: bo
 def marked(text: str, wanted: set[str]) -> Text:
     """Return a text with the query's words highlighted."""
     shown = Text(text)
-    for word in WORD.finditer(text):
-        if wanted & set(terms(word[0])):
+    for word in WORD.finditer(with_letters_for_marks(text)):
+        if wanted & set(terms(text[slice(*word.span())])):
             shown.stylize("bold yellow", *word.span())
     return shown
 

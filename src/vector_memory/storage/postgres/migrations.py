@@ -55,11 +55,17 @@ def time_promises(connection: psycopg.Connection[tuple[object, ...]], _dimension
     connection.execute(tables.PROMISED.encode())
 
 
+def fold_words(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
+    """Let all words be indexed again: equal words now have equal terms, however they are written."""
+    connection.execute("insert into outdated_words select id from keyword_blocks on conflict do nothing")
+
+
 MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (
     create_tables,
     index_names_above,
     add_token_states,
     time_promises,
+    fold_words,
 )
 """A migration gets the length of the vectors."""
 

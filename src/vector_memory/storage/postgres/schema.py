@@ -5,7 +5,7 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
-VERSION = 4
+VERSION = 5
 """The number of migrations."""
 
 SYMBOL_FOR_NULL = "\u2400"

@@ -121,6 +121,11 @@ def add_token_states(connection: apsw.Connection, _dimensions: int) -> None:
         connection.execute(names.sub(lambda name: f"spare_{name[0]}", schema.STATES_OF_TOKENS))
 
 
+def fold_words(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let all words be indexed again: equal words now have equal terms, however they are written."""
+    connection.execute("insert or ignore into outdated_words select id from keyword_blocks")
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -136,6 +141,7 @@ MIGRATIONS = (
     Migration("find memories by their titles, and chunks by the headings above them", index_names_above),
     Migration("keep the states of tokens", add_token_states),
     Migration("record since when vectors are computed", time_promises),
+    Migration("find equal words however they are written", fold_words),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 
