@@ -13,7 +13,9 @@ score (0 to 1): what results are sorted by, meaning and words together; similari
 2.0: no query).
 """
 IN_LEAN_FORM = f"""\
-Best results first. A long one is cut around what was asked, where {CUT} stands: one search is usually enough.
+Best results first; one search is usually enough. match "strong" probably answers, "related" is only on the topic. \
+later: it is newer than these ids and may correct them. {CUT} stands where a long text is cut around what was asked. \
+weak: so many were left out; next_offset leads to them.
 """
 
 INSTRUCTIONS = f"""\
