@@ -159,13 +159,13 @@ async def test_an_odd_path_is_no_error(talking: Callable[..., Any], path: str) -
         assert contents(talk) == [NEXT]
 
 
-async def test_a_transcript_of_a_changed_format_is_only_logged(
+async def test_a_line_of_a_changed_format_is_logged_and_the_others_are_stored(
     talking: Callable[..., Any], write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write(*first_turn(minutes=1), {**user(FIRST), "message": FIRST})
     async with talking(project=HERE) as talk:
         assert await ask(talk, path) is None
-        assert contents(talk) == [NEXT]
+        assert contents(talk) == [FIRST, ANSWER, NEXT]
     [logged] = [one for one in caplog.records if one.name.startswith("vector_memory.server")]
     assert logged.levelno == logging.WARNING
     assert "Line 3" in logged.message

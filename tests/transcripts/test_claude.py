@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,7 @@ def test_a_last_line_that_is_being_written_is_left_out(write: Write) -> None:
     ("line", "expected"),
     [
         ('{"type": "user", "mess', "JSON"),
+        ("\0" * 400, "JSON"),
         ("[]", "an object with a `type`"),
         ('{"kind": "user"}', "an object with a `type`"),
         ({**user("x"), "message": "x"}, "an object as `message`"),
@@ -147,11 +149,26 @@ def test_a_last_line_that_is_being_written_is_left_out(write: Write) -> None:
         (user([{"type": "text", "words": "x"}]), "a string as `text`"),
     ],
 )
-def test_a_line_that_is_not_as_expected_is_named(line: object, expected: str, write: Write) -> None:
+def test_a_line_that_is_not_as_expected_is_left_out_and_named(line: object, expected: str, write: Write) -> None:
     """With its number, and what should be there."""
-    with pytest.raises(FormatError) as raised:
-        claude.read(write(user("Why?"), line, user("Why not?", 1)))
-    assert str(raised.value) == f"Line 2: expected {expected}."
+    transcript = claude.read(write(user("Why?"), line, user("Why not?", 1)))
+    assert transcript is not None
+    assert [str(error) for error in transcript.unread] == [f"Line 2: expected {expected}."]
+    assert [one.content for one in transcript.said] == ["Why?", "Why not?"]
+
+
+def test_what_stands_before_a_lost_line_is_an_answer_only_if_the_agent_had_ended(write: Write) -> None:
+    """The lost line may be the answer."""
+    assert [text for _, text in texts(write(user("Why?"), agent(LONG, 1, "tool_use"), "{", user("So?", 2)))] == [
+        "Why?",
+        "So?",
+    ]
+    assert len(texts(write(user("Why?"), agent(LONG), "{", user("So?", 2)))) == 3
+
+
+def test_what_follows_nul_characters_on_a_line_is_read(write: Write) -> None:
+    """A crash leaves them, and the client goes on behind them."""
+    assert len(texts(write(user("Why?"), "\0" * 9 + json.dumps(user("So?", 1)), user("And?", 2)))) == 3
 
 
 @pytest.mark.parametrize("name", ["sessionId", "cwd"])
@@ -175,5 +192,108 @@ def test_the_agent_of_a_compaction_has_no_report(write: Write) -> None:
     path.with_suffix(".meta.json").write_text('{"agentType": ""}')
     assert texts(path) == []
     path.with_suffix(".meta.json").write_text("[]")
-    with pytest.raises(FormatError):
-        claude.read(path)
+    transcript = claude.read(path)
+    assert transcript is not None
+    assert [one.agent_id for one in transcript.said] == ["subagent"]
+    assert [str(error) for error in transcript.unread] == ["Line 1: expected an object in `agent-x.meta.json`."]
+
+
+def linked(*lines: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return lines with ids, each after the one before it unless it names another one."""
+    for number, one in enumerate(lines):
+        one.setdefault("parentUuid", f"u{number - 1}" if number else None)
+        one["uuid"] = f"u{number}"
+    return list(lines)
+
+
+def queued(prompt: object, second: int = 2, **more: object) -> dict[str, Any]:
+    """Return a line with a prompt that was sent while the agent was at work."""
+    attachment = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"} | more
+    line = user("", second)
+    return {**line, "type": "attachment", "attachment": attachment}
+
+
+@pytest.mark.parametrize("prompt", ["Use the other disk.", [{"type": "text", "text": "Use the other disk."}]])
+def test_a_prompt_that_is_sent_while_the_agent_works_is_a_prompt(prompt: object, write: Write) -> None:
+    """What the agent wrote before it is no answer: it goes on."""
+    path = write(user("Why?"), agent(LONG + "1", 1, "tool_use"), queued(prompt), agent(LONG + "2", 3))
+    assert [text for _, text in texts(path)] == ["Why?", "Use the other disk.", LONG + "2"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"commandMode": "task-notification"},
+        {"commandMode": "bash"},
+        {"isMeta": True},
+        {"origin": {"kind": "peer"}},
+        {"type": "file"},
+    ],
+)
+def test_other_attachments_are_no_prompts(more: dict[str, object], write: Write) -> None:
+    """The client attaches much."""
+    assert texts(write(user("Why?"), queued("Done.", **more))) == [("input_prompt", "Why?")]
+
+
+@pytest.mark.parametrize("mark", ["model", "isApiErrorMessage"])
+def test_what_the_client_writes_in_the_agents_place_is_no_answer_and_replaces_none(mark: str, write: Write) -> None:
+    """Such as an error, or that no response was requested."""
+    synthetic = agent(f"API Error: 529 {LONG}", 2, "stop_sequence")
+    if mark == "model":
+        synthetic["message"]["model"] = "<synthetic>"
+    else:
+        synthetic["isApiErrorMessage"] = True
+    answer = ("working_memory", LONG.strip())
+    assert texts(write(user("Why?"), agent(LONG), synthetic, user("So?", 3))) == [
+        ("input_prompt", "Why?"),
+        answer,
+        ("input_prompt", "So?"),
+    ]
+    assert len(texts(write(user("Why?"), synthetic))) == 1
+
+
+def test_the_message_of_another_agent_is_no_prompt(write: Write) -> None:
+    """Neither as tags nor by its origin."""
+    mate = '<teammate-message teammate_id="lead" color="blue">\nTake the second file.\n</teammate-message>'
+    told = user("Take the second file.", 1, origin={"kind": "peer"})
+    assert texts(write(user("Why?"), user(mate, 1), told)) == [("input_prompt", "Why?")]
+
+
+def test_what_the_user_went_back_from_is_left_out(write: Write) -> None:
+    """To a later prompt, or to the first one; what tools have done side by side is no such branch."""
+    later = linked(
+        user("Why?"), agent(LONG, 1), user("Delete it.", 2), agent(LONG + "2", 3), user("Keep it.", 4), agent(LONG, 5)
+    )
+    later[4]["parentUuid"] = "u1"
+    assert [text for _, text in texts(write(*later))] == ["Why?", LONG.strip(), "Keep it.", LONG.strip()]
+    first = linked(user("Delete it."), agent(LONG, 1), user("Keep it.", 2), agent(LONG + "2", 3))
+    first[2]["parentUuid"] = None
+    assert [text for _, text in texts(write(*first))] == ["Keep it.", LONG + "2"]
+    result = [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]
+    tools = linked(user("Why?"), tool_call(), agent(LONG, 2, None), user(result, 3), user(result, 4), agent(LONG, 5))
+    tools[3]["parentUuid"] = "u1"
+    assert len(texts(write(*tools, user("So?", 6)))) == 3
+
+
+def test_a_lost_line_is_no_branch(write: Write) -> None:
+    """The lines before it are of the same conversation, as are those before a compaction."""
+    lines = linked(user("Why?"), agent(LONG, 1), user("So?", 2), agent(LONG, 3))
+    assert len(texts(write(lines[0], "{", *lines[2:]))) == 3
+    boundary = {"type": "system", "subtype": "compact_boundary", "parentUuid": None, "logicalParentUuid": "u1"}
+    summary = user("So far: nothing.", 4, isCompactSummary=True)
+    assert len(texts(write(*linked(*lines, boundary, summary, user("And?", 5))))) == 6
+
+
+def test_the_name_of_a_folder_has_a_hyphen_for_each_unit_of_a_character(homes: Path) -> None:
+    """As the client cuts it, too: a hash follows after 200 characters."""
+    long = Path("/home/ann/" + "x" * 250)
+    for project, name in {
+        Path("/home/ann/🚀 shop"): "-home-ann----shop",
+        Path("/home/ann/café"): "-home-ann-caf-",
+        long: "-home-ann-" + "x" * 190 + "-1k2j3h",
+    }.items():
+        path = homes / "claude/projects" / name / "s.jsonl"
+        path.parent.mkdir()
+        path.write_text("")
+        assert list(claude.transcripts(project)) == [path]
+    assert list(claude.transcripts(long / "deep")) == [path]

@@ -10,7 +10,7 @@ import pytest
 from transcripts.conftest import LONG, SHOP
 from vector_memory.transcripts import codex
 from vector_memory.transcripts.conversation import Transcript
-from vector_memory.transcripts.lines import FormatError
+from vector_memory.transcripts.lines import FormatError, zstd
 
 META = {"id": "c1", "cwd": SHOP, "source": "cli"}
 
@@ -100,19 +100,99 @@ def test_a_sub_agent_gives_its_report_in_the_session_that_started_it(
     [
         ([{"type": "turn_context"}], "Line 1: expected a line of type `session_meta`."),
         ([line("session_meta", {"id": "c1"})], "Line 1: expected a string as `cwd`."),
-        ([line("session_meta", META), line("response_item", [])], "Line 2: expected an object as `payload`."),
-        ([line("session_meta", META), line("response_item", {})], "Line 2: expected a string as `payload.type`."),
-        ([line("session_meta", META), line("compacted", {})], "Line 2: expected a string as `message`."),
         ([{"id": "c1", "instructions": None}], "Line 1: expected an object with a `type`."),
     ],
 )
-def test_a_line_that_is_not_as_expected_is_named(
+def test_a_transcript_whose_first_line_is_not_as_expected_is_refused(
     lines: list[object], reason: str, read: Callable[..., Transcript | None]
 ) -> None:
-    """With its number, and what should be there."""
+    """Nobody knows whose it is."""
     with pytest.raises(FormatError) as raised:
         read(*lines)
     assert str(raised.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        (line("response_item", []), "an object as `payload`"),
+        (line("response_item", {}), "a string as `payload.type`"),
+        (line("compacted", {}), "a string as `message`"),
+        ({"id": "c1"}, "an object with a `type`"),
+    ],
+)
+def test_a_line_that_is_not_as_expected_is_left_out_and_named(
+    bad: object, expected: str, read: Callable[..., Transcript | None]
+) -> None:
+    """With its number, and what should be there."""
+    transcript = read(line("session_meta", META), message("user", "Why?"), bad, message("user", "So?", second=1))
+    assert transcript is not None
+    assert [str(error) for error in transcript.unread] == [f"Line 3: expected {expected}."]
+    assert [one.content for one in transcript.said] == ["Why?", "So?"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<Button>Save</Button>",
+        "<div>\n<p>Why is this not shown?</p>\n</div>",
+        "# AGENTS.md instructions are ignored, why?",
+        "/data is full, what can I delete?",
+    ],
+)
+def test_a_prompt_that_looks_like_the_clients_text_is_kept(prompt: str, read: Callable[..., Transcript | None]) -> None:
+    """It is the user's."""
+    assert texts(read(line("session_meta", META), message("user", prompt))) == [("input_prompt", prompt)]
+
+
+def test_open_tabs_are_cut_from_a_prompt(read: Callable[..., Transcript | None]) -> None:
+    """An editor puts them in front."""
+    tabs = "# Context from my IDE setup:\n\n## Open tabs:\n- a.py: src/a.py\n\n## My request for Codex:\nWhy?\n"
+    assert texts(read(line("session_meta", META), message("user", tabs))) == [("input_prompt", "Why?")]
+
+
+def test_what_the_user_went_back_from_is_left_out(read: Callable[..., Transcript | None]) -> None:
+    """With what the agent answered to it."""
+    back = line("event_msg", {"type": "thread_rolled_back", "num_turns": 2})
+    turns = [
+        part
+        for number in (1, 2, 3)
+        for part in (message("user", f"Prompt {number}"), message("assistant", f"{LONG}{number}"), END)
+    ]
+    found = texts(read(line("session_meta", META), *turns, back, message("user", "Keep it.")))
+    assert [text for _, text in found] == ["Prompt 1", f"{LONG}1", "Keep it."]
+
+
+def test_a_compressed_transcript_is_read(homes: Path) -> None:
+    """The client compresses those of past weeks; while it does, both are there."""
+    path = next((homes / "codex").rglob("*.jsonl"))
+    plain = codex.read(path)
+    compressed = path.with_name(f"{path.name}.zst")
+    compressed.write_bytes(zstd.compress(path.read_bytes()))
+    assert list(codex.transcripts(Path(SHOP))) == [path]
+    path.unlink()
+    assert list(codex.transcripts(Path(SHOP))) == [compressed]
+    found = codex.read(compressed)
+    assert plain is not None
+    assert found is not None
+    assert found.said == plain.said
+    compressed.write_bytes(compressed.read_bytes()[:-40])
+    with pytest.raises(FormatError, match="expected compressed data"):
+        codex.read(compressed)
+
+
+def test_what_a_fork_has_copied_is_left_out(homes: Path) -> None:
+    """It was said in the session that it was forked from."""
+    path = next((homes / "codex").rglob("*.jsonl"))
+    first, *rest = path.read_text().splitlines()
+    meta = json.loads(first)
+    origin = meta["payload"]["id"]
+    meta["payload"] |= {"id": "fork", "forked_from_id": origin}
+    fork = path.with_name("rollout-fork.jsonl")
+    fork.write_text("\n".join([json.dumps(meta), first, *rest, json.dumps(message("user", "And now?"))]) + "\n")
+    assert texts(codex.read(fork)) == [("input_prompt", "And now?")]
+    path.unlink()
+    assert len(texts(codex.read(fork))) == 3
 
 
 def test_an_empty_transcript_is_nothing(read: Callable[..., Transcript | None]) -> None:

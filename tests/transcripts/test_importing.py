@@ -1,6 +1,7 @@
 """Storing past sessions: once each, with their own times, and without secrets."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,25 @@ def test_a_grown_transcript_adds_only_what_is_new(store: SessionMemoryStore, wri
     assert (grown.stored.total(), grown.skipped) == (2, 1)
 
 
-def test_a_transcript_of_a_changed_format_is_named_and_nothing_of_it_is_stored(
-    store: SessionMemoryStore, write: Write
-) -> None:
-    """The others are."""
-    write(user("Why?", sessionId="s2"), name="good.jsonl")
-    bad = write(user("Why not?"), {**user("x"), "message": "x"}, name="bad.jsonl")
+def test_lines_that_cannot_be_read_are_named_and_all_others_stored(store: SessionMemoryStore, write: Write) -> None:
+    """A crash can tear a line, and the client leaves such lines out, too."""
+    bad = write(user("Why?"), '{"type": "user", "mess', "\0" * 40, user("So?", 1))
     result = imported(store)
-    assert [(one.path, one.reason) for one in result.unread] == [(bad, "Line 2: expected an object as `message`.")]
-    assert [prompt.content for prompt in stored(store)] == ["Why?"]
+    reason = "Line 2: expected JSON. 1 more line could not be read."
+    assert [(one.path, one.reason) for one in result.unread] == [(bad, reason)]
+    assert sorted(prompt.content for prompt in stored(store)) == ["So?", "Why?"]
+
+
+def test_a_session_that_goes_on_in_another_transcript_is_stored_once(store: SessionMemoryStore, write: Write) -> None:
+    """Some releases copy all lines into it, with the new session's id."""
+    lines = [user("Why?", uuid="u0"), agent(LONG, uuid="u1")]
+    first = write(*lines, name="s9.jsonl")
+    os.utime(first, (1, 1))
+    copies = [{**one, "sessionId": "s2"} for one in lines]
+    write(*copies, user("So?", 2, uuid="u2", sessionId="s2"), name="s2.jsonl")
+    result = imported(store)
+    assert (result.stored.total(), result.skipped) == (3, 2)
+    assert {one.content: one.session_id for one in stored(store)} == {"Why?": "s1", "So?": "s2"}
 
 
 @pytest.mark.parametrize("name", ["a folder.jsonl", "unreadable.jsonl"])

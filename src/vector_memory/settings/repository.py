@@ -37,27 +37,51 @@ class Repository:
                 yield Path(os.path.realpath(named_in(link))).parent
 
 
+def real_path(folder: Path) -> Path:
+    """Return the one path of a folder: without links, and with names as they are on the disk.
+
+    Some file systems find a name in other cases, too. The folder need not exist.
+    """
+    real = Path(os.path.realpath(folder))
+    if not _is_same(real, Path(str(real).swapcase())):  # the file system tells cases apart, as most do
+        return real
+    path = Path(real.anchor)
+    for name in real.parts[1:]:
+        path /= _name_on_disk(path, name)
+    return path
+
+
+def _name_on_disk(folder: Path, name: str) -> str:
+    """Return how a folder's list names the entry that `name` finds."""
+    try:
+        entries = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return name
+    same = (entry for entry in entries if _is_same(folder / entry, folder / name))
+    return name if name in entries else next(same, name)
+
+
 def repository_of(folder: Path) -> Repository | None:
     """Return the innermost repository that a folder, which need not exist, is in."""
-    real = Path(os.path.realpath(folder))
+    real = real_path(folder)
     return next(filter(None, map(_repository_at, (real, *real.parents))), None)
 
 
 def main_checkout(folder: Path) -> Path:
-    """Return the same folder in the main checkout if it is in a linked one, and else the folder itself."""
-    repository = repository_of(folder)
+    """Return the real path of the same folder in the main checkout if it is in a linked one, else of the folder."""
+    repository, real = repository_of(folder), real_path(folder)
     if repository is None or not repository.is_linked or repository.main_work_tree is None:
-        return folder
-    return repository.main_work_tree / Path(os.path.realpath(folder)).relative_to(repository.work_tree)
+        return real
+    return repository.main_work_tree / real.relative_to(repository.work_tree)
 
 
 def checkouts(folder: Path) -> list[Path]:
-    """Return the same folder in every checkout of its repository, itself first."""
-    repository = repository_of(folder)
+    """Return the real path of the same folder in every checkout of its repository, itself first."""
+    repository, real = repository_of(folder), real_path(folder)
     if repository is None:
-        return [folder]
-    inside = Path(os.path.realpath(folder)).relative_to(repository.work_tree)
-    return list(dict.fromkeys([folder, *(work_tree / inside for work_tree in repository.work_trees())]))
+        return [real]
+    inside = real.relative_to(repository.work_tree)
+    return list(dict.fromkeys([real, *(work_tree / inside for work_tree in repository.work_trees())]))
 
 
 def is_bare(git_folder: Path) -> bool:

@@ -9,13 +9,16 @@ import json
 import os
 import re
 import time as clock
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vector_memory.domain.validation import MAX_TITLE
+from vector_memory.transcripts.branches import Branches
+from vector_memory.transcripts.claude_lines import Speaker, Turn, id_of, is_prompt, turn_in
 from vector_memory.transcripts.conversation import Conversation, Transcript
-from vector_memory.transcripts.lines import FormatError, Line, blocks_of, field, read_lines, texts_of, time_of
+from vector_memory.transcripts.lines import FormatError, Line, field, read_lines
 
 AGENT = "claude-code"
 """The name that Claude Code gives itself."""
@@ -23,19 +26,13 @@ AGENT = "claude-code"
 SUBAGENT = "subagent"
 """The agent of a report whose type is unknown."""
 
-FINAL = ("end_turn", "stop_sequence", "refusal")
-"""Why a message ends when the agent has nothing more to do."""
-
 REST_SECONDS = 3_600
 """Earlier releases did not write why a message ends. After this time without a change, the agent has nothing to do."""
 
 OTHER = re.compile(r"[^A-Za-z0-9]")
-AROUND_SUMMARY = re.compile(
-    r"\AThis session is being continued.*?\n\s*Summary:\s*\n"
-    r"|\n\s*(?:If you need specific details from before compaction|Please continue the conversation from where).*\Z",
-    re.DOTALL,
-)
-"""What the client writes around the summary of a compacted conversation, for its own model."""
+
+LONGEST_NAME = 200
+"""The name of a longer path is cut here; a hyphen and a hash follow."""
 
 
 def home() -> Path:
@@ -44,69 +41,106 @@ def home() -> Path:
 
 
 def transcripts(project: Path | None) -> Iterator[Path]:
-    """Yield the transcripts of a project and of the folders below it, or all, in the order of their paths."""
-    name = "" if project is None else OTHER.sub("-", str(project))
+    """Yield the transcripts of a project and of the folders below it, or all, in the order of their paths.
+
+    Those of other projects whose paths have the same name are among them.
+    """
+    name = "" if project is None else name_of(project)
     for folder in sorted((home() / "projects").glob("*")):
-        if project is None or folder.name == name or folder.name.startswith(f"{name}-"):
+        if project is None or folder.name == name or folder.name.startswith(f"{name[:LONGEST_NAME]}-"):
             yield from sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
+
+
+def name_of(project: Path) -> str:
+    """Return the client's name of a path. It replaces UTF-16 units: some characters, such as emoji, have two."""
+    units = unicodedata.normalize("NFC", str(project)).encode("utf-16-le", "surrogatepass")
+    return OTHER.sub("-", "".join(chr(int.from_bytes(units[at : at + 2], "little")) for at in range(0, len(units), 2)))
 
 
 def read(path: Path) -> Transcript | None:
     """Return what is worth remembering of a transcript; None if nobody has said anything.
 
-    Raises FormatError, OSError.
+    Raises FormatError if that cannot be read at all, OSError.
     """
-    is_subagent = path.name.startswith("agent-")
-    meta = _meta(path) if is_subagent else {}
-    conversation = Conversation(_text(meta, "agentType") or SUBAGENT if is_subagent else AGENT)
-    is_at_rest = clock.time() - path.stat().st_mtime > REST_SECONDS
-    session_id, project = "", ""
+    reading = Reading(is_subagent=path.name.startswith("agent-"))
     for number, line in read_lines(path):
-        if line["type"] not in ("user", "assistant") or "forkedFrom" in line or line.get("isMeta"):
-            continue
-        if line.get("isSidechain") and not is_subagent:  # earlier releases wrote sub-agents into the same file
-            continue
-        session_id = session_id or field(number, line, "sessionId", str)
-        project = project or field(number, line, "cwd", str)
-        message = field(number, line, "message", dict)
-        time, blocks = time_of(number, line), blocks_of(number, message)
-        if line["type"] == "user":
-            _hear(conversation, number, line, blocks, time)
-            continue
-        # Each block of a message has a line of its own, and hooks are told the last one that is a text.
-        if texts := texts_of(number, blocks, ("text",)):
-            stop = message.get("stop_reason")
-            is_final = is_at_rest if stop is None else stop in FINAL
-            conversation.answer("\n".join(texts), time, is_final=is_final)
-    if not session_id:
-        return None
-    if is_subagent:
+        reading.hear(number, line)
+    return reading.transcript(path)
+
+
+class Reading:
+    """What was read of a transcript so far."""
+
+    def __init__(self, *, is_subagent: bool) -> None:
+        self._is_subagent = is_subagent
+        self._session_id, self._project = "", ""
+        self._branches = Branches()
+        self._turns: list[Turn] = []
+        self._unread: list[FormatError] = []
+
+    def hear(self, number: int, line: Line | FormatError) -> None:
+        """Note what a line says, or that it cannot be read."""
+        if isinstance(line, FormatError):
+            self._miss(line)
+        elif not line.get("isSidechain") or self._is_subagent:  # earlier releases wrote sub-agents into the same file
+            try:
+                self._note(number, line)
+            except FormatError as error:
+                self._miss(error)
+
+    def _note(self, number: int, line: Line) -> None:
+        if line_id := id_of(line):
+            self._branches.add(line_id, id_of(line, "parentUuid"), is_prompt=is_prompt(line), is_first=is_first(line))
+        if (turn := turn_in(number, line)) is not None:
+            session_id, project = field(number, line, "sessionId", str), field(number, line, "cwd", str)
+            self._session_id, self._project = self._session_id or session_id, self._project or project
+            self._turns.append(turn)
+
+    def _miss(self, error: FormatError) -> None:
+        self._unread.append(error)
+        self._turns.append(Turn(Speaker.NOBODY))
+
+    def transcript(self, path: Path) -> Transcript | None:
+        """Return the transcript; None if nobody has said anything. Raises FormatError, OSError."""
+        if not self._session_id:
+            if self._unread:
+                raise self._unread[0]
+            return None
+        is_at_rest = clock.time() - path.stat().st_mtime > REST_SECONDS
+        if not self._is_subagent:
+            conversation = self._conversation(AGENT, is_at_rest=is_at_rest)
+            conversation.finish()
+            return Transcript(path, self._session_id, self._project, tuple(conversation.said), tuple(self._unread))
+        meta = self._meta(path)
+        conversation = self._conversation(_text(meta, "agentType") or SUBAGENT, is_at_rest=is_at_rest)
         said = conversation.report(_text(meta, "description")) if "agentType" not in meta or meta["agentType"] else ()
-        return Transcript(path, session_id, project, said)
-    conversation.finish()
-    return Transcript(path, session_id, project, tuple(conversation.said))
+        return Transcript(path, self._session_id, self._project, said, tuple(self._unread))
+
+    def _conversation(self, agent_id: str, *, is_at_rest: bool) -> Conversation:
+        """Return what was said, without what the user went back from."""
+        conversation, left = Conversation(agent_id), self._branches.left()
+        for turn in self._turns:
+            if turn.line_id not in left:
+                turn.add_to(conversation, is_at_rest=is_at_rest)
+        return conversation
+
+    def _meta(self, path: Path) -> dict[str, Any]:
+        """Return what is known of a sub-agent; nothing for earlier releases, which wrote no such file."""
+        try:
+            meta = json.loads(path.with_suffix(".meta.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            meta = None
+        if not isinstance(meta, dict):
+            self._unread.append(FormatError(1, f"an object in `{path.with_suffix('.meta.json').name}`"))
+            return {}
+        return meta
 
 
-def _hear(conversation: Conversation, number: int, line: Line, blocks: list[Line], time: str) -> None:
-    """Note a line of the user: a prompt, a summary, or results of tools, which are left out."""
-    text = "\n".join(texts_of(number, blocks, ("text",)))
-    if line.get("isCompactSummary"):
-        conversation.summary(AROUND_SUMMARY.sub("", text), time)
-    elif not any(block["type"] == "tool_result" for block in blocks):
-        conversation.prompt(text, time)
-
-
-def _meta(path: Path) -> dict[str, Any]:
-    """Return what is known of a sub-agent; nothing for earlier releases, which wrote no such file."""
-    try:
-        meta = json.loads(path.with_suffix(".meta.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        meta = None
-    if not isinstance(meta, dict):
-        raise FormatError(1, f"an object in `{path.with_suffix('.meta.json').name}`")
-    return meta
+def is_first(line: Line) -> bool:
+    """Return whether a line says that none is before it."""
+    return "parentUuid" in line and line["parentUuid"] is None
 
 
 def _text(meta: dict[str, Any], name: str) -> str | None:

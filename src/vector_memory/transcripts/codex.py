@@ -1,27 +1,53 @@
 """Reads the transcripts of Codex: `sessions/YYYY/MM/DD/rollout-*.jsonl` and `archived_sessions/` below `~/.codex`.
 
-A line is `{timestamp, type, payload}`. What was said is in lines of type `response_item`; those of type `event_msg`
-repeat it for the client's own display, and only the one that says that a turn is complete is read.
+Those of past weeks are compressed: `rollout-*.jsonl.zst`. A line is `{timestamp, type, payload}`. What was said is in
+lines of type `response_item`; those of type `event_msg` repeat it for the client's own display, and only those that say
+that a turn is complete, or that the user went back to an earlier one, are read.
 """
 
 import os
 import re
 from collections.abc import Iterator
-from itertools import islice
+from glob import escape
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
-from vector_memory.transcripts.conversation import Conversation, Transcript
-from vector_memory.transcripts.lines import FormatError, Line, blocks_of, field, read_lines, texts_of, time_of
+from vector_memory.settings.repository import real_path
+from vector_memory.transcripts.conversation import Conversation, Said, Transcript
+from vector_memory.transcripts.lines import (
+    COMPRESSED,
+    FormatError,
+    Line,
+    blocks_of,
+    field,
+    read_lines,
+    texts_of,
+    time_of,
+)
 
 AGENT = "codex-mcp-client"
 """The name that Codex gives itself."""
 
 SUBAGENT = "subagent"
 
-SCAFFOLDING = re.compile(r"\s*(?:<([A-Za-z_-]+)\b[^>]*>.*</\1>\s*\Z|# AGENTS\.md instructions)", re.DOTALL)
+FRAGMENTS = (
+    "agent_message_board_notification|apps_instructions|codex_internal_context|collaboration_mode"
+    "|content_filter_guidance|context_window_guidance|context_window_reminder|current_time_reminder"
+    "|current_time_unavailable|environment_context|hook_prompt|image|image_resize_notice|instructions"
+    "|model_instructions|model_switch|permissions instructions|personality_spec|plugins_instructions"
+    "|realtime_conversation|realtime_delegation|recommended_plugins|rollout_budget|side_conversation|skill"
+    "|skills_instructions|startup_context|subagent_notification|token_budget|turn_aborted|user_action"
+    "|user_instructions|user_shell_command|user_verification_notice"
+)
+"""Tags around the texts that the client adds to the user's."""
+
+SCAFFOLDING = re.compile(
+    rf"\s*(?:<({FRAGMENTS})\b[^>]*>.*</\1>\s*\Z|# AGENTS\.md instructions(?: for [^\n]*)?\n|</?image\b[^>]*>\s*\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
 """Texts that the client adds to the user's."""
 
 
@@ -32,57 +58,100 @@ def home() -> Path:
 
 def transcripts(project: Path | None) -> Iterator[Path]:
     """Yield the transcripts of a project and of the folders below it, or all, in the order of their paths."""
+    for path in _rollouts("*"):
+        if project is None or _is_about(path, project):
+            yield path
+
+
+def _rollouts(name: str) -> Iterator[Path]:
+    """Yield the transcripts with such a name. While the client compresses one, it is there twice."""
     for folder in ("sessions", "archived_sessions"):
-        for path in sorted((home() / folder).rglob("rollout-*.jsonl")):
-            if project is None or _is_about(path, project):
-                yield path
+        plain = set((home() / folder).rglob(f"rollout-{name}.jsonl"))
+        compressed = (home() / folder).rglob(f"rollout-{name}.jsonl{COMPRESSED}")
+        yield from sorted(plain.union(path for path in compressed if path.with_suffix("") not in plain))
 
 
 def _is_about(path: Path, project: Path) -> bool:
     """Return whether a transcript is about a project. One whose first line is not as expected is, to be reported."""
     try:
-        first = next(islice(read_lines(path), 1), None)
-        return first is None or Path(field(first[0], first[1]["payload"], "cwd", str)).is_relative_to(project)
-    except (ValidationError, OSError, KeyError, AttributeError):
+        _, meta = _meta(read_lines(path))
+        return real_path(Path(field(1, meta, "cwd", str))).is_relative_to(real_path(project))
+    except (ValidationError, OSError):
         return True
 
 
 def read(path: Path) -> Transcript | None:
-    """Return what is worth remembering of a transcript; None if it is empty. Raises FormatError, OSError."""
+    """Return what is worth remembering of a transcript; None if it is empty.
+
+    Raises FormatError if that cannot be read at all, OSError.
+    """
     lines = read_lines(path)
-    number, first = next(lines, (0, {}))
+    number, meta = _meta(lines)
     if not number:
         return None
-    if first["type"] != "session_meta":
-        raise FormatError(number, "a line of type `session_meta`")
-    meta = field(number, first, "payload", dict)
     session_id, project = field(number, meta, "id", str), field(number, meta, "cwd", str)
     subagent = _subagent(meta)
     conversation = Conversation(subagent or AGENT)
+    unread = []
     for number, line in lines:
-        if line["type"] in ("response_item", "event_msg", "compacted"):
+        try:
             _follow(conversation, number, line)
+        except FormatError as error:
+            unread.append(error)
+            conversation.miss()
     if subagent:
         root = meta.get("session_id")
-        return Transcript(path, root if isinstance(root, str) else session_id, project, conversation.report(None))
-    conversation.finish()
-    return Transcript(path, session_id, project, tuple(conversation.said))
+        session_id, said = root if isinstance(root, str) else session_id, conversation.report(None)
+    else:
+        conversation.finish()
+        said = tuple(_without_copies(conversation.said, meta))
+    return Transcript(path, session_id, project, said, tuple(unread))
 
 
-def _follow(conversation: Conversation, number: int, line: Line) -> None:
-    """Note what a line says."""
+def _meta(lines: Iterator[tuple[int, Line | FormatError]]) -> tuple[int, Line]:
+    """Return the first line's number, and what it says of the session; 0 if there is no line. Raises FormatError."""
+    number, first = next(lines, (0, {}))
+    if isinstance(first, FormatError):
+        raise first
+    if not number:
+        return 0, {}
+    if first["type"] != "session_meta":
+        raise FormatError(number, "a line of type `session_meta`")
+    return number, field(number, first, "payload", dict)
+
+
+def _without_copies(said: list[Said], meta: Line) -> list[Said]:
+    """Return what was said in a session without what it has copied from the one that it was forked from."""
+    source = meta.get("forked_from_id")
+    path = next(_rollouts(f"*{escape(source)}"), None) if isinstance(source, str) else None
+    origin = read(path) if path is not None and source != meta["id"] else None
+    if origin is None:
+        return said
+    pairs = zip(said, origin.said, strict=False)
+    copies = takewhile(lambda pair: (pair[0].kind, pair[0].content) == (pair[1].kind, pair[1].content), pairs)
+    return said[len(list(copies)) :]
+
+
+def _follow(conversation: Conversation, number: int, line: Line | FormatError) -> None:
+    """Note what a line says. Raises FormatError."""
+    if isinstance(line, FormatError):
+        raise line
+    if line["type"] not in ("response_item", "event_msg", "compacted"):
+        return
     payload = field(number, line, "payload", dict)
     match line["type"], payload.get("type"), payload.get("role"):
         case "response_item", "message", "user":
-            texts = texts_of(number, blocks_of(number, payload), ("input_text", "text"))
+            texts = texts_of(number, blocks_of(number, payload.get("content")), ("input_text", "text"))
             prompt = "\n\n".join(text for text in texts if not SCAFFOLDING.match(text))
             if prompt.strip():
                 conversation.prompt(prompt, time_of(number, line))
         case "response_item", "message", "assistant":
-            texts = texts_of(number, blocks_of(number, payload), ("output_text", "text"))
+            texts = texts_of(number, blocks_of(number, payload.get("content")), ("output_text", "text"))
             conversation.answer("\n\n".join(texts), time_of(number, line))
         case "event_msg", "task_complete" | "turn_complete", _:
             conversation.end_turn()
+        case "event_msg", "thread_rolled_back", _:
+            conversation.roll_back(field(number, payload, "num_turns", int))
         case "compacted", _, _:
             conversation.summary(field(number, payload, "message", str), time_of(number, line))
         case "response_item", kind, _ if not isinstance(kind, str):

@@ -4,28 +4,37 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vector_memory.domain import MAIN_AGENT, MemoryKind
+from vector_memory.transcripts.lines import FormatError
 from vector_memory.transcripts.worth import answer_in, prompt_in, report_in, summary_in
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A text of a session, perhaps with secrets. `time`: ISO 8601 in UTC."""
+    """A text of a session, perhaps with secrets. `time`: ISO 8601 in UTC. `line_id`: of its line, if that has one.
+
+    A line keeps its id when a client copies it into the transcript of another session.
+    """
 
     kind: MemoryKind
     agent_id: str
     content: str
     time: str
     title: str | None = None
+    line_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What is worth remembering of a transcript. `project`: the absolute path of the folder it is about."""
+    """What is worth remembering of a transcript. `project`: the absolute path of the folder it is about.
+
+    `unread`: the lines that were left out because they are not as expected.
+    """
 
     path: Path
     session_id: str
     project: str
     said: tuple[Said, ...]
+    unread: tuple[FormatError, ...] = ()
 
 
 @dataclass(slots=True)
@@ -37,29 +46,44 @@ class Conversation:
 
     agent_id: str
     said: list[Said] = field(default_factory=list)
+    _turns: list[int] = field(default_factory=list)
     _last: Said | None = None
     _is_final: bool = False
 
-    def prompt(self, text: str, time: str) -> None:
-        """Note what the user wrote, which makes the text before it an answer."""
-        self._is_final = True
-        self.finish()
+    def prompt(self, text: str, time: str, *, line_id: str | None = None, is_queued: bool = False) -> None:
+        """Note what the user wrote, which makes the text before it an answer, unless the agent was at work."""
+        self._is_final |= not is_queued
+        if self._is_final:
+            self.finish()
+        self._turns.append(len(self.said))
         if prompt := prompt_in(text):
-            self.said.append(Said(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time))
+            self.said.append(Said(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time, line_id=line_id))
 
-    def answer(self, text: str, time: str, *, is_final: bool = False) -> None:
+    def answer(self, text: str, time: str, *, line_id: str | None = None, is_final: bool = False) -> None:
         """Note what the agent wrote. `is_final`: the agent has nothing more to do."""
-        self._last = Said(MemoryKind.WORKING_MEMORY, self.agent_id, text, time)
+        self._last = Said(MemoryKind.WORKING_MEMORY, self.agent_id, text, time, line_id=line_id)
         self._is_final = is_final
 
     def end_turn(self) -> None:
         """Note that the agent has nothing more to do."""
         self._is_final = True
 
-    def summary(self, text: str, time: str) -> None:
+    def summary(self, text: str, time: str, *, line_id: str | None = None) -> None:
         """Note the summary of what was said so far."""
         if summary := summary_in(text):
-            self.said.append(Said(MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary, time))
+            self.said.append(Said(MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary, time, line_id=line_id))
+
+    def miss(self) -> None:
+        """Note that something cannot be read: perhaps the answer, so that the text before it is none."""
+        if not self._is_final:
+            self._last = None
+
+    def roll_back(self, turns: int) -> None:
+        """Forget the last turns: the user went back to what was said before them."""
+        if turns > 0 and self._turns:
+            del self.said[self._turns[-turns:][0] :]
+            del self._turns[-turns:]
+        self._last, self._is_final = None, False
 
     def finish(self) -> None:
         """Keep the agent's last text as an answer. Not while it is at work: it has not answered yet."""
@@ -72,4 +96,4 @@ class Conversation:
         last = self._last
         if last is None or not self._is_final or not (report := report_in(last.content)):
             return ()
-        return (Said(MemoryKind.REPORT, self.agent_id, report, last.time, title),)
+        return (Said(MemoryKind.REPORT, self.agent_id, report, last.time, title, last.line_id),)

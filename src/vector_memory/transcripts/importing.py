@@ -1,19 +1,21 @@
 """Stores what is worth remembering of clients' transcripts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from vector_memory.domain import MemoryKind, NewMemory
+from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ValidationError
 from vector_memory.settings import Redact
-from vector_memory.settings.repository import checkouts, main_checkout
+from vector_memory.settings.repository import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
 from vector_memory.transcripts.conversation import Said, Transcript
+from vector_memory.transcripts.lines import FormatError
 from vector_memory.transcripts.worth import storable
 
 BATCH = 50
@@ -43,7 +45,7 @@ CLIENTS: dict[str, Client] = {"claude": claude, "codex": codex}
 
 
 class Unread(NamedTuple):
-    """A transcript of which nothing was stored, and why."""
+    """A transcript that was not read, or not all of it, and why."""
 
     path: Path
     reason: str
@@ -78,15 +80,20 @@ class Importer:
         self._redacts = redacts and store.settings.redact is not Redact.OFF
         self._waiting: list[NewMemory] = []
         self._redacted: dict[str, int] = {}
+        self._sessions_of: dict[str, str] = {}
         self.result = ImportedSessions()
 
     def run(self, clients: Iterable[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
         """Import the transcripts of a project, an absolute path, or all. Can be interrupted and repeated."""
-        folders = [None] if project is None else checkouts(project)
+        folders: list[Path | None] = [None]
+        if project is not None:
+            folders, project = [project], main_checkout(project)
+            folders += checkouts(project)
         found = (
             (CLIENTS[name], path) for name in clients for each in folders for path in CLIENTS[name].transcripts(each)
         )
-        paths = list(dict.fromkeys(found))
+        # A client may copy a session into the one that goes on with it: the original is the one that ended before.
+        paths = sorted(dict.fromkeys(found), key=lambda one: changed(one[1]))
         sizes = [size_of(path) for _, path in paths]
         done, total = 0, sum(sizes)
         for (client, path), size in zip(paths, sizes, strict=True):
@@ -103,12 +110,21 @@ class Importer:
         return self.result
 
     def _add(self, transcript: Transcript) -> None:
-        """Have all that was said stored, after checking it: a transcript is never stored in part."""
-        self._waiting += [self._memory(transcript, said) for said in transcript.said]
+        """Have all that was said stored, and name the lines that could not be read."""
+        project = str(main_checkout(Path(transcript.project)))
+        said = [one for one in transcript.said if not self._is_copy(one, transcript.session_id)]
+        self._waiting += [self._memory(transcript.session_id, project, one) for one in said]
+        self.result.skipped += len(transcript.said) - len(said)
         self.result.transcripts += 1
+        if transcript.unread:
+            self.result.unread.append(Unread(transcript.path, reason_of(transcript.unread)))
         self._store_waiting(least=BATCH)
 
-    def _memory(self, transcript: Transcript, said: Said) -> NewMemory:
+    def _is_copy(self, said: Said, session_id: str) -> bool:
+        """Return whether another session has said it, and this one has only copied its line."""
+        return said.line_id is not None and self._sessions_of.setdefault(said.line_id, session_id) != session_id
+
+    def _memory(self, session_id: str, project: str, said: Said) -> NewMemory:
         """Return the memory to store for what was said. Raises ValidationError."""
         content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
         self._redacted[content.text] = content.count + title.count
@@ -116,9 +132,9 @@ class Importer:
             said.kind,
             content.text,
             agent_id=said.agent_id[:MAX_IDENTIFIER],
-            session_id=transcript.session_id,
+            session_id=session_id,
             title=as_title(title.text),
-            metadata={PROJECT: str(main_checkout(Path(transcript.project)))},
+            metadata={PROJECT: project},
             created_at=said.time,
         )
 
@@ -139,7 +155,21 @@ class Importer:
 
 def is_within(transcript: Transcript, project: Path | None) -> bool:
     """Return whether a transcript is about a project or a folder in it, in any of its checkouts."""
-    return project is None or any(map(Path(transcript.project).is_relative_to, checkouts(project)))
+    return project is None or any(map(real_path(Path(transcript.project)).is_relative_to, checkouts(project)))
+
+
+def reason_of(unread: Sequence[FormatError]) -> str:
+    """Return why lines of a transcript were left out, naming the first."""
+    more = len(unread) - 1
+    return str(unread[0]) + (f" {counted(more, 'more line')} could not be read." if more else "")
+
+
+def changed(path: Path) -> tuple[float, Path]:
+    """Return when a transcript was last changed, to put several in order."""
+    try:
+        return path.stat().st_mtime, path
+    except OSError:
+        return 0, path
 
 
 def size_of(path: Path) -> int:

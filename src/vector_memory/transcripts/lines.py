@@ -1,21 +1,31 @@
 """The lines of a transcript, and the checks of what is in them.
 
-Clients change their formats. A value that is not as expected is an error with the number of its line: what a reader
-does not know for certain would be stored as something that nobody said.
+Clients change their formats, and a file can be torn. A line that is not as expected is left out and named by its
+number: what a reader does not know for certain would be stored as something that nobody said.
 """
 
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vector_memory.domain.times import utc
 from vector_memory.errors import ValidationError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 T = TypeVar("T")
 Line = dict[str, Any]
 
-NAMES: dict[type, str] = {str: "a string", dict: "an object", list: "a list"}
+NAMES: dict[type, str] = {str: "a string", dict: "an object", list: "a list", int: "a number"}
+
+COMPRESSED = ".zst"
+"""How the name of a compressed transcript ends."""
 
 
 class FormatError(ValidationError):
@@ -27,24 +37,40 @@ class FormatError(ValidationError):
         self.expected = expected
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, Line]]:
-    """Yield the lines with their numbers. A last line that the client is still writing is left out.
+def read_lines(path: Path) -> Iterator[tuple[int, Line | FormatError]]:
+    """Yield the lines with their numbers, and an error for each that is not an object with a `type`.
 
-    Raises FormatError for a line that is not an object with a `type`, OSError if the file cannot be read.
+    A last line that the client is still writing is left out. Raises OSError if the file cannot be read.
     """
-    with path.open("rb") as file:
-        for number, text in enumerate(file, start=1):
-            if not text.strip():
-                continue
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError):
-                if not text.endswith(b"\n"):
-                    return
-                raise FormatError(number, "JSON") from None
-            if not isinstance(line, dict) or not isinstance(line.get("type"), str):
-                raise FormatError(number, "an object with a `type`")
-            yield number, line
+    number = 0
+    with opened(path) as file:
+        try:
+            for number, text in enumerate(file, start=1):
+                if (line := parsed(number, text)) is not None:
+                    yield number, line
+        except (zstd.ZstdError, EOFError):
+            yield number + 1, FormatError(number + 1, "compressed data")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Iterator[bytes]]:
+    """Open a transcript, which may be compressed."""
+    with zstd.open(path) if path.suffix == COMPRESSED else path.open("rb") as file:
+        yield iter(file)
+
+
+def parsed(number: int, text: bytes) -> Line | FormatError | None:
+    """Return a line; None if it is blank, or not written to its end. A crash can leave NUL characters before it."""
+    content = text.lstrip(b"\0")
+    if not text.strip():
+        return None
+    try:
+        line = json.loads(content)
+    except (ValueError, RecursionError):
+        return FormatError(number, "JSON") if text.endswith(b"\n") else None
+    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
+        return FormatError(number, "an object with a `type`")
+    return line
 
 
 def field(number: int, line: Line, name: str, kind: type[T]) -> T:
@@ -63,15 +89,15 @@ def time_of(number: int, line: Line) -> str:
         raise FormatError(number, "a time as `timestamp`") from None
 
 
-def blocks_of(number: int, message: Line) -> list[Line]:
-    """Return the blocks of a message's content, which may also be one text. Raises FormatError."""
-    content = message.get("content")
+def blocks_of(number: int, content: object) -> list[Line]:
+    """Return the blocks of a content, which may also be one text. Raises FormatError."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    blocks = field(number, message, "content", list)
-    if not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in blocks):
+    if not isinstance(content, list):
+        raise FormatError(number, "a list as `content`")
+    if not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content):
         raise FormatError(number, "objects with a `type` in `content`")
-    return blocks
+    return content
 
 
 def texts_of(number: int, blocks: list[Line], kinds: tuple[str, ...]) -> list[str]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from vector_memory.transcripts.conversation import Transcript
 from vector_memory.transcripts.importing import CLIENTS, is_within
+from vector_memory.transcripts.lines import COMPRESSED
 
 MAX_BYTES = 32 * 1024 * 1024
 """Longer transcripts are left to an import: reading this one takes a quarter of a second."""
@@ -15,7 +16,7 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
     Only a file in the folder of a client is opened, whose name ends in the session's id. Raises FormatError, OSError.
     """
     path = path.resolve()
-    if not path.name.endswith(f"{session_id}.jsonl"):
+    if not path.name.removesuffix(COMPRESSED).endswith(f"{session_id}.jsonl"):
         return None
     for client in CLIENTS.values():
         if path.is_relative_to(client.home().resolve()) and path.is_file() and path.stat().st_size <= MAX_BYTES:
@@ -27,4 +28,4 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
 
 def is_of_subagent(path: Path, session_id: str) -> bool:
     """Return whether a transcript is that of a sub-agent: in Codex it has an id of its own, in the user's session."""
-    return path.name.startswith("rollout-") and not path.name.endswith(f"{session_id}.jsonl")
+    return path.name.startswith("rollout-") and not path.name.removesuffix(COMPRESSED).endswith(f"{session_id}.jsonl")

@@ -14,7 +14,6 @@ from vector_memory.domain import MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import DatabaseLocation, Settings
-from vector_memory.settings.repository import main_checkout
 from vector_memory.store import SessionMemoryStore
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def import_sessions(
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
-    folder = None if all_projects else main_checkout(given_path(project or Path()).resolve())  # as clients name it
+    folder = None if all_projects else given_path(project or Path())
     clients = [client] if client else list(CLIENTS)
     missing, problem = 0, None
     with resumable(), SessionMemoryStore(address, settings, read_only=dry_run) as store:

@@ -17,6 +17,7 @@ from vector_memory.errors import VectorMemoryError, where
 from vector_memory.server.conversation import HeardSession
 from vector_memory.server.hooks.capture import Event, take
 from vector_memory.transcripts.conversation import Said
+from vector_memory.transcripts.importing import reason_of
 from vector_memory.transcripts.lines import FormatError
 from vector_memory.transcripts.own import read_own
 
@@ -64,10 +65,12 @@ async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> N
 
 def missing(event: Event, heard: HeardSession) -> list[Said]:
     """Return what was said since the latest memory that the session had when the server first heard of it."""
-    project = Path(event.conversation.project.folder).resolve()
+    project = Path(event.conversation.project.folder)
     transcript = read_own(Path(event.text("transcript_path")), event.session_id, project)
     if transcript is None:
         return []
+    if transcript.unread:
+        logger.warning("A part of a session's transcript was not read: %s", reason_of(transcript.unread))
     reach = datetime.fromisoformat(event.conversation.started) - REACH
     since = max(heard.latest or "", reach.isoformat(timespec="microseconds"))
     said = [one for one in transcript.said if one.time > since]
