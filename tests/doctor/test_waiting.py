@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from memory_files import contents, doctor, examine, found, said
 from servers import Server
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.outbox import Outbox
+from vector_memory.outbox.folder import DELIVERING
 from vector_memory.outbox.places import outbox_for, outboxes_of, user_folder
 from waiting import eventually
 
@@ -47,6 +49,21 @@ def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path, place: i
     assert found(report) == {"outbox": State.WARNING}
     message = f"For {path}, in {outbox.folder}: 2 texts wait since 2026-01-01 00:00:00+00:00. The disk is full."
     assert said(report, "outbox").startswith(message)
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+def test_the_process_that_stores_what_waits_is_named_if_it_gets_nothing_done(path: Path, seconds: int) -> None:
+    outbox, _ = outboxes_of(path)
+    outbox.add(WAITS)
+    with outbox.claimed() as is_ours:
+        assert is_ours
+        outbox.note_progress()
+        began = time.time() - seconds
+        os.utime(outbox.folder / DELIVERING, (began, began))
+        told = said(examine(path), "outbox")
+    assert (f"Process {os.getpid()} has been busy with one of them for 36" in told) == bool(seconds)
+    assert (f"kill -CONT {os.getpid()}" in told) == bool(seconds)
+    assert "Process" not in said(examine(path), "outbox")
 
 
 def test_what_was_set_aside_is_named_with_its_reason_and_tried_again(path: Path) -> None:

@@ -1,15 +1,18 @@
 """What waits is stored in order, once, by one process at a time; nothing that cannot be stored stops the rest."""
 
 import logging
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forked import Forked
 from vector_memory.errors import DatabaseError
-from vector_memory.outbox import Body, Delivery, Outbox, Outcome, Verdict, failure
+from vector_memory.outbox import Body, Delivery, Outbox, Outcome, Verdict, failure, folder
 from vector_memory.outbox import delivery as delivery_module
 from vector_memory.outbox.delivery import ATTEMPTS, SECONDS_UNTIL_ROOM
 from waiting import eventually
@@ -164,6 +167,51 @@ def test_while_another_process_delivers_nobody_waits_for_long(
         assert delivery.is_held_up
     eventually(outbox.is_empty)
     assert memory.texts == ["a", "b"]
+
+
+DELIVERING = """
+import sys, vector_memory.outbox as o
+from pathlib import Path
+
+def store(body):
+    print(body["content"], flush=True)
+    sys.stdin.readline()
+    return o.Outcome(o.Verdict.STORED)
+
+o.Delivery([o.Outbox(Path(sys.argv[1]))], store).deliver_waiting()
+"""
+
+
+def test_another_process_takes_over_from_one_that_is_suspended(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added(outbox, *"abc")
+    with Forked("-c", DELIVERING, outbox.folder, text=True) as other:
+        assert other.stdout.readline() == "a\n"
+        other.send_signal(signal.SIGSTOP)
+        deliver().deliver_waiting()
+        assert memory.texts == []
+        monkeypatch.setattr(folder, "SECONDS_FOR_A_TEXT", 0.01)
+        monkeypatch.setattr(delivery_module, "SECONDS_BETWEEN_LOOKS", 0.01)
+        deliver().start()
+        eventually(outbox.is_empty)
+        assert memory.texts == ["a", "b", "c"]
+        other.send_signal(signal.SIGCONT)
+        assert other.communicate("\n")[0] == ""  # it finds that the rest is stored
+
+
+def test_nobody_takes_over_from_a_process_that_gets_on(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "SECONDS_FOR_A_TEXT", 0.01)
+    added(outbox, "a")
+    other = Outbox(outbox.folder)
+    with outbox.claimed() as is_ours:
+        for _ in range(5):
+            outbox.note_progress()
+            with other.claimed() as is_theirs:
+                assert not is_theirs
+            time.sleep(0.02)
+        with Outbox(outbox.folder).claimed() as is_theirs:
+            assert (is_ours, is_theirs) == (True, False)
 
 
 def test_a_text_that_one_disk_does_not_take_goes_to_the_next(

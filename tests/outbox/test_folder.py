@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_the_reason(tmp_path: P
 
 
 def test_its_contents_name_where_the_texts_belong_since_when_they_wait_and_why(outbox: Outbox) -> None:
-    assert Outbox(outbox.folder).contents() == (0, None, "", [])
+    assert Outbox(outbox.folder).contents() == (0, None, "", None, [])
     first, *_ = added(outbox, *"ab")
     outbox.note_problem("The disk is full.")
     found = Outbox(outbox.folder).contents()

@@ -208,6 +208,7 @@ class Delivery(Generic[T]):
                 if not is_ours:
                     return self._released(Outcome(Verdict.LATER, ELSEWHERE)) if self.is_held_up else None
                 for waiting in outbox.waiting():
+                    outbox.note_progress()
                     outcome = self._stored(outbox, waiting)
                     if self._stopping.is_set():
                         return None

@@ -29,7 +29,10 @@ REASON = ".reason"
 """Ends the name of the file that says why a text was set aside."""
 
 DELIVERING = "delivering"
-"""File to lock: one process at a time delivers."""
+"""File to lock: one process at a time delivers. It says which one, and its time when that began with a text."""
+
+SECONDS_FOR_A_TEXT = 150.0
+"""A process that is busy with one text for longer than any server may be silent is suspended, or hangs."""
 
 TARGET, PROBLEM = "target", "problem"
 """Files that say where the texts belong, and why they wait."""
@@ -52,6 +55,13 @@ class Refused(NamedTuple):
     reason: str
 
 
+class Deliverer(NamedTuple):
+    """The process that delivers, and when it began with a text, in seconds since 1970."""
+
+    pid: str
+    since: float
+
+
 class Contents(NamedTuple):
     """What is in an outbox. `since`: when the oldest text that waits was added, in seconds since 1970.
 
@@ -61,6 +71,7 @@ class Contents(NamedTuple):
     waiting: int
     since: float | None
     problem: str
+    deliverer: Deliverer | None
     refused: list[Refused]
 
 
@@ -71,6 +82,8 @@ class Outbox:
         self.folder = folder
         self._target = target
         self._stuck: set[Path] = set()
+        self._held: tuple[int, int] | None = None
+        self._held_from = 0.0
 
     @property
     def target(self) -> str:
@@ -158,7 +171,8 @@ class Outbox:
         paths, since = self.paths(), None
         with suppress(OSError, IndexError):
             since = paths[0].stat().st_mtime
-        return Contents(len(paths), since, _text(self.folder / PROBLEM) if paths else "", self.refused())
+        problem = _text(self.folder / PROBLEM) if paths else ""
+        return Contents(len(paths), since, problem, self._deliverer(), self.refused())
 
     def note_problem(self, reason: str) -> None:
         """Note why the texts wait, for other processes; empty: they do not wait any more."""
@@ -170,9 +184,37 @@ class Outbox:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Yield whether this process may deliver: no other does so during the block. Raises OSError."""
+        """Yield whether this process may deliver: no other does so during the block. Raises OSError.
+
+        One that gets nothing done is passed over, and both may store a text: the second time changes nothing.
+        """
         with lock_file(self.folder / DELIVERING) as delivering:
-            yield lock_if_free(delivering)
+            is_ours = lock_if_free(delivering)
+            if not is_ours and self._is_stuck(os.fstat(delivering)):
+                logger.warning("The process that stores what waits is suspended, or hangs: another one takes over.")
+                (self.folder / DELIVERING).unlink(missing_ok=True)  # the next attempt locks a new file
+            yield is_ours
+
+    def note_progress(self) -> None:
+        """Note that this process, which delivers, begins with a text."""
+        _note(self.folder / DELIVERING, str(os.getpid()))
+
+    def _is_stuck(self, delivering: os.stat_result) -> bool:
+        """Return whether the process that delivers has begun with nothing new for long, by the clock of this one."""
+        held = (delivering.st_ino, delivering.st_mtime_ns)
+        if held != self._held:
+            self._held, self._held_from = held, time.monotonic()
+        return time.monotonic() - self._held_from > SECONDS_FOR_A_TEXT
+
+    def _deliverer(self) -> Deliverer | None:
+        """Return the process that delivers; None if none does."""
+        path = self.folder / DELIVERING
+        try:
+            with path.open("rb") as delivering:
+                is_free = lock_if_free(delivering.fileno())
+            return None if is_free else Deliverer(_text(path), path.stat().st_mtime)
+        except OSError:
+            return None
 
     def _create(self) -> None:
         """Create the folder, which keeps itself out of Git."""

@@ -1,12 +1,13 @@
 """Checks what waits on this machine until it is stored, and what was set aside."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import NAMED, Finding, State, fine
-from vector_memory.outbox.folder import Contents, Outbox
+from vector_memory.outbox.folder import SECONDS_FOR_A_TEXT, Contents, Deliverer, Outbox
 from vector_memory.outbox.places import all_of_user, outboxes_of
 from vector_memory.settings import MemoryAddress
 
@@ -17,6 +18,9 @@ ADVICE = "What waits is stored by the servers of that memory, or the relays to i
 AND_SET_ASIDE = (
     "Read what was set aside, delete it, or run `vector-memory doctor --fix`: it is tried again like what waits."
 )
+
+SECONDS_TO_NAME = 10
+"""A process that is busy with one text for so long is named."""
 
 
 def outbox_finding(address: MemoryAddress) -> Finding:
@@ -56,9 +60,21 @@ def _said(contents: Contents) -> str:
         wait = "waits" if contents.waiting == 1 else "wait"
         sentences.append(f"{counted(contents.waiting, 'text')} {wait} since {since}.")
         sentences += [contents.problem] if contents.problem else []
+        sentences += _said_of(contents.deliverer)
     if contents.refused:
         was = "was" if len(contents.refused) == 1 else "were"
         sentences.append(f"{counted(len(contents.refused), 'text')} {was} set aside in the folder `refused` there:")
         shown = [f"{path.name}: {reason or 'Nobody knows why.'}" for path, reason in contents.refused[:NAMED]]
         sentences += [*shown, *(["..."] if len(contents.refused) > NAMED else [])]
     return " ".join(sentences)
+
+
+def _said_of(deliverer: Deliverer | None) -> list[str]:
+    """Say which process delivers if it has been busy with one text for long."""
+    if deliverer is None or (seconds := round(time.time() - deliverer.since)) < SECONDS_TO_NAME:
+        return []
+    pid = deliverer.pid
+    busy = f"Process {pid} has been busy with one of them for {seconds} s."
+    suspended = f"If it is suspended (`ps -o stat= -p {pid}` prints T), run `kill -CONT {pid}`, or end it."
+    others = f"After {SECONDS_FOR_A_TEXT:.0f} s another server of that memory, or relay to it, takes over."
+    return [busy, suspended, others]
