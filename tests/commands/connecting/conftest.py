@@ -12,6 +12,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH", raising=False)
     home = tmp_path / "home"
     (tmp_path / "project" / ".git").mkdir(parents=True)
+    (tmp_path / "project" / ".git" / "HEAD").symlink_to("refs/heads/main")  # all that a repository needs
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(tmp_path / "project")

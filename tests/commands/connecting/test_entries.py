@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
@@ -283,8 +284,11 @@ def test_the_repository_ignores_what_has_paths_of_this_machine(run: Run) -> None
     assert "claude" not in Path(".gitignore").read_text(encoding="utf-8")
 
 
-def test_outside_a_repository_no_gitignore_is_written(run: Run) -> None:
-    Path(".git").rmdir()
+@pytest.mark.parametrize("leftover", [False, True])
+def test_outside_a_repository_no_gitignore_is_written(run: Run, *, leftover: bool) -> None:
+    shutil.rmtree(".git")
+    if leftover:  # Git takes an empty folder for none either
+        Path.cwd().with_name(".git").mkdir()
     run("install", "claude", "--project", "--yes")
     assert sorted(path.name for path in Path.cwd().iterdir()) == [".claude", ".mcp.json"]
 

@@ -1,14 +1,7 @@
 """Keeps files with paths of this machine out of a project's repository."""
 
-from pathlib import Path
-
 NAME = ".gitignore"
 REMARK = "# paths of this machine (vector-memory install)"
-
-
-def is_in_repository(project: Path) -> bool:
-    """Return whether a folder is in a Git work tree."""
-    return any((folder / ".git").exists() for folder in (project, *project.parents))
 
 
 def ignored(text: str | None, line: str) -> str | None:

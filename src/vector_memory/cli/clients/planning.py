@@ -13,6 +13,7 @@ from vector_memory.cli.clients.claude_command import CommandChange, require_clau
 from vector_memory.cli.clients.launching import NAME, merged
 from vector_memory.cli.clients.parts import Held, Part, Place, explained, hook_calls, original_of, server_entry
 from vector_memory.errors import ConfigurationError
+from vector_memory.settings.repository import repository_of
 
 Change = FileChange | CommandChange
 
@@ -114,7 +115,7 @@ def _rules_file(place: Place) -> Path:
 
 def _write_rules(plan: Plan, place: Place, changed: Any, private: Path) -> None:
     """Change the project's .gitignore for a file that is only for this machine."""
-    if place.scope is Scope.PROJECT and ignoring.is_in_repository(place.project):
+    if place.scope is Scope.PROJECT and repository_of(place.project) is not None:
         line = f"/{private.relative_to(place.project).as_posix()}"
         plan.write(_rules_file(place), changed(plan.text(_rules_file(place)), line))
 
