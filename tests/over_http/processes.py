@@ -1,6 +1,7 @@
 """Server processes over HTTP."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -28,11 +29,20 @@ class Running:
             FolderRegistry(folder).create("red")
         self.secret = self.token(f"ada-{time.time_ns()}", "admin")
         self.log = folder / "log.txt"
-        command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--data-dir", str(folder)]
+        command = [
+            *ended_with_tests(),
+            sys.executable,
+            "-m",
+            "vector_memory",
+            "serve",
+            "--http",
+            "--data-dir",
+            str(folder),
+        ]
         flags = flags if "--port" in flags else (*flags, "--port", "0")
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*command, *flags],
+                [*ended_with_tests(), *command, *flags],
                 env=os.environ | QUICK | {"VECTOR_MEMORY_LOG_LEVEL": "INFO"} | variables,
                 stderr=log,
                 cwd=folder,
@@ -58,6 +68,14 @@ class Running:
     def address(self) -> tuple[str, int]:
         host, port = self.url.split("/")[2].rsplit(":", 1)
         return host, int(port)
+
+
+def ended_with_tests() -> list[str]:
+    """Return what to put before a command so that it is killed with the thread that starts it, where that is possible.
+
+    A server over HTTP reads no input, whose end would tell it that the tests were killed.
+    """
+    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
 @contextmanager

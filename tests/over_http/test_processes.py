@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from forked import Forked
 from over_http.calling import post
-from over_http.processes import Running, running, workers_of
+from over_http.processes import Running, ended_with_tests, running, workers_of
 from vector_memory.server.tools.changes import MAX_WAIT
 from waiting import eventually
 
@@ -68,6 +69,25 @@ def body_of(tool: str, **arguments: object) -> bytes:
     """Return the body of a call."""
     params = {"name": tool, "arguments": arguments}
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+
+
+RUN_SERVER = """
+import sys, time
+from pathlib import Path
+from over_http.processes import Running
+
+print(Running(Path(sys.argv[1])).process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not ended_with_tests(), reason="needs setpriv")
+def test_servers_of_tests_end_when_the_tests_are_killed(tmp_path: Path) -> None:
+    with Forked("-c", RUN_SERVER, tmp_path, text=True) as tests:
+        server = int(tests.stdout.readline())
+        assert is_running(server)
+        tests.kill()
+    eventually(lambda: not is_running(server))
 
 
 def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(tmp_path: Path) -> None:
