@@ -169,6 +169,17 @@ async def test_a_text_that_always_fails_does_not_keep_others_waiting_and_is_not_
     assert outbox.is_empty()
 
 
+@pytest.mark.parametrize("status", [302, 429, 503])
+async def test_a_proxy_that_answers_instead_of_the_server_is_told_with_its_status(
+    behind_proxy: SimpleNamespace, outbox: Outbox, status: int
+) -> None:
+    behind_proxy.proxy._status, behind_proxy.proxy._words = status, b""
+    add(outbox, "store_report", **REPORT)
+    await send_waiting(Relay(behind_proxy.remote, outbox))
+    assert f"cannot be reached (HTTP status {status})" in outbox.contents().problem
+    assert len(calls(outbox)) == 1
+
+
 @pytest.mark.parametrize(("status", "said"), [(413, "send the text in parts"), (403, "does not permit this call")])
 async def test_a_text_that_a_proxy_never_accepts_is_set_aside_and_named(
     behind_proxy: SimpleNamespace, outbox: Outbox, status: int, said: str

@@ -153,7 +153,8 @@ class Remote:
                     f"{memory}, or a proxy in front of it, refuses this size: send the text in parts."
                 )
         kind = BrokenCallError if is_connected else DatabaseError
-        return kind(f"{memory} cannot be reached: tell the user.")
+        status = "".join(f" (HTTP status {code})" for code in statuses[-1:] if not httpx2.codes.is_success(code))
+        return kind(f"{memory} cannot be reached{status}: tell the user.")
 
 
 async def asked_in_answers(*_question: object) -> Mapping[str, Any]:
