@@ -70,7 +70,7 @@ def test_output_is_plain_text_of_80_columns_without_a_terminal(shown: str) -> No
 def test_files_that_cannot_be_stored_are_named_with_the_reason(shown: str) -> None:
     """A twin, a file of other bytes and an empty file are skipped, and the rest is stored."""
     assert "not stored: more/twin.md: has the same text as cats.md" in shown
-    assert "not stored: bytes.md: is not UTF-8" in shown
+    assert "not stored: bytes.md: is not text in UTF-8" in shown
     assert "not stored: blank.md: content must not be empty" in shown
 
 

@@ -1,7 +1,9 @@
 """Which tokens are counted, and that looking for them never touches the network."""
 
+import base64
 import hashlib
 import math
+import random
 import shutil
 import socket
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import tiktoken.registry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.chunking import tokens
+from vector_memory.chunking import chunk_document, tokens
 from vector_memory.chunking.tokens import CL100K_FILE, estimate_tokens, find_token_counter, has_cl100k
 from vector_memory.domain import Span
 
@@ -163,3 +165,19 @@ def test_the_encoding_is_loaded_from_a_copy_of_the_file_alone(tmp_path: Path, mo
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
     assert find_token_counter(None)("hello world") == 2
+
+
+def test_encoded_data_is_not_taken_apart_into_tokens() -> None:
+    """The counter only estimates how many an image has, so that a document with one is stored as fast as others."""
+    seen = 0
+
+    def spans(text: str) -> list[Span]:
+        nonlocal seen
+        seen += len(text)
+        return [Span(at, at + 1) for at in range(len(text))]
+
+    data = base64.b64encode(random.Random(1).randbytes(100_000)).decode()
+    count = tokens.WordPieceCounter(spans)
+    chunks = chunk_document(f"# Title\n\n![x](data:image/png;base64,{data})\n\nThe end.", count, 450, 50)
+    assert seen < 3 * len(data)  # ends that neighbours share
+    assert all(chunk.token_count <= 450 for chunk in chunks)

@@ -1,5 +1,6 @@
 """ingest: which files, with which titles, and what it reports about those that are not stored."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,8 @@ def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) ->
     assert ended.out.startswith("Stored 2 files in session s; 0 already stored; 0 failed.\n")
     assert (ended.code, ended.err) == (0, "")
     first, second = stored(tmp_path / "memory.db")
-    assert (first["title"], first["metadata"]) == ("Lease rules", {"source": "notes/a.md"})
-    assert (second["title"], second["metadata"]) == ("b", {"source": "notes/sub/b.txt"})
+    assert (first["title"], first["metadata"]) == ("Lease rules", {"root": str(tmp_path), "source": "notes/a.md"})
+    assert (second["title"], second["metadata"]) == ("b", {"root": str(tmp_path), "source": "notes/sub/b.txt"})
     assert second["content"] == "words without a heading"
     for entry in (first, second):
         given = [entry[name] for name in ("memory_type", "session_id", "agent_id", "session_iter", "task_code", "tags")]
@@ -134,13 +135,15 @@ def test_a_file_that_cannot_be_stored_does_not_stop_the_others(notes: Path, run:
     (notes / "empty.md").write_bytes(b"")
     (notes / "long.md").write_text("x" * 500_001)
     (notes / "gone.md").symlink_to("nowhere")
+    (notes / os.fsdecode(b"caf\xe9.md")).write_text("A name that is not UTF-8.")
     ended = run("ingest", "notes", "--session", "s")
     assert ended.code == 1
-    assert "Not stored: notes/binary.md: It is not UTF-8: convert it first." in ended.out
+    assert "Not stored: notes/binary.md: The file is not text in UTF-8: convert it first." in ended.out
     assert "Not stored: notes/empty.md: content must not be empty" in ended.out
     assert "Not stored: notes/long.md: content is 500,001 characters long" in ended.out
     assert "Not stored: notes/gone.md: It cannot be read (No such file or directory)." in ended.out
-    assert "Stored 2 files in session s; 0 already stored; 4 failed." in ended.out
+    assert "Stored 2 files in session s; 0 already stored; 5 failed." in ended.out
+    assert "Not stored: notes/caf\\udce9.md: Its name is not UTF-8: rename it." in ended.out
 
 
 @pytest.mark.usefixtures("notes")

@@ -86,6 +86,13 @@ def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: s
 
 
 @pytest.mark.usefixtures("memory")
+def test_an_export_that_an_editor_gave_a_byte_order_mark_is_imported(tmp_path: Path, run: Run) -> None:
+    run("export", "-o", "all.jsonl")
+    (tmp_path / "all.jsonl").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "all.jsonl").read_bytes())
+    assert run("import", "all.jsonl", *place_of(tmp_path / "copy.db")).out.startswith("Added 5 memories")
+
+
+@pytest.mark.usefixtures("memory")
 def test_a_refused_export_makes_no_new_memory(tmp_path: Path, run: Run) -> None:
     """It is checked before anything is stored."""
     run("export", "-o", "all.jsonl")

@@ -97,11 +97,94 @@ def test_only_the_folder_that_is_given_loses_what_is_gone(notes: Path, tmp_path:
     assert len(contents(tmp_path / "memory.db")) == 7
 
 
-def test_a_file_that_cannot_be_stored_keeps_its_earlier_memory(notes: Path, tmp_path: Path, run: Run) -> None:
+@pytest.mark.parametrize("data", [b" ", b"x" * 500_001, b"caf\xe9", "words".encode("utf-16")])
+def test_a_file_without_a_text_that_can_be_stored_is_found_no_more(
+    data: bytes, notes: Path, tmp_path: Path, run: Run
+) -> None:
+    """It was emptied, has grown over the limit or is in another encoding: the earlier text is in no file any more."""
     run("ingest", "notes", "--sync")
-    (notes / "a.md").write_text(" ")
+    (notes / "a.md").write_bytes(data)
+    ended = run("ingest", "notes", "--sync")
+    assert ended.code == 1
+    assert ended.out.startswith("Removed: notes/a.md\nNot stored: notes/a.md: ")
+    assert contents(tmp_path / "memory.db") == ["# B\n\nSecond."]
+
+
+def test_a_file_that_cannot_be_read_now_keeps_its_memory(notes: Path, tmp_path: Path, run: Run) -> None:
+    run("ingest", "notes", "--sync")
+    (notes / "a.md").unlink()
+    (notes / "a.md").symlink_to("nowhere")
     assert run("ingest", "notes", "--sync").code == 1
     assert len(contents(tmp_path / "memory.db")) == 2
+
+
+def test_a_file_that_becomes_equal_to_another_leaves_no_earlier_text(notes: Path, tmp_path: Path, run: Run) -> None:
+    """And once they differ again, both are found, whichever was edited."""
+    path = tmp_path / "memory.db"
+    run("ingest", "notes", "--sync")
+    (notes / "a.md").write_text("# B\n\nSecond.")
+    assert run("ingest", "notes", "--sync").code == 0
+    assert contents(path) == ["# B\n\nSecond."]
+    (notes / "b.md").write_text("# C")
+    run("ingest", "notes", "--sync")
+    assert dict(zip(sources(path), contents(path), strict=True)) == {
+        "notes/a.md": "# B\n\nSecond.",
+        "notes/b.md": "# C",
+    }
+
+
+@pytest.mark.parametrize("order", [["a.md", "b.md", "c.md"], ["c.md", "a.md", "b.md"]])
+def test_files_that_exchange_their_names_exchange_their_sources(
+    order: list[str], notes: Path, tmp_path: Path, run: Run
+) -> None:
+    path = tmp_path / "memory.db"
+    (notes / "c.md").write_text("# C\n\nThird.")
+    run("ingest", "notes", "--sync")
+    texts = [(notes / name).read_text() for name in order]
+    for name, text in zip(order, [*texts[1:], texts[0]], strict=True):
+        (notes / name).write_text(text)
+    assert "3 updated; 0 unchanged; 0 failed" in run("ingest", "notes", "--sync").out.replace("0 removed; ", "")
+    for source, text in zip(sources(path), contents(path), strict=True):
+        assert (tmp_path / source).read_text() == text
+    assert "3 unchanged" in run("ingest", "notes", "--sync").out
+
+
+@pytest.mark.parametrize("flags", [[], ["--kind", "knowledge_base"]])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_projects_that_share_a_memory_keep_their_documents_apart(
+    flags: list[str], tmp_path: Path, run: Run, *, is_nested: bool
+) -> None:
+    """Also when all their paths are equal, and when one repository is inside the other."""
+    first = tmp_path / "first"
+    second = (first if is_nested else tmp_path) / "second"
+    for project in (first, second):
+        (project / "docs").mkdir(parents=True)
+        (project / ".git").mkdir()
+        (project / "docs" / "a.md").write_text(f"# In {project.name}")
+    for project in (first, second, first, second):
+        assert "0 removed" in run("ingest", project / "docs", "--sync", *flags).out
+    assert sorted(contents(tmp_path / "memory.db")) == ["# In first", "# In second"]
+    (second / "docs" / "a.md").rename(second / "docs" / "b.md")
+    run("ingest", second / "docs", "--sync", *flags)
+    assert sorted(contents(tmp_path / "memory.db")) == ["# In first", "# In second"]
+
+
+def test_a_folder_is_the_same_through_a_link(notes: Path, tmp_path: Path, run: Run) -> None:
+    (tmp_path / "linked").symlink_to(notes)
+    run("ingest", "notes", "--sync", "--session", "s")
+    assert "2 unchanged; 0 removed" in run("ingest", "linked", "--sync", "--session", "s").out
+
+
+def test_a_folder_leaves_out_what_git_ignores_and_names_linked_folders(notes: Path, run: Run) -> None:
+    (notes / ".gitignore").write_text("/build/\n*.draft.md\n!kept.draft.md\n")
+    for name in ("build/c.md", "d.draft.md", "kept.draft.md", "node_modules/e.md"):
+        (notes / name).parent.mkdir(exist_ok=True)
+        (notes / name).write_text(f"# {name}")
+    (notes / "linked").symlink_to(notes / "build")
+    ended = run("ingest", "notes", "--sync", "--json").json
+    assert [file["file"] for file in ended["files"]] == ["notes/a.md", "notes/b.md", "notes/kept.draft.md"]
+    assert ended["left_out"] == [{"file": "notes/linked", "reason": "it is a link to a folder"}]
+    assert "Left out: notes/linked: it is a link to a folder." in run("ingest", "notes", "--sync").out
 
 
 def test_an_empty_folder_is_no_reason_to_delete_everything(notes: Path, tmp_path: Path, run: Run) -> None:
@@ -143,13 +226,16 @@ def test_the_session_is_named_like_the_folder(
 
 FLIPPING = """
 from vector_memory.domain import NewMemory, Scope
+from vector_memory.sessions.sync import Origin
 texts = ["# One", "# Two"]
 with SessionMemoryStore(path, settings) as store:
     for number in range(100_000):
         sync = store.sync(Scope("report", session_id="s"))
         text = f"# Version {number}"
-        new = NewMemory.of("report", text, session_id="s", metadata={"source": "a.md"})
-        sync.put("a.md", new)
+        file = Origin("/", "a.md")
+        new = NewMemory.of("report", text, session_id="s", metadata=file._asdict())
+        sync.expect({file: sync.hash_of(text)}, [])
+        sync.put(file, new)
         print(number, flush=True)
 """
 
@@ -167,7 +253,7 @@ def test_a_kill_leaves_the_old_version_or_the_new_one(tmp_path: Path) -> None:
 
 
 def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -> None:
-    """Each change is said; Ctrl-C ends it without an error."""
+    """Each change is said, also once the folder was away; Ctrl-C ends it without an error."""
     path = tmp_path / "memory.db"
     command = [sys.executable, "-P", "-m", "vector_memory", "ingest", "notes", "--watch", *place_of(path)]
     # A shell lets programs that it starts in the background ignore Ctrl-C, and these tests may be one.
@@ -187,6 +273,13 @@ def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -
         (notes / "a.md").write_text("# A\n\nEdited.")
         eventually(lambda: "# A\n\nEdited." in contents(path))
         assert child.stdout.readline() == "Updated: notes/a.md\n"
+        shutil.rmtree(notes)
+        eventually(lambda: not notes.exists())
+        notes.mkdir()
+        (notes / "a.md").write_text("# A\n\nOn another branch.")
+        eventually(lambda: contents(path) == ["# A\n\nOn another branch."])
+        (notes / "a.md").write_text("# A\n\nFollowed again.")
+        eventually(lambda: contents(path) == ["# A\n\nFollowed again."])
         child.send_signal(2)
         assert child.wait(60) == 0
     finally:

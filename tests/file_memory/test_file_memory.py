@@ -4,6 +4,7 @@ import fcntl
 import json
 import shutil
 import sqlite3
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.files import FileMemory, index_path, watcher
+from vector_memory.files import FileMemory, following, index_path
 from vector_memory.files import memory as module
 from waiting import PATIENCE, eventually
 
@@ -29,10 +30,10 @@ MORNING = datetime(2026, 2, 13, 9, 30)
 @pytest.fixture(autouse=True)
 def quick_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
     """The two seconds are tested with a real server."""
-    monkeypatch.setattr(watcher, "DEBOUNCE_MS", 100)
-    monkeypatch.setattr(watcher, "QUIET_MS", 20)
-    monkeypatch.setattr(watcher, "EXISTENCE_CHECK_MS", 50)
-    monkeypatch.setattr(watcher, "SECONDS_BETWEEN_CHECKS", 0.05)
+    monkeypatch.setattr(following, "DEBOUNCE_MS", 100)
+    monkeypatch.setattr(following, "QUIET_MS", 20)
+    monkeypatch.setattr(following, "EXISTENCE_CHECK_MS", 50)
+    monkeypatch.setattr(following, "SECONDS_BETWEEN_CHECKS", 0.05)
 
 
 @pytest.fixture
@@ -332,6 +333,65 @@ def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory
     assert len(json.dumps(answer.model_dump())) < 2_000 * 4
 
 
+@pytest.mark.parametrize("middle", ["x" * 30_000, "words and 漢字 " * 3_000])
+def test_a_line_of_any_length_is_read_to_its_end(middle: str, folder: Path, open_memory: Open) -> None:
+    """Each answer says where to read on: `nextLine` as `startLine`, and inside a line `nextOffset` as `offset`."""
+    text = f"first\n{middle}\nlast\n"
+    (folder / "a.md").write_text(text)
+    memory = open_memory()
+    memory._packer = type(memory._packer)(2_000)
+    line: int | None = 1
+    offset, read = None, ""
+    while line is not None:
+        answer = memory.get("a.md", line, offset=offset)
+        assert answer.content
+        assert (answer.message is not None) == (answer.next_offset is not None)
+        read += answer.content
+        line, offset = answer.next_line, answer.next_offset
+    assert read == text
+    with pytest.raises(ValidationError, match="offset must be at most 6,"):
+        memory.get("a.md", 1, offset=7)
+
+
+@pytest.mark.parametrize(
+    "data", ["The quokka.".encode("utf-16"), "The quokka.".encode("utf-16-le"), b"A quokka, caf\xe9."]
+)
+def test_a_file_in_another_encoding_is_named_and_neither_indexed_nor_read(
+    data: bytes, folder: Path, open_memory: Open
+) -> None:
+    """Also if it was indexed before: the text that is in the index is no longer in the file."""
+    memory = with_quokka(folder, open_memory)
+    (folder / "a.md").write_bytes(data)
+    eventually(lambda: found(memory, "quokka") == [])
+    assert "memory/a.md: it is not text in UTF-8" in (memory.status().message or "")
+    trace = memory.search("quokka", explain="a.md").trace or {}
+    assert trace["file"]["why"] == "The file is not text in UTF-8: convert it first."
+    with pytest.raises(ValidationError, match="not text in UTF-8"):
+        memory.get("a.md")
+
+
+def test_what_git_ignores_and_installed_packages_are_no_memories_but_the_memory_itself_is(
+    folder: Path, open_memory: Open
+) -> None:
+    """Its folder is usually ignored as a whole, by rules above it or in it."""
+    project = folder.parent
+    subprocess.run(["git", "init", "-q", project], check=True)
+    (project / ".gitignore").write_text("/memory/\n")
+    (folder / ".gitignore").write_text("build/\n*.tmp.md\n")
+    for name in ("build/a.md", "x.tmp.md", "node_modules/p/readme.md", "sub/.gitignore", "sub/c.md", "sub/b.md"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("c.md" if name.endswith("ignore") else "A wombat.")
+    memory = with_quokka(folder, open_memory)
+    assert [*memory._folder.scan()] == ["a.md", "sub/b.md"]
+    assert memory.status().message is None
+    trace = memory.search("wombat", explain="build/a.md").trace or {}
+    assert trace["file"]["why"] == "It is not indexed: `.gitignore` names it, or it was installed with a package."
+    (project / ".gitignore").write_text("/memory/sub/\n")
+    assert [*memory._folder.scan()] == ["a.md"]
+    (folder / ".gitignore").write_text("*\n")
+    assert "a.md" in memory._folder.scan()
+
+
 def test_lines_are_read_as_they_are_numbered(folder: Path, open_memory: Open) -> None:
     (folder / "a.md").write_bytes(b"\xef\xbb\xbfone\r\ntwo\x0b\xe2\x80\xa8still two\n\nfour")
     memory = open_memory()
@@ -364,15 +424,6 @@ def test_a_long_file_can_be_continued_from_the_next_line(folder: Path, open_memo
         assert part.content is not None
         text, line = text + part.content, part.next_line or 0
     assert text == "".join(lines)
-
-
-def test_a_line_that_is_too_long_is_cut_with_a_message(folder: Path, open_memory: Open) -> None:
-    (folder / "a.md").write_text("x" * 100_000 + "\nlast\n")
-    memory = open_memory()
-    first = memory.get("a.md")
-    assert first.message is not None
-    assert first.next_line == 2
-    assert memory.get("a.md", 2).content == "last\n"
 
 
 @pytest.mark.parametrize("entry", ["", "  \n", "x" * 500_001, "\ud800"])

@@ -94,6 +94,15 @@ def test_hard_links_are_not_followed_either(folder: Path, secret: Path) -> None:
     assert secret.read_text() == "outside"
 
 
+@pytest.mark.parametrize("data", ["# Log\n".encode("utf-16"), b"# Caf\xe9\n", "# Log\n".encode("utf-16-le")])
+def test_a_log_in_another_encoding_is_left_as_it_is(data: bytes, folder: Path) -> None:
+    log = folder / "2026-02-13.md"
+    log.write_bytes(data)
+    with pytest.raises(MemoryStorageError, match="not text in UTF-8, and was not changed"):
+        MemoryFolder(folder).append("Entry.", None, NOON)
+    assert log.read_bytes() == data
+
+
 def test_a_folder_replaced_by_a_link_after_the_check_leads_nowhere(folder: Path, secret: Path) -> None:
     (folder / "notes").mkdir()
     (folder / "notes" / "secret.md").write_text("inside")

@@ -54,7 +54,8 @@ def test_files_that_cannot_be_indexed_are_named_with_the_reason(folder: Path, mo
         memory = MemoryFolder(folder)
         assert list(memory.scan()) == ["good.md"]
     reasons = {each.path: each.reason for each in memory.skipped}
-    assert reasons.keys() == {"pipe.md", "link.md", "large.md", "socket.md", "\ufffd\ufffd.md"}
+    assert reasons.keys() == {"pipe.md", "link.md", "loop", "large.md", "socket.md", "\ufffd\ufffd.md"}
+    assert reasons["loop"] == "it is a link to a folder"
     assert "UTF-8" in reasons["\ufffd\ufffd.md"]
     assert "link" in reasons["link.md"]
 

@@ -21,6 +21,7 @@ SEPARATORS = [
     r"\n|\r(?!\n)",  # line
     r"(?<=[.!?…])\s+|(?<=[。！？])",  # sentence  # noqa: RUF001  Chinese and Japanese full stops
     r"\s+",  # word
+    r"(?s:.{256})",  # parts of encoded data
     r"(?s:.{16})",  # parts of a very long word: a sixteenth of the counting, and sums of counts are more exact
     "",  # character
 ]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vector_memory.errors import OtherModelError
+from vector_memory.errors import OtherModelError, ValidationError
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -14,6 +14,17 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def without_halves(text: str) -> str:
     """Return a text that UTF-8 can encode: half a character, as JSON may escape it, becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def text_in(data: bytes) -> str:
+    """Return the text of a file, without a byte order mark. Raises ValidationError if it is in another encoding."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # UTF-16 without a mark is valid UTF-8, with every other character NUL
+        raise ValidationError("The file is not text in UTF-8: convert it first.")
+    return text
 
 
 class Span(NamedTuple):

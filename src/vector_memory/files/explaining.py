@@ -1,5 +1,6 @@
 """Explains a search of files: how each chunk was measured, and why a file was not found."""
 
+from vector_memory.domain.text import text_in
 from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, is_daily
 from vector_memory.files.search import FileHits, FileSearch
@@ -95,9 +96,13 @@ class FileExplaining:
         if reason is not None:
             return reason
         try:
-            self._folder.read(path)
+            data, _ = self._folder.read(path)
         except ValidationError:
             return "It is not indexed: it cannot be read."
+        try:
+            text_in(data)
+        except ValidationError as error:
+            return str(error)
         return "It is not indexed yet: repeat the call in a moment."
 
 

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
@@ -99,6 +100,8 @@ class MemoryFolder:
         except (FileNotFoundError, NotADirectoryError):
             pass  # there is no folder
         reason = next((skipped[each] for each in (inner, *inner.parents) if each in skipped), None)
+        if reason is None and os.path.lexists(self.path / inner):
+            reason = "`.gitignore` names it, or it was installed with a package"
         return "There is no such file." if reason is None else f"It is not indexed: {reason}."
 
     def _scanned(self, skip: SkipCallback) -> Iterator[tuple[str, FileStatus]]:
@@ -176,6 +179,8 @@ class MemoryFolder:
                 append_block(parent, name, block)
         except NotADirectoryError:
             raise MemoryStorageError("VECTOR_MEMORY_MEMORY_DIR is not a folder: choose another path.") from None
+        except ValidationError:
+            raise MemoryStorageError("Today's log is not text in UTF-8, and was not changed: convert it.") from None
         except OSError as error:
             raise write_error(error) from None
         return name
@@ -197,25 +202,29 @@ def write_error(error: OSError) -> MemoryStorageError:
 
 
 def append_block(parent: int, name: str, block: bytes) -> None:
-    """Add a block to a file after an empty line. If writing fails, the file is unchanged."""
+    """Add a block to a file after an empty line. If writing fails, the file is unchanged.
+
+    Raises OSError, and ValidationError for a file in another encoding, which the block would damage.
+    """
     for _ in range(WRITE_ATTEMPTS):
         with locked_log(parent, name) as log:
             if not is_in_place(log, parent, name):
                 continue  # an editor has replaced the file
             size = os.fstat(log).st_size
-            tail = os.pread(log, len(block) + 2, max(0, size - len(block) - 2))
-            if tail.rstrip().endswith(block.rstrip()):
+            present = os.pread(log, size, 0)
+            text_in(present)
+            if present.rstrip().endswith(block.rstrip()):
                 return
-            write_all(log, separator(tail) + block, size)
+            write_all(log, separator(present) + block, size)
             return
     raise OSError(errno.EAGAIN, "another program keeps replacing the file")
 
 
-def separator(tail: bytes) -> bytes:
-    """Return the line feeds to add between the end of a file and a new block."""
-    if not tail or tail.endswith(b"\n\n"):
+def separator(present: bytes) -> bytes:
+    """Return the line feeds to add between what a file contains and a new block."""
+    if not present or present.endswith(b"\n\n"):
         return b""
-    return b"\n" if tail.endswith(b"\n") else b"\n\n"
+    return b"\n" if present.endswith(b"\n") else b"\n\n"
 
 
 def write_all(log: int, data: bytes, size: int) -> None:
@@ -302,11 +311,6 @@ def composed(name: str) -> str:
 def is_markdown(name: str) -> bool:
     """Whether a file of this name belongs to the memory. A name that is not UTF-8 cannot be sent to a client."""
     return name.lower().endswith(".md") and not name.startswith(".") and name.isprintable()
-
-
-def decoded(data: bytes) -> str:
-    """Return a file's content as text without a byte order mark. Invalid bytes are replaced."""
-    return data.decode(errors="replace").removeprefix("\ufeff")
 
 
 def is_daily(path: str) -> bool:

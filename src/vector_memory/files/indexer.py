@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from vector_memory.domain.text import counted
+from vector_memory.domain.text import counted, text_in
 from vector_memory.embedding import Vectors
 from vector_memory.errors import ValidationError, VectorMemoryError, where
 from vector_memory.files.chunker import cut_file
-from vector_memory.files.folder import FileStatus, MemoryFolder, decoded, is_daily
+from vector_memory.files.folder import FileStatus, MemoryFolder, is_daily
 from vector_memory.files.walking import Skipped
 from vector_memory.indexing.indexer import Indexer, UnitText
 from vector_memory.storage.disk.locking import lock_if_free
@@ -155,7 +155,14 @@ class FolderIndexer:
             with index.write() as connection:
                 file_rows.note_unchanged(connection, state)
             return False
-        cut = cut_file(decoded(data), self._indexer.token_counter())
+        try:
+            text = text_in(data)
+        except ValidationError:
+            self._folder.skipped.append(Skipped(path, "it is not text in UTF-8"))
+            if known is not None:
+                self._remove(index, path)
+            return False
+        cut = cut_file(text, self._indexer.token_counter())
         chunks = [NewChunk(*chunk, text_hash(chunk.text), Counter(terms(chunk.text))) for chunk in cut]
         with index.write() as connection:
             file_rows.replace_file(connection, state, chunks, daily=is_daily(path), vectors=index.vectors_usable)

@@ -11,14 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ValidationError
 from vector_memory.files.explaining import FileExplaining
-from vector_memory.files.folder import MemoryFolder, decoded
+from vector_memory.files.folder import MAX_FILE_BYTES, MemoryFolder
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer, IndexingProgress
-from vector_memory.files.reading import fitting_lines
+from vector_memory.files.reading import Wanted, fitting_lines
 from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
 from vector_memory.indexing.indexer import Indexer
@@ -39,6 +40,8 @@ SECONDS_TO_INDEX = 0.5
 SKIPPED_NAMED = 5
 
 NO_ROOM = "The trace did not fit: set a larger VECTOR_MEMORY_MAX_RESPONSE_TOKENS."
+
+TOO_LONG_A_LINE = "The line is too long for an answer: to read on, send nextLine as startLine and nextOffset as offset."
 
 MAX_TOPIC = 200
 MAX_LINE_NUMBER = 10**9
@@ -192,9 +195,15 @@ class FileMemory:
 
         return self._packer.fit(build)
 
-    def get(self, path: str, start_line: int | None = None, lines: int | None = None) -> FileTextResult:
-        """Return a file, or `lines` of its lines from `start_line` on, as far as they fit into the answer."""
+    def get(
+        self, path: str, start_line: int | None = None, lines: int | None = None, offset: int | None = None
+    ) -> FileTextResult:
+        """Return a file, or `lines` of its lines from `start_line` on, as far as they fit into the answer.
+
+        `offset`: so many characters of the first line are left out; they did not fit together with the rest.
+        """
         first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE_NUMBER)
+        skipped = check_range("offset", 0 if offset is None else offset, 0, MAX_FILE_BYTES)
         count = check_range("lines", MAX_LINE_NUMBER if lines is None else lines, 1, MAX_LINE_NUMBER)
         inner = self._folder.find(path)
         if not self._folder.exists():
@@ -206,10 +215,10 @@ class FileMemory:
                 end_line=first - 1,
                 message=self._no_folder(),
             )
-        text = decoded(self._folder.read(inner)[0])
+        text = text_in(self._folder.read(inner)[0])
 
         def build(packer: Packer) -> FileTextResult:
-            found = fitting_lines(text, first, count, packer)
+            found = fitting_lines(text, Wanted(first, count, skipped), packer)
             return FileTextResult(
                 path=self._folder.shown(inner),
                 content=found.content,
@@ -217,7 +226,8 @@ class FileMemory:
                 start_line=found.start_line,
                 end_line=found.end_line,
                 next_line=found.next_line,
-                message="The line is too long for an answer: the rest was omitted." if found.cut else None,
+                next_offset=found.next_offset,
+                message=None if found.next_offset is None else TOO_LONG_A_LINE,
             )
 
         return self._packer.fit(build)

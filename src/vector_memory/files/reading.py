@@ -6,34 +6,46 @@ from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packer
 
 
+class Wanted(NamedTuple):
+    """Lines that a caller asks for, counted from 1, without the first `offset` characters of the first one."""
+
+    start_line: int
+    lines: int
+    offset: int = 0
+
+
 class Excerpt(NamedTuple):
     """Lines of a text, counted from 1. `next_line`: where to continue if not all requested lines fit.
 
-    `cut`: not even the first line fits; the rest of it is left out.
+    `next_offset`: how much of that line is in `content`, if a line alone does not fit.
     """
 
     content: str
     total_lines: int
     start_line: int
     end_line: int
-    next_line: int | None
-    cut: bool
+    next_line: int | None = None
+    next_offset: int | None = None
 
 
-def fitting_lines(text: str, start_line: int, lines: int, packer: Packer) -> Excerpt:
-    """Return up to `lines` lines that fit, from `start_line` on. Raises ValidationError if there is no such line."""
+def fitting_lines(text: str, wanted: Wanted, packer: Packer) -> Excerpt:
+    """Return the wanted lines as far as they fit. Raises ValidationError if there is no such line or offset."""
     every = split_lines(text)
-    if start_line > max(1, len(every)):
+    first = wanted.start_line
+    if first > max(1, len(every)):
         raise ValidationError(f"startLine must be between 1 and {len(every):,}, the number of lines.")
-    wanted = every[start_line - 1 : start_line - 1 + lines]
-    fitting = packer.cut("".join(wanted))
+    lines = every[first - 1 : first - 1 + wanted.lines]
+    if wanted.offset > len(lines[0] if lines else ""):
+        raise ValidationError(f"offset must be at most {len(lines[0] if lines else ''):,}, the length of the line.")
+    fitting = packer.cut("".join(lines), wanted.offset)
     if fitting.end is None:
-        return Excerpt(fitting.text, len(every), start_line, start_line + len(wanted) - 1, None, cut=False)
+        return Excerpt(fitting.text, len(every), first, first + len(lines) - 1)
     whole = fitting.text.count("\n")
-    kept = wanted[:whole] or [fitting.text]
-    following = start_line + len(kept)
-    after = following if len(kept) < len(wanted) else None
-    return Excerpt("".join(kept), len(every), start_line, following - 1, after, cut=whole == 0)
+    if not whole:
+        return Excerpt(fitting.text, len(every), first, first, next_line=first, next_offset=fitting.end)
+    kept = "".join(lines[:whole])[wanted.offset :]
+    after = first + whole
+    return Excerpt(kept, len(every), first, after - 1, next_line=after if whole < len(lines) else None)
 
 
 def split_lines(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError, where
 from vector_memory.files.folder import MemoryFolder
+from vector_memory.files.following import follow
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer, Stopped
 from vector_memory.storage.sqlite.file_index import FileIndex
@@ -17,18 +18,6 @@ if TYPE_CHECKING:
     from watchfiles import Change
 
 logger = logging.getLogger(__name__)
-
-DEBOUNCE_MS = 2_000
-"""Maximum time for which changes are collected."""
-
-QUIET_MS = 500
-"""Changes are reported earlier if there are none for this long."""
-
-EXISTENCE_CHECK_MS = 1_000
-"""Interval of checks that the watched folder still exists."""
-
-SECONDS_BETWEEN_CHECKS = 1.0
-"""Interval of checks for a folder that does not exist yet."""
 
 SECONDS_TO_WATCH_AGAIN = 60.0
 """Pause after watching has failed."""
@@ -147,45 +136,16 @@ class Watcher:
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            if not self._folder.exists():
-                self._stopping.wait(SECONDS_BETWEEN_CHECKS)
-                continue
-            failed = not self._watch_until_replaced()
-            self.is_watching = False
-            self.request()
-            if failed:
-                self._stopping.wait(SECONDS_TO_WATCH_AGAIN)
-
-    def _watch_until_replaced(self) -> bool:
-        """Watch the folder until it is removed or replaced; False: watching failed."""
-        try:
-            self._watch_folder()
-        except Exception as error:  # it raises any error of the system, which must not end the server
-            name = type(error).__name__
-            logger.warning("The memory folder cannot be watched (%s): each search checks for changes", name)
-            return False
-        return True
-
-    def _watch_folder(self) -> None:
-        """Request indexing at each change."""
-        import watchfiles  # noqa: PLC0415 - only for servers with the files toolset
-
-        watched = identity(self._folder.path)
-        for changes in watchfiles.watch(
-            self._folder.path,
-            watch_filter=self._matters,
-            debounce=DEBOUNCE_MS,
-            step=QUIET_MS,
-            stop_event=self._stopping,
-            rust_timeout=EXISTENCE_CHECK_MS,
-            yield_on_timeout=True,
-            raise_interrupt=False,
-        ):
-            if changes or not self.is_watching:  # the first time: index changes from before the watch
+            try:
+                for is_watched in follow([self._folder.path], self._matters, self._stopping):
+                    self.request()
+                    self.is_watching = is_watched
+            except Exception as error:  # it raises any error of the system, which must not end the server
+                name = type(error).__name__
+                logger.warning("The memory folder cannot be watched (%s): each search checks for changes", name)
+                self.is_watching = False
                 self.request()
-            self.is_watching = True
-            if identity(self._folder.path) != watched:
-                return
+                self._stopping.wait(SECONDS_TO_WATCH_AGAIN)
 
     def _matters(self, _change: "Change", path: str) -> bool:
         """Whether a change may concern a Markdown file. A deleted path may have been a folder of Markdown files."""
@@ -193,12 +153,3 @@ class Watcher:
         if any(part.startswith(".") for part in inner.parts):
             return False
         return inner.suffix.lower() == ".md" or not Path(path).is_file()
-
-
-def identity(folder: Path) -> tuple[int, int] | None:
-    """Return a folder's device and inode, which change when it is replaced; None if it does not exist."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

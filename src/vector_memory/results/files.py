@@ -44,6 +44,7 @@ class FileTextResult(FileResult):
     start_line: int
     end_line: int
     next_line: int | None = Field(default=None, description="Set if content is cut: send it as startLine")
+    next_offset: int | None = Field(default=None, description="Set if a line is cut: send it as offset")
 
 
 class FileWriteResult(FileResult):

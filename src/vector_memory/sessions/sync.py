@@ -1,7 +1,7 @@
 """Keeps memories in step with the files that they were made of."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from vector_memory.domain import NewMemory, Scope
@@ -10,8 +10,12 @@ from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Expendable
 
-SOURCE = "source"
-"""The key of a memory's metadata that names its file."""
+
+class Origin(NamedTuple):
+    """Where a memory's file is, as its metadata say: `source` is its path below the folder `root`."""
+
+    root: str
+    source: str
 
 
 class Known(NamedTuple):
@@ -29,62 +33,83 @@ class Synced(NamedTuple):
 
 
 class Sync:
-    """The memories of a scope by their `source`, as they were when it was made and as it changes them since.
+    """The memories of a scope by their files, as they were when it was made and as it changes them since.
 
-    A file has one memory. The new text replaces the previous one in one transaction, so that whatever happens, one of
-    them is there.
+    A file has one memory. Texts are replaced in one transaction, so that whatever happens, no text of a file that is
+    still there is missing.
     """
 
     def __init__(self, storage: Storage, writer: MemoryWriter, deletion: Deletion, scope: Scope) -> None:
         self._storage = storage
         self._writer = writer
         self._deletion = deletion
-        self._known: dict[str, list[Known]] = defaultdict(list)
+        self._known: dict[Origin, list[Known]] = defaultdict(list)
+        self._kept: dict[Origin, Known] = {}
+        self._awaited: Collection[str] = ()
+        self._by_hash: dict[str, list[Known]] = defaultdict(list)
+        self._settled: set[int] = set()
         with storage.read() as reader:
             for memory in reader.memories(reader.ids(scope)).values():
-                source = memory.metadata.get(SOURCE)
-                if isinstance(source, str):
-                    self._known[source].append(Known(memory.id, memory.content_hash))
+                root, source = memory.metadata.get("root"), memory.metadata.get("source")
+                if isinstance(root, str) and isinstance(source, str):
+                    self._known[Origin(root, source)].append(Known(memory.id, memory.content_hash))
 
-    def sources(self) -> list[str]:
+    def origins(self) -> list[Origin]:
         """Return the files that have memories."""
         return list(self._known)
 
-    def is_outdated(self, source: str, content: str) -> bool:
+    def hash_of(self, content: str) -> str:
+        """Return the hash by which a file's text is compared with a stored one, from which secrets may be removed."""
+        return self._writer.hash_of_stored(content)
+
+    def is_outdated(self, origin: Origin, content: str) -> bool:
         """Return whether a file has a memory with another text."""
-        content_hash = self._writer.hash_of_stored(content)
-        return any(known.content_hash != content_hash for known in self._known.get(source, ()))
+        content_hash = self.hash_of(content)
+        return any(known.content_hash != content_hash for known in self._known.get(origin, ()))
 
-    def put(self, source: str, new: NewMemory, gone: Collection[str] = ()) -> Synced:
-        """Store the text of a file in place of its previous one.
+    def expect(self, wanted: Mapping[Origin, str], gone: Iterable[Origin]) -> None:
+        """Compare the memories with the files before any is put: texts may have moved from one file to another.
 
-        `gone`: files that are no longer there. A memory of one of them with the same text is replaced too, because the
-        file was renamed. Raises as `MemoryWriter.write`.
+        `wanted`: the hashes of the files' texts. `gone`: files that are no longer there, or have no text any more. The
+        memories of all other files stay as they are.
         """
-        content_hash = self._writer.hash_of_stored(new.content)
-        previous = self._known.get(source, [])
-        same = [known for known in previous if known.content_hash == content_hash]
-        if same:
-            kept, *others = [*same, *(known for known in previous if known not in same)]
-            self._delete(others)
-            self._known[source] = [kept]
-            return Synced("updated" if others else "unchanged", kept.id)
-        renamed = [known for name in gone for known in self._known.get(name, ()) if known.content_hash == content_hash]
-        saved = self._writer.write(new, replacing=[known.id for known in (*previous, *renamed)])
-        for name in gone:
-            self._known[name] = [known for known in self._known.get(name, ()) if known not in renamed]
-        self._known[source] = [Known(saved.id, content_hash)]
-        return Synced("updated" if previous or renamed else "stored", saved.id)
+        self._known = {origin: self._known[origin] for origin in (*wanted, *gone) if origin in self._known}
+        for origin, each in self._known.items():
+            for known in each:
+                if known.content_hash == wanted.get(origin):
+                    self._kept.setdefault(origin, known)
+                self._by_hash[known.content_hash].append(known)
+        self._settled = {known.id for known in self._kept.values()}
+        self._awaited = {content_hash for origin, content_hash in wanted.items() if origin not in self._kept}
 
-    def remove(self, sources: Iterable[str]) -> list[tuple[str, int]]:
-        """Delete the memories of files that are gone; return the files and the ids."""
-        removed = [(source, known) for source in sources for known in self._known.pop(source, ())]
-        self._delete([known for _, known in removed])
-        return [(source, known.id) for source, known in removed]
+    def put(self, origin: Origin, new: NewMemory) -> Synced:
+        """Store the text of a file in place of its previous one, and of one that has moved to this file.
+
+        A previous text that another file has now stays until that one is put. Raises as `MemoryWriter.write`.
+        """
+        mine = [known for known in self._known.get(origin, ()) if known.content_hash not in self._awaited]
+        if origin in self._kept:
+            replaced = self._unsettled(mine)
+            self._delete(replaced)
+            return Synced("updated" if replaced else "unchanged", self._kept[origin].id)
+        replaced = self._unsettled([*mine, *self._by_hash[self.hash_of(new.content)]])
+        saved = self._writer.write(new, replacing=replaced)
+        self._settled.update(replaced)
+        return Synced("updated" if replaced else "stored", saved.id)
+
+    def remove_rest(self) -> list[tuple[Origin, int]]:
+        """Delete what is left of the files' earlier texts; return the files and the ids."""
+        rest = [(origin, number) for origin, each in self._known.items() for number in self._unsettled(each)]
+        self._delete([number for _, number in rest])
+        return rest
+
+    def _unsettled(self, memories: Iterable[Known]) -> list[int]:
+        return [known.id for known in memories if known.id not in self._settled]
+
+    def _delete(self, ids: Sequence[int]) -> None:
+        self._deletion.delete_each([Expendable(number, 0) for number in ids])
+        self._settled.update(ids)
 
     def finish(self) -> None:
         """Overwrite the bytes of what was replaced and removed."""
         self._storage.purge_deleted()
-
-    def _delete(self, memories: Iterable[Known]) -> None:
-        self._deletion.delete_each([Expendable(known.id, 0) for known in memories])

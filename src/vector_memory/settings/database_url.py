@@ -89,7 +89,7 @@ class DatabaseUrl:
         if self.password_file is None:
             return self.url
         try:
-            password = self.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+            password = self.password_file.read_text(encoding="utf-8-sig").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise ConfigurationError(f"The password file {self.password_file} cannot be read: {reason}.") from None

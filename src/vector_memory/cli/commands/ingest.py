@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
-from vector_memory.cli.commands.ingestion import Ingestion, Outcome, State, changes_in
+from vector_memory.cli.commands.ingestion import Ingestion, LeftOut, Outcome, State, changes_in
 from vector_memory.cli.commands.transfer import how_to_complete
 from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
@@ -81,7 +81,7 @@ def ingest(
         outcomes, outdated = (ingestion.synced(paths), 0) if sync or watch else ingestion.added(paths)
         output = Output(session, SYNCED if sync or watch else ADDED, as_json=as_json)
         missing = store.get_memory_stats().without_vectors
-        output.say(outcomes, missing)
+        output.say(outcomes, missing, ingestion.left_out)
         if missing and not as_json:
             console().print(Text(how_to_complete(store, missing), style="yellow"))
         for path in new_files:
@@ -119,20 +119,22 @@ class Output:
         self._states = states
         self._as_json = as_json
 
-    def say(self, outcomes: Sequence[Outcome], missing: int) -> None:
-        """Print the outcomes. `missing`: the number of memories without vectors."""
+    def say(self, outcomes: Sequence[Outcome], missing: int, left_out: Sequence[LeftOut] = ()) -> None:
+        """Print the outcomes, and what was left out. `missing`: the number of memories without vectors."""
         counts: Counter[State] = Counter(outcome.state for outcome in outcomes)
         if self._as_json:
             numbers = {state: counts[state] for state in self._states}
             files = [outcome._asdict() for outcome in outcomes]
             facts = {"session_id": self._session, "without_vectors": missing, "files": files}
-            print_json({"success": not counts["failed"], **numbers, **facts})
+            skipped = [each._asdict() for each in left_out]
+            print_json({"success": not counts["failed"], **numbers, **facts, "left_out": skipped})
             return
         out = console()
         changed = [outcome for outcome in outcomes if outcome.state in {"updated", "removed"}]
         _print_some([f"{outcome.state.capitalize()}: {one_line(outcome.file)}" for outcome in changed])
         failed = [outcome for outcome in outcomes if outcome.state == "failed"]
         _print_some([f"Not stored: {one_line(outcome.file)}: {outcome.reason}" for outcome in failed], style="red")
+        _print_some([f"Left out: {one_line(each.file)}: {each.reason}." for each in left_out])
         place = f" in session {one_line(self._session)}" if self._session else ""
         # A sync skips nothing, unless two files have the same text.
         told = [state for state in self._states[1:] if counts[state] or state != "skipped" or self._states == ADDED]

@@ -4,60 +4,62 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import NoReturn
 
 from vector_memory.chunking import read_front_matter, title_of
 from vector_memory.domain import MemoryFields
+from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
+from vector_memory.files.walking import walk
+from vector_memory.sessions.sync import Origin
+from vector_memory.settings.repository import main_checkout
 from vector_memory.storage.disk.protection import is_open
 
 SUFFIXES = {".md", ".markdown", ".txt"}
-FOREIGN_FOLDERS = {"node_modules", "site-packages"}
 STANDARD_INPUT = "-"
+NOWHERE = Origin("", "")
+"""The origin of standard input, which cannot be recognized again."""
 PATTERN = re.compile(r"[*?\[]")
 
 
-def files_of(words: Sequence[str]) -> dict[str, str | None]:
-    """Return the paths that files, folders and patterns match, each once, with their sources.
+def files_of(words: Sequence[str], skip: Callable[[str, str], None]) -> dict[str, Origin]:
+    """Return the paths that files, folders and patterns match, each once, with their origins.
 
-    Raises ConfigurationError if one of them matches nothing.
+    `skip` is called for what is left out of a folder, with the reason. Raises ConfigurationError if a word matches
+    nothing.
     """
-    found: dict[str, str | None] = {}
+    found: dict[str, Origin] = {}
     for word in words:
-        files = list(_files(word))
+        files = list(_files(word, skip))
         if not files:
             raise ConfigurationError(f"{word} matches no Markdown or text file: check the path.")
         for file in files:
-            found.setdefault(file, None if word == STANDARD_INPUT else source_below(folder_of(word), absolute(file)))
+            found.setdefault(file, NOWHERE if word == STANDARD_INPUT else origin_in(folder_of(word), absolute(file)))
     return found
 
 
-def _files(word: str) -> Iterator[str]:
+def _files(word: str, skip: Callable[[str, str], None]) -> Iterator[str]:
     path = Path(word).expanduser()
     if word == STANDARD_INPUT or path.is_file():
         yield word if word == STANDARD_INPUT else str(path)
     elif path.is_dir():
-        yield from _files_below(path)
+        yield from _files_below(path, skip)
     else:
         yield from sorted(name for name in glob.glob(str(path), recursive=True) if Path(name).is_file())  # noqa: PTH207 - a pattern may be absolute
 
 
-def _files_below(folder: Path) -> Iterator[str]:
-    """Yield the files of a folder, sorted, without hidden files and installed packages."""
-    for place, folders, names in os.walk(folder, onerror=_refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN_FOLDERS)
-        for name in sorted(names):
-            if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
-                yield str(Path(place, name))
-
-
-def _refuse(error: OSError) -> NoReturn:
-    # Not skipped: --sync would take its files for deleted.
-    raise ConfigurationError(f"{error.filename} cannot be read ({error.strerror}).") from None
+def _files_below(folder: Path, skip: Callable[[str, str], None]) -> Iterator[str]:
+    """Yield the files of a folder, sorted, without hidden files, installed packages and what Git ignores."""
+    root = Path(os.path.realpath(folder))
+    try:
+        found = sorted(entry.path for entry in walk(root, lambda path, why: skip(str(folder / path), why), strict=True))
+    except OSError as error:
+        # Not skipped: --sync would take its files for deleted.
+        raise ConfigurationError(f"A folder in {folder} cannot be read ({error.strerror}).") from None
+    yield from (str(folder / path) for path in found if path.suffix.lower() in SUFFIXES)
 
 
 def absolute(word: str | Path) -> Path:
@@ -74,17 +76,26 @@ def folder_of(word: str) -> Path:
     return fixed if fixed != path else path.parent
 
 
-def source_below(folder: Path, path: Path) -> str:
-    """Return a path relative to the folder's repository; without one, beginning with the folder's name."""
-    repository = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder.parent)
-    return path.relative_to(repository).as_posix()
+def origin_in(folder: Path, path: Path) -> Origin:
+    """Return where a file is: below the repository that a folder is in; without one, below what contains the folder.
+
+    Links to the folder, and checkouts of one repository, lead to the same origin.
+    """
+    real = Path(os.path.realpath(folder))
+    root = next((place for place in (real, *real.parents) if (place / ".git").exists()), real.parent)
+    source = (real / path.relative_to(folder)).relative_to(root)
+    return Origin(str(main_checkout(root)), source.as_posix())
 
 
-def sources_below(words: Sequence[str], sources: Iterable[str]) -> list[str]:
-    """Return those of the sources that are in one of the folders that are given, whether or not the files exist."""
+def below(words: Sequence[str], origins: Iterable[Origin]) -> list[Origin]:
+    """Return those of the origins that are in one of the folders that are given, whether or not the files exist."""
     folders = [absolute(word) for word in words if Path(word).expanduser().is_dir()]
-    begins = [source_below(folder, folder) for folder in folders]
-    return [source for source in sources if any(begin == "." or source.startswith(f"{begin}/") for begin in begins)]
+    given = [origin_in(folder, folder) for folder in folders]
+    return [origin for origin in origins if any(_contains(folder, origin) for folder in given)]
+
+
+def _contains(folder: Origin, origin: Origin) -> bool:
+    return folder.root == origin.root and (folder.source == "." or origin.source.startswith(f"{folder.source}/"))
 
 
 def session_of(words: Sequence[str]) -> str | None:
@@ -93,14 +104,19 @@ def session_of(words: Sequence[str]) -> str | None:
     return Path(os.path.commonpath(folders)).name or None if folders else None
 
 
+class UnreadableFileError(ValidationError):
+    """A file cannot be read now. Nobody knows its text, so its memory stays."""
+
+
 def text_of(file: str) -> str:
-    """Return the text of a file. Raises ValidationError if it cannot be read or is not text."""
+    """Return the text of a file. Raises ValidationError if it is not text, and UnreadableFileError."""
     try:
-        return content_of(file).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValidationError("It is not UTF-8: convert it first.") from None
+        file.encode()
+        return text_in(content_of(file))
+    except UnicodeEncodeError:
+        raise ValidationError("Its name is not UTF-8: rename it.") from None
     except OSError as error:
-        raise ValidationError(f"It cannot be read ({error.strerror}).") from None
+        raise UnreadableFileError(f"It cannot be read ({error.strerror}).") from None
 
 
 def content_of(file: str) -> bytes:
@@ -108,7 +124,7 @@ def content_of(file: str) -> bytes:
     if file == STANDARD_INPUT:
         return sys.stdin.buffer.read()
     if is_open(Path(file)):
-        raise ValidationError("It is the memory itself, or a file that this command uses: choose another file.")
+        raise UnreadableFileError("It is the memory itself, or a file that this command uses: choose another file.")
     return Path(file).read_bytes()
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from vector_memory.chunking import headings
 from vector_memory.errors import ConfigurationError
+from vector_memory.files.walking import walk
 
 SUFFIXES = {".md", ".markdown"}
-FOREIGN_FOLDERS = {"node_modules", "site-packages"}
 
 PROJECT_DOCS = Path(__file__).parents[4] / "docs"
 PROJECT_QUESTIONS = (
@@ -51,10 +51,9 @@ def find_subject(folder: Path | None, limit: int) -> Subject:
 
 
 def _markdown_files(folder: Path) -> Iterator[Path]:
-    """Yield the Markdown files below `folder`, sorted, without hidden folders and installed packages."""
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN_FOLDERS)
-        yield from (Path(place, name) for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES)
+    """Yield the Markdown files below `folder`, sorted, without hidden ones, installed packages and what Git ignores."""
+    found = walk(Path(os.path.realpath(folder)), lambda _path, _reason: None)
+    yield from (folder / path for path in sorted(entry.path for entry in found) if path.suffix.lower() in SUFFIXES)
 
 
 def _asked_by_headings(files: Sequence[Path]) -> list[str]:

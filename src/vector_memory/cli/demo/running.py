@@ -14,7 +14,8 @@ from mcp import MCPError
 
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.demo.output import Grain, Output, Stored
-from vector_memory.errors import VectorMemoryError
+from vector_memory.domain.text import text_in
+from vector_memory.errors import ValidationError, VectorMemoryError
 from vector_memory.results.sessions import StoreMemoryResult
 
 AGENT, SESSION = "demo-agent", "demo"
@@ -58,9 +59,9 @@ class Demo:
                 title = subject.title(file)
                 advance(title)
                 try:
-                    text = file.read_text(encoding="utf-8")
-                except UnicodeDecodeError:
-                    stored.skip(title, "is not UTF-8")
+                    text = text_in(file.read_bytes())
+                except ValidationError:
+                    stored.skip(title, "is not text in UTF-8")
                 except OSError as error:
                     stored.skip(title, error.strerror or "cannot be read")
                 else:

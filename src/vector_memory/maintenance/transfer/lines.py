@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from typing import IO, Annotated, Any, Final, Literal, TypeVar
 
@@ -188,7 +189,7 @@ def read_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
                 f"Line {number} has {MAX_LINE_BYTES:,} bytes or more: choose a file written by `vector-memory export`."
             )
         if line.strip():
-            yield number, line
+            yield number, line.removeprefix(BOM_UTF8)
 
 
 def parse_header(line: bytes) -> Header:

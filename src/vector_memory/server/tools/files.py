@@ -71,9 +71,10 @@ def memory_get(
     path: Annotated[str, Field(description="As returned by memory_search, or relative to the memory folder")],
     startLine: Annotated[WholeNumber | None, Field(description="First line, starting at 1")] = None,  # noqa: N803 - the specification's
     lines: Annotated[WholeNumber | None, Field(description="Number of lines; default: to the end")] = None,
+    offset: Annotated[WholeNumber | None, Field(description="Characters of the first line to leave out")] = None,
 ) -> FileTextResult:
     """Memory file: read it, or some of its lines."""
-    return files.get(path, startLine, lines)
+    return files.get(path, startLine, lines, offset)
 
 
 @tool(
