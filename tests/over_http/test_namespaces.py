@@ -9,6 +9,7 @@ import pytest
 
 from over_http.conftest import SETTINGS
 from vector_memory.errors import ClosedMemoryError, NotFoundError
+from vector_memory.outbox.places import outboxes_of
 from vector_memory.server.app import work_in_background
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller, Permission
@@ -66,6 +67,21 @@ def test_a_namespace_that_was_just_used_stays_open(folder: Path) -> None:
     store(spaces, "red")
     spaces.unload_idle()
     assert spaces.is_open("red")
+    spaces.close()
+
+
+def test_what_waits_for_a_namespace_is_stored_though_nobody_calls(folder: Path) -> None:
+    registry = FolderRegistry(folder)
+    outbox, _ = outboxes_of(registry.address("red"))
+    outbox.add({"memory_type": "input_prompt", "content": "Why?", "session_id": "s"})
+    spaces = Namespaces(registry, SETTINGS)
+    spaces.unload_idle()
+    assert not spaces.is_open("red")  # which nobody serves yet
+    spaces.start_background_work()
+    spaces.unload_idle()
+    assert [spaces.is_open(name) for name in NAMES] == [False, False, True]
+    eventually(outbox.is_empty)
+    assert count(spaces, "red") == 1
     spaces.close()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.model import return_freed_memory
 from vector_memory.errors import ClosedMemoryError, DatabaseError, where
+from vector_memory.outbox.places import outboxes_of
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
@@ -25,6 +26,9 @@ IDLE_SECONDS = 600.0
 
 MOST_OPEN = 64
 """Namespaces that are open at the same time, unless more are in use. Each has about 2 MB, 8 files and 3 threads."""
+
+SECONDS_BETWEEN_LOOKS = 60.0
+"""Texts may wait for a namespace that is not open."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +78,7 @@ class Namespaces:
         self._places: dict[str, Place] = {}
         self._paces: defaultdict[str, Pace] = defaultdict(Pace)
         self._works_in_background = False
+        self._next_look = 0.0
         self._closed = False
 
     @contextmanager
@@ -177,7 +182,10 @@ class Namespaces:
                 place.store.start_background_work()
 
     def unload_idle(self) -> None:
-        """Unload the model and close the namespaces that were not used for long. May take seconds."""
+        """Unload the model and close the namespaces that were not used for long; open those for which texts wait.
+
+        May take seconds.
+        """
         self._model.unload_if_idle(self.settings.embedding_idle_seconds)
         closed = False
         with suppress(ClosedMemoryError):
@@ -185,6 +193,9 @@ class Namespaces:
                 closed = True
         if closed:
             return_freed_memory()
+        if self._works_in_background and not self._read_only and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+            self._open_waiting()
 
     def close(self) -> None:
         """Close all memories. Repeated calls do nothing."""
@@ -203,6 +214,22 @@ class Namespaces:
         if self._works_in_background:
             store.start_background_work()
         return store
+
+    def _open_waiting(self) -> None:
+        """Open namespaces for which texts wait, as many as may be open, so that these are stored though nobody calls.
+
+        Another process has left them behind, or this one has closed the namespace before they could be stored.
+        """
+        try:
+            for name in self.registry.names():
+                if self.open_count >= self._most_open:
+                    return
+                outboxes = outboxes_of(self.registry.address(name))
+                if not self.is_open(name) and not all(outbox.is_empty() for outbox in outboxes):
+                    with self.in_use(name):
+                        self.open(name)
+        except Exception as error:  # the next look may succeed
+            logger.warning("What waits for a namespace is not stored yet: %s", where(error))
 
     def _open_places(self) -> dict[str, Place]:
         with self._lock:
