@@ -11,8 +11,8 @@ from repositories import NAME, Git, git, linked, project, seen, store, store_in,
 from transcripts.conftest import Write, user, write
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.server.app import project_at
-from vector_memory.settings import DatabaseLocation, FileLocations, export_folder_of
-from vector_memory.settings.repository import checkouts, main_checkout, repository_of
+from vector_memory.settings import DatabaseLocation, FileLocations, export_folder_of, repository
+from vector_memory.settings.repository import checkouts, main_checkout, real_path, repository_of
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.own import read_own
@@ -34,6 +34,32 @@ def test_every_place_of_a_linked_checkout_is_in_the_main_one(
         assert FileLocations().folder() == expected / "memory"
         assert export_folder_of(address) == expected / "memory" / "exports"
         assert project_at(address) == Project(str(expected), owns_memory=True)
+
+
+def test_a_project_is_the_same_by_all_its_paths(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a link to it, or to a folder above it; also of its memory."""
+    link = tmp_path / "link"
+    link.symlink_to(project)
+    above = tmp_path / "above"
+    above.symlink_to(tmp_path)
+    for folder in (link, above / project.name):
+        monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder))
+        address = DatabaseLocation().address()
+        assert address == project / "memory" / NAME
+        assert project_at(folder / "memory" / NAME) == Project(str(project), owns_memory=True)
+        assert FileLocations().folder() == project / "memory"
+        assert main_checkout(folder) == project
+
+
+def test_a_path_in_another_case_is_the_same_where_the_disk_says_so(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on most disks of macOS."""
+    written = Path(str(project).swapcase())
+    assert real_path(written) == written
+    monkeypatch.setattr(repository, "_is_same", lambda one, other: str(one).casefold() == str(other).casefold())
+    assert real_path(written) == real_path(project) == project
+    assert real_path(written / "New") == project / "New"
 
 
 def test_the_plugin_names_no_folder_of_the_checkout_for_memory_files() -> None:

@@ -163,6 +163,16 @@ async def test_a_session_without_a_name_is_one_of_its_project(talking: Callable[
         assert "Locks (mcp)" in await talk.prompt("three", NEXT)
 
 
+async def test_projects_of_one_name_do_not_share_a_session(talking: Callable[..., Any]) -> None:
+    """In a file that both use."""
+    sessions = []
+    for folder in ("/work/a/api", "/work/b/api"):
+        async with talking(project=Project(folder, owns_memory=False)) as talk:
+            sessions.append((await talk.call("store_report", content=REPORT))["session_id"])
+            assert sum("Locks" in one.content for one in talk.memories()) == len(sessions)
+    assert len(set(sessions)) == 2
+
+
 @pytest.mark.sqlite("reads its query plans")
 @pytest.mark.parametrize("project", [SHOP, Project("/work/shop", owns_memory=True)])
 def test_the_last_session_and_what_was_left_since_are_found_by_indexes(project: Project, tmp_path: Path) -> None:

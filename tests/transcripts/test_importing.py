@@ -13,6 +13,7 @@ from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.transcripts import claude
 from vector_memory.transcripts.importing import BATCH, ImportedSessions, Importer
 
 TOKEN = "gh" + "p_" + "A1b2C3d4E5f6" * 3
@@ -61,6 +62,19 @@ def test_only_sessions_of_the_project_and_folders_in_it_are_stored(store: Sessio
     assert imported(store).sessions == {"s1", "s2"}
     assert imported(store, "/home/ann/shop-web").sessions == {"s3"}
     assert imported(store, None).skipped == 3
+
+
+def test_sessions_under_a_link_to_a_project_are_sessions_of_the_project(
+    store: SessionMemoryStore, write: Write, tmp_path: Path
+) -> None:
+    """Its real path names it."""
+    folder, link = tmp_path / "shop", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    write(user("Why?", cwd=str(link)), name=f"../{claude.name_of(link)}/s1.jsonl")
+    write(user("So?", cwd=str(folder)), name=f"../{claude.name_of(folder)}/s1.jsonl")
+    assert imported(store, str(link)).stored.total() == 2
+    assert [prompt.metadata for prompt in stored(store)] == [{"project": str(folder)}] * 2
 
 
 def test_a_grown_transcript_adds_only_what_is_new(store: SessionMemoryStore, write: Write) -> None:

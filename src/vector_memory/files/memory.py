@@ -27,6 +27,7 @@ from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Settings
+from vector_memory.settings.repository import real_path
 from vector_memory.storage.sqlite import file_rows
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_rows import Counts
@@ -65,7 +66,7 @@ def index_path(index_folder: Path, folder: Path, model: str) -> Path:
 
     Projects with the same name, and servers with different models, therefore have different files.
     """
-    folder = folder.resolve()
+    folder = real_path(folder)
     project = folder.parent.name if folder.name == "memory" else folder.name
     slug = NOT_A_SLUG.sub("-", project).strip("-.")[:60] or "project"
     digest = hashlib.sha256(f"{folder}\0{model}".encode(errors="surrogateescape")).hexdigest()

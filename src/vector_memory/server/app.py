@@ -40,6 +40,7 @@ from vector_memory.settings import (
     Toolset,
     project_folder,
 )
+from vector_memory.settings.repository import real_path
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.namespaces import Namespaces
 
@@ -212,7 +213,7 @@ def run_server(
 def project_at(address: MemoryAddress) -> Project:
     """Return the client's project. A server whose memory is elsewhere starts even if the client's path is invalid."""
     try:
-        return Project.at(project_folder(), address if isinstance(address, Path) else None)
+        return Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
     except (ConfigurationError, OSError):
         return NO_PROJECT
 

@@ -38,7 +38,7 @@ FullPath = Annotated[Path, AfterValidator(full_path)]
 
 
 def project_folder() -> Path:
-    """Return the folder of the client's project; of a checkout by `git worktree` the same folder of the main one.
+    """Return the real path of the client's project; of a checkout by `git worktree` the same folder of the main one.
 
     Raises ConfigurationError if the client's path is invalid.
     """

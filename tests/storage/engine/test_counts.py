@@ -104,17 +104,19 @@ def prompt(session: str, at: str, folder: str | None = None, **fields: object) -
 
 def test_the_latest_session_of_a_project_is_the_one_in_which_the_user_spoke_last(storage: Storage) -> None:
     mine, shared = Project("/work/mine", owns_memory=True), Project("/work/mine", owns_memory=False)
-    add(storage, new_memory("report", session_id="mine-2026-01-09"), at="2026-01-09")
+    dated = shared.session_on("2026-01-09")
+    add(storage, new_memory("report", session_id=dated), at="2026-01-09")
     with storage.read() as reader:
-        assert (reader.latest_session(mine), reader.latest_session(shared)) == ("mine-2026-01-09", "mine-2026-01-09")
-        assert reader.latest_session(mine, "mine-2026-01-09") is None
+        assert (reader.latest_session(mine), reader.latest_session(shared)) == (dated, dated)
+        assert reader.latest_session(mine, dated) is None
+        assert reader.latest_session(Project("/elsewhere/mine", owns_memory=False)) is None
         assert reader.latest_session(Project("/work/other", owns_memory=False)) is None
     folders = {"a": "/work/mine", "b": "/elsewhere", "c": None}
     for day, (session, folder) in enumerate(folders.items(), 1):
         add(storage, prompt(session, f"{day}", folder), at=f"2026-01-0{day}")
     with storage.read() as reader:
         assert (reader.latest_session(mine), reader.latest_session(shared)) == ("b", "a")
-        assert (reader.latest_session(mine, "b"), reader.latest_session(shared, "a")) == ("a", "mine-2026-01-09")
+        assert (reader.latest_session(mine, "b"), reader.latest_session(shared, "a")) == ("a", dated)
 
 
 def test_what_agents_left_since_a_time_is_that_of_the_session_and_of_sessions_without_prompts(storage: Storage) -> None:
