@@ -100,7 +100,7 @@ class SessionMemoryStore:
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact)
         self._fine = FineSearch(retriever, self._timer, packer)
-        self._medium, self._probes = MediumSearch(retriever, self._timer, packer), Probes(packer)
+        self._medium, self._probes = MediumSearch(retriever, self._timer, packer), Probes(packer, self._access.record)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         self._documents = Documents(storage, packer, self._access, self._exports)
@@ -208,6 +208,8 @@ class SessionMemoryStore:
         page = Page.checked(page)
         if query is None or isinstance(query, str):
             return search(query, page=page)
+        if by is SearchOrder.RECENT:  # nothing is compared
+            return search(next(iter(query), None), page=page)
         return self._probes.ask(query, page, search)
 
     def search_changes(

@@ -1,10 +1,12 @@
 """Wherever an obsolete memory is given, what corrected it later is given, too, and named as such: the real model."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from vector_memory.domain import Page, Scope
+from vector_memory.domain import LINES, Page, Scope
+from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.search.explaining import Asked
 from vector_memory.search.fusion import Hit
@@ -79,3 +81,50 @@ def test_a_prompt_is_told_of_no_fact_whose_correction_has_no_room() -> None:
 
     told = worth_telling([hit(1), hit(2, 1), hit(3), hit(4, 3), hit(5, 3)])
     assert [each.memory_id for each in told] == [1, 2]
+
+
+QUESTIONS = [QUESTION, "How are invoices grouped?"]
+
+
+@pytest.mark.parametrize("lean", [False, True], ids=["full", "lean"])
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
+def test_the_pages_of_several_questions_have_all_hits_once_and_weak_ones_last(
+    store: SessionMemoryStore, grain: str, limit: int, lean: bool
+) -> None:
+    search, offset, levels, numbers = getattr(store, grain), 0, [], []
+    token = IS_LEAN.set(lean)
+    while True:
+        answer = search(QUESTIONS, IN_SESSION, Page(limit=limit, offset=offset))
+        levels += [hit.match == "weak" for hit in answer.results]
+        numbers += [hit.memory_id for hit in answer.results]
+        if answer.next_offset is None:
+            break
+        offset = answer.next_offset
+    IS_LEAN.reset(token)
+    assert len(numbers) == len(set(numbers)) >= (len(OTHERS) + 2 if grain != "search_sections" else limit)
+    assert levels == sorted(levels)
+    assert [number for number, is_weak in zip(numbers, levels, strict=True) if not is_weak][:3] == [1, 4, 16]
+
+
+def test_a_section_that_two_questions_find_is_one_result_of_a_lean_answer(tmp_path: Path) -> None:
+    token = IS_LEAN.set(True)
+    with SessionMemoryStore(tmp_path / "memory.db") as store:
+        lines = "\n".join(f"{text} That was seen on day {day}." for day, text in enumerate(OTHERS * 3))
+        store.store_memory("report", f"{FACT}\n{lines}\nLunch is at noon.", session_id="s")
+        answer = store.search_sections(["When is lunch?", QUESTION], IN_SESSION)
+    IS_LEAN.reset(token)
+    assert len(answer.results) == 1
+
+
+def test_lines_for_several_questions_count_nothing_as_read(store: SessionMemoryStore) -> None:
+    before = {memory.id: memory.access_count for memory in store.search_scoped(IN_SESSION, Page(limit=50)).results}
+    assert store.search_documents(QUESTIONS, IN_SESSION, Page(detail=LINES)).lines
+    after = {memory.id: memory.access_count for memory in store.search_scoped(IN_SESSION, Page(limit=50)).results}
+    assert {number: count - before[number] for number, count in after.items()} == dict.fromkeys(before, 1)
+
+
+def test_what_is_elsewhere_is_told_for_every_question(store: SessionMemoryStore) -> None:
+    scope = Scope("report", session_id="s", agent_id="nobody")
+    asked = ["Which planets have rings?", QUESTION]
+    assert store.search_chunks(asked, scope).elsewhere == store.search_chunks(QUESTION, scope).elsewhere != {}

@@ -85,3 +85,25 @@ def test_what_is_a_hit_of_one_question_is_no_neighbour_in_the_answer_of_another(
     answer = store.search_chunks(["red", "green"], Scope("working_memory"), Page(limit=2), neighbours=5)
     texts = [text for hit in answer.results for text in (hit.chunk_content, *hit.context_before, *hit.context_after)]
     assert len(texts) == len(set(texts)) > 2
+
+
+@pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
+def test_hits_too_long_for_one_answer_are_on_later_pages(store: SessionMemoryStore, grain: str) -> None:
+    for number in range(25):
+        store.store_memory("report", f"alpha beta {number} " + "long" * 400, session_id="long")
+    search, offset, read = getattr(store, grain), 0, list[int]()
+    while True:
+        answer = search(["alpha", "beta"], Scope("report", session_id="long"), Page(limit=20, offset=offset))
+        read += [(hit.memory_id, hit.chunk_id if grain == "search_chunks" else 0) for hit in answer.results]
+        if answer.next_offset is None:
+            break
+        offset = answer.next_offset
+    assert len(read) == len(set(read))
+    assert len({number for number, _ in read}) == 25
+
+
+def test_the_newest_documents_are_the_same_for_one_question_and_several(store: SessionMemoryStore) -> None:
+    page = Page(limit=2, offset=1)
+    answer = store.search_documents(["alpha", "gamma"], REPORTS, page, order="recent")
+    newest = store.search_documents(None, REPORTS, page)
+    assert [one.id for one in answer.results] == [one.id for one in newest.results] != []

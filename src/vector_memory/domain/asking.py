@@ -50,13 +50,15 @@ class Page:
     """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
 
     `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, where whole memories are
-    asked for. Raises ValidationError.
+    asked for. `is_part`: of an answer to several questions, which chooses itself: weak matches follow the others, and
+    what is too long comes whole. Raises ValidationError.
     """
 
     limit: int = 10
     offset: int = 0
     max_tokens: int | None = None
     detail: str | None = None
+    is_part: bool = False
 
     def __post_init__(self) -> None:
         if self.detail not in (None, LINES):

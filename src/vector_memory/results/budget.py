@@ -7,6 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from vector_memory.domain import Page
+from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import Omitted, StoredText
@@ -53,6 +54,10 @@ class Packer:
     def within(self, max_tokens: int | None) -> "Packer":
         """Return a budget for an answer of at most `max_tokens`, as the caller requested."""
         return self if max_tokens is None else Packer(min(max_tokens, self._max_tokens))
+
+    def for_page(self, page: Page) -> "Packer":
+        """Return a budget for the answer with a page of results."""
+        return Packer(self._max_tokens * MAX_LIMIT) if page.is_part else self.within(page.max_tokens)
 
     def fit(self, build: Callable[["Packer"], A]) -> A:
         """Return the answer that `build` creates from the budget passed to it; the answer fits.

@@ -117,6 +117,11 @@ class FoundMemory(MemoryEntry, InContext):
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
     sources: list[Source] = unless_both()
 
+    @property
+    def memory_id(self) -> int:
+        """The name of `id` in results that are parts of a memory."""
+        return self.id
+
 
 class Beginning(StoredText):
     """A memory in a list of several: `content` is its first words, or all of a short text."""
@@ -263,6 +268,17 @@ class FoundSection(SharedProvenance):
     content_end: int | None = unless_empty(
         description="Set if the section is cut: read on with get_memory_by_id from this offset"
     )
+
+    _section_start: int = PrivateAttr()
+
+    def model_post_init(self, _context: object) -> None:
+        """Note where the section starts: `content_start` is that of the part that is shown."""
+        self._section_start = self.content_start
+
+    @property
+    def section_start(self) -> int:
+        """The offset of the section in the document, by which its answer can be told from others."""
+        return self._section_start
 
 
 class FineSearchResult(SharedProvenance, SearchResult):

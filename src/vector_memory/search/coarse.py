@@ -155,8 +155,8 @@ class CoarseSearch:
                 latest_first=latest_first,
             ).noting(looked.judgement.notes)
 
-        answer = self._packer.within(page.max_tokens).fit(build)
-        if self._record_access is not None:
+        answer = self._packer.for_page(page).fit(build)
+        if self._record_access is not None and not page.is_part:
             self._record_access([memory.id for memory in answer.results])
         return answer
 

@@ -66,7 +66,7 @@ class FineSearch:
                 message=explain("chunk", answer, notes, read_with="expand_chunk_context"),
             ).noting(judgement.notes)
 
-        return self._packer.within(page.max_tokens).fit(build)
+        return self._packer.for_page(page).fit(build)
 
 
 def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:

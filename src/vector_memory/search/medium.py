@@ -130,7 +130,7 @@ class MediumSearch:
                 message=explain("section", answer, notes, read_with="get_memory_by_id"),
             ).noting(judgement.notes)
 
-        return self._packer.within(page.max_tokens).fit(build)
+        return self._packer.for_page(page).fit(build)
 
 
 def omitted_section(section: FoundSection) -> Omitted:

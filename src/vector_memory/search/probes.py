@@ -1,12 +1,14 @@
 """Several questions in one search: each is asked, and what they find comes as one answer."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast, get_args
 
 from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packer, explain
+from vector_memory.results.lean import text_of
 from vector_memory.results.listing import listed
 from vector_memory.results.mapping import NOTED, READ_WITH, said_of_cut
 from vector_memory.results.sessions import (
@@ -22,6 +24,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.messages import said_with, somewhere_else
 from vector_memory.search.neighbours import without_repeated
+from vector_memory.search.relevance import count_kept, looked_through, on_page
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
@@ -60,10 +63,11 @@ def required(query: str | None, queries: Sequence[str] | None) -> str | list[str
 
 
 class Probes:
-    """Asks several questions."""
+    """Asks several questions. `record_access` counts whole memories as read."""
 
-    def __init__(self, packer: Packer) -> None:
+    def __init__(self, packer: Packer, record_access: Callable[[Sequence[int]], None]) -> None:
         self._packer = packer
+        self._record_access = record_access
 
     def ask(self, queries: Sequence[str], page: Page, search: Callable[..., A]) -> A:
         """Return one answer of a search to up to 5 questions, with the best hit of each.
@@ -73,58 +77,93 @@ class Probes:
         questions = required(None, queries)
         if isinstance(questions, str):
             return search(questions, page=page)
-        answers = [search(one, page=Page(limit=min(MAX_LIMIT, page.end + 1))) for one in questions]
-        return self._packer.within(page.max_tokens).fit(lambda packer: joined(answers, page, packer))
+        part = replace(page, offset=min(page.offset, MAX_LIMIT), detail=None, is_part=True)
+        answers = [search(one, page=part) for one in questions]
+        answer = self._packer.within(page.max_tokens).fit(lambda packer: joined(answers, page, packer))
+        if isinstance(answer, CoarseSearchResult):
+            self._record_access([memory.id for memory in answer.results])
+        return answer
 
 
 def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
     """Return the page of what several answers have found, as far as it fits."""
     found = in_fair_order([list(answer.results) for answer in answers])
-    wanted = without_repeated(found[page.offset : page.end])
+    kept = count_kept(hit.match for hit in found)
+    wanted, left_out, more = looked_through(on_page(found, kept, page), page, len(answers))
+    wanted = without_repeated(wanted)
     first = answers[0]
-    more = len(found) > page.end
     if page.detail == LINES:
         lines, packed = listed(packer, cast("Sequence[FoundMemory]", wanted), page, more=more)
         shown = []
     else:
-        shown = packer.share(wanted) if isinstance(first, CoarseSearchResult) else packer.fitting(wanted)
+        shown = fitted(packer, wanted)
         lines, packed = [], packer.packed(wanted, shown, page, omitted_hit, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
-    left_out = sum(answer.weak for answer in answers)
     notes = said_with(list(dict.fromkeys(notes_of(answers, best))), left_out)
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
         "total_results": len(packed.results),
         "confidence": best,
         "weak": left_out,
-        "elsewhere": first.elsewhere if best != LEVELS[0] else {},
-        "observations": of_all(answers),
+        "elsewhere": elsewhere_of(answers) if best != LEVELS[0] else {},
+        "observations": [note for note in of_all(answers) if note.report_id in {hit.memory_id for hit in shown}],
         "message": explain(noun, packed, notes, read_with=read_with),
     }
     if isinstance(first, CoarseSearchResult):
         update |= {"query": None, "limit": page.limit, "message": f"{update['message']}{said_of_cut(shown)}"}
     if page.detail == LINES:
-        update |= {"lines": lines, "observations": []}
+        update |= {"lines": lines}
     return first.model_copy(update=packed.fields() | {"results": shown} | update)
 
 
+def fitted(packer: Packer, hits: Sequence[H]) -> list[H]:
+    """Return the first hits that fit, each cut so that it fits alone."""
+    if all(isinstance(hit, FoundMemory) for hit in hits):
+        return cast("list[H]", packer.share(cast("Sequence[FoundMemory]", hits)))
+    parts = cast("Sequence[FoundChunk | FoundSection]", hits)
+    held = [packer.hold(hit, text_of(hit), hit.content_start or 0) for hit in parts]
+    return cast("list[H]", packer.fitting(held))
+
+
 def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
-    """Return the hits of several lists, each once with its best score: first the best of each list, then all others."""
+    """Return the hits of several lists, each once with its best score and match.
+
+    First the best of each list, then all others by score, what may correct a hit behind it, and last the weak ones. No
+    hit stands further back than in its list, so pages do not change if the lists become longer.
+    """
     best: dict[tuple[int, int], H] = {}
-    for hit in (hit for each in lists for hit in each):
-        known = best.get(key_of(hit))
-        if known is None or score_of(hit) > score_of(known):
-            best[key_of(hit)] = hit
-    leading = {key_of(each[0]) for each in lists if each}
-    return sorted(best.values(), key=lambda hit: (key_of(hit) not in leading, -score_of(hit)))
+    order: dict[tuple[int, int], tuple[bool, bool, float, int]] = {}
+    for each in lists:
+        rank = 0.0
+        for place, hit in enumerate(each):
+            rank = rank if place and hit.later else score_of(hit)
+            key, own = key_of(hit), (hit.match == "weak", place > 0, -rank, place)
+            order[key] = min(own, order.get(key, own))
+            best[key] = better(best.get(key, hit), hit)
+    return [best[key] for key in sorted(best, key=lambda key: (order[key], key))]
+
+
+def better(one: H, other: H) -> H:
+    """Return the hit of two on the same text that has the higher score, with the better match of both."""
+    match = next((level for level in LEVELS if level in (one.match, other.match)), None)
+    later = sorted({*one.later, *other.later})
+    return cast("H", max(one, other, key=score_of).model_copy(update={"match": match, "later": later}))
+
+
+def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:
+    """Return the counts of strong matches elsewhere, of the question that has most of them at each place."""
+    counts: dict[str, int] = {}
+    for place, count in (each for answer in answers for each in answer.elsewhere.items()):
+        counts[place] = max(count, counts.get(place, 0))
+    return counts
 
 
 def key_of(hit: Hit) -> tuple[int, int]:
     """Return what tells a hit from all others of its grain."""
     if isinstance(hit, FoundChunk):
         return hit.memory_id, hit.chunk_id
-    return (hit.memory_id, hit.content_start) if isinstance(hit, FoundSection) else (hit.id, 0)
+    return (hit.memory_id, hit.section_start) if isinstance(hit, FoundSection) else (hit.id, 0)
 
 
 def score_of(hit: Hit) -> float:

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from vector_memory.domain import LINES, MatchLevel, Page
+from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.embedding.calibration import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
@@ -70,6 +71,8 @@ def on_page(found: Sequence[T], kept: int, page: Page) -> Shown[T]:
 
     Weak ones follow on the next pages. If all are weak, the first page is empty, and they follow from offset 1 on.
     """
+    if page.is_part:
+        return Shown(found[: min(page.end + 1, MAX_LIMIT)], 0, more=False)
     if page.offset < max(1, kept):
         results = found[page.offset : min(page.end, kept)]
         return Shown(results, max(0, min(page.end, len(found)) - kept), page.offset + len(results) < len(found))
@@ -77,12 +80,12 @@ def on_page(found: Sequence[T], kept: int, page: Page) -> Shown[T]:
     return Shown(found[start : start + page.limit], 0, start + page.limit < len(found))
 
 
-def looked_through(shown: Shown[J], page: Page) -> Shown[J]:
+def looked_through(shown: Shown[J], page: Page, questions: int = 1) -> Shown[J]:
     """Return what a lean answer shows of a page: not all of many results at its end that only are related.
 
     They are the first of the next page. A caller who says how much there is room for, or who pages on, gets all.
     """
-    if not IS_LEAN.get() or page.offset or page.max_tokens is not None or page.detail == LINES:
+    if not IS_LEAN.get() or page.is_part or page.offset or page.max_tokens is not None or page.detail == LINES:
         return shown
     strong = {one.memory_id for one in shown.results if one.match == "strong"}
     related = [
@@ -91,7 +94,7 @@ def looked_through(shown: Shown[J], page: Page) -> Shown[J]:
         if one.match == "related" and not strong.intersection(one.later)
     ]
     others = set(range(len(shown.results))).difference(related)
-    end = max([*related[:RELATED], *others], default=-1) + 1
+    end = max([*related[: RELATED * questions], *others], default=-1) + 1
     return shown if end == len(shown.results) else Shown(shown.results[:end], 0, more=True)
 
 
