@@ -1,6 +1,7 @@
 """A value that exists is valid."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -23,10 +24,16 @@ def new(**changes: Any) -> NewMemory:
 
 @given(st.integers(0, 999_999_999))
 def test_an_iteration_is_the_same_as_number_as_text_and_with_a_v(number: int) -> None:
-    assert parse_iteration(number) == parse_iteration(str(number)) == parse_iteration(f"v{number}") == number
+    for value in (number, str(number), f"v{number}", float(number), f"{number}.0"):
+        assert parse_iteration(value) == number
 
 
-@pytest.mark.parametrize("value", ["", "v", "v1.5", "one", "-1", -1, True, 10**10, "v 2", "٣", "1\n"])
+@pytest.mark.parametrize("value", [42, "42", 42.0, "42.0", " 42 "])
+def test_an_id_is_the_same_however_a_client_writes_the_number(value: Any) -> None:
+    assert parse_id("memory_id", value) == 42
+
+
+@pytest.mark.parametrize("value", ["", "v", "v1.5", 1.5, math.nan, "one", "-1", -1, True, 10**10, "v 2", "٣", "1\n"])
 def test_anything_else_is_not_an_iteration(value: Any) -> None:
     with pytest.raises(ValidationError, match="session_iter must be a number"):
         parse_iteration(value)
@@ -36,7 +43,7 @@ def test_an_iteration_that_is_missing_on_a_store_is_the_first() -> None:
     assert new().session_iter == 1
 
 
-@pytest.mark.parametrize("value", ["", "abc", "-3", 1.5, True, "1" * 30, None])
+@pytest.mark.parametrize("value", ["", "abc", "-3", 1.5, "1.5", -0.5, math.inf, True, "1" * 30, None])
 def test_a_value_that_is_not_an_integer_is_not_an_id(value: Any) -> None:
     with pytest.raises(ValidationError, match="memory_id must be an integer"):
         parse_id("memory_id", value)
@@ -63,7 +70,7 @@ def test_a_value_that_is_not_an_integer_is_not_an_id(value: Any) -> None:
         ({"tags": ["a\0b"]}, "each tag contains the character NUL"),
         ({"tags": "one"}, "tags must be a list"),
         ({"tags": [1]}, "each tag must be a string"),
-        ({"metadata": {"a": float("nan")}}, "metadata must contain only JSON values"),
+        ({"metadata": {"a": math.nan}}, "metadata must contain only JSON values"),
         ({"metadata": {"a": "\ud800"}}, "metadata must contain only JSON values"),
         ({"metadata": {"a": "x" * 20_001}}, "send at most 20,000"),
         ({"metadata": ["a"]}, "metadata must be an object"),

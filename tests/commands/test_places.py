@@ -1,5 +1,7 @@
 """Where commands look for the memory, and what they create: nothing by mistake."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,15 @@ def test_a_server_creates_nothing_before_the_first_store_and_says_what_it_create
         server.end("SIGTERM")
         said = server.errors().decode()
     assert f"Created the database {server.path}" in said
+
+
+def test_an_empty_home_is_none_so_nothing_is_looked_for_in_the_root_folder() -> None:
+    """The user's own is looked up instead, as it is without the variable."""
+    script = "import sys; sys.argv[1:] = ['--help']; from vector_memory.cli.main import main; main(); import pathlib;"
+    script += "print(pathlib.Path('~').expanduser())"
+    command = [sys.executable, "-P", "-c", script]
+    empty, absent = (
+        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+        for env in ({"HOME": ""}, {})
+    )
+    assert empty == absent != "/"

@@ -97,7 +97,7 @@ async def test_a_list_of_the_newest_says_that_nothing_was_compared(call: Call) -
     assert (said.structured_content or {})["trace"]["memory"]["why"].startswith("There is no such memory")
 
 
-@pytest.mark.parametrize("wrong", ["", "ALL", "1.0", -1])
+@pytest.mark.parametrize("wrong", ["", "ALL", "1.5", -1])
 async def test_what_is_no_id_is_refused_by_the_name_of_the_parameter(call: Call, wrong: str | int) -> None:
     refused = (await call("search_system_memory", query="a", explain=wrong)).structured_content or {}
     assert refused["message"] == 'explain must be "all" or the id of a memory, for example 42.'

@@ -267,6 +267,14 @@ async def test_lists_and_objects_may_come_as_json_text(call: Call) -> None:
     assert (memory["tags"], memory["metadata"]) == (["p", "q"], {"k": [1]})
 
 
+@pytest.mark.parametrize("one", [1, 1.0, "1", "1.0"])
+async def test_a_whole_number_is_taken_however_a_client_writes_it(call: Call, one: float | str) -> None:
+    await call("store_report", agent_id="a", session_id="s", session_iter=one, content="A report.")
+    assert (await call("get_memory_by_id", memory_id=one)).structured_content["memory"]["session_iter"] == 1
+    found = await call("search_reports_specific_chunks", query="report", session_id="s", session_iter=one, limit=one)
+    assert len(found.structured_content["results"]) == 1
+
+
 async def test_null_means_omitted(call: Call) -> None:
     """A parameter that is null counts as left out, also where it has a default."""
     answer = await call("list_sessions", limit=None, agent_id=None)

@@ -21,8 +21,9 @@ MAX_JSON_DEPTH = 32
 MAX_LIMIT = 100
 MAX_OFFSET = 10_000
 MIN_TOKENS = 200
-ITERATION = re.compile(r"[vV]?([0-9]{1,9})")
-IDENTIFIER = re.compile(r"[0-9]{1,18}")
+# JavaScript and many models write whole numbers as 1.0.
+ITERATION = re.compile(r"[vV]?([0-9]{1,9})(?:\.0)?")
+IDENTIFIER = re.compile(r"([0-9]{1,18})(?:\.0)?")
 LARGEST = 10**18
 
 MAX_NOTE = 10_000
@@ -82,26 +83,27 @@ def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
 
 
 def digits(value: object) -> str:
-    """Return an integer as digits, or an empty string for any other value and for integers of 19 digits or more."""
+    """Return a whole number as digits, or an empty string for any other value and for numbers of 19 digits or more."""
+    value = int(value) if isinstance(value, float) and value.is_integer() else value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else ""
 
 
-def parse_iteration(value: str | int) -> int:
-    """Parse a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
+def parse_iteration(value: str | float) -> int:
+    """Parse a session iteration: `"v2"`, `"2"`, `2` and `2.0` all mean 2."""
     match = ITERATION.fullmatch(value if isinstance(value, str) else digits(value))
     if match is None:
         raise ValidationError('session_iter must be a number such as 2, "2" or "v2".')
     return int(match[1])
 
 
-def parse_id(name: str, value: str | int) -> int:
+def parse_id(name: str, value: str | float) -> int:
     """Parse the id of a memory or chunk: an integer, or a string of digits."""
     match = IDENTIFIER.fullmatch(value.strip() if isinstance(value, str) else digits(value))
     if match is None and isinstance(value, str) and value.strip().endswith(".md"):
         raise ValidationError(f"{name} must be an integer: a memory file is read by its path with memory_get.")
     if match is None:
         raise ValidationError(f"{name} must be an integer returned by a store or search, for example 42.")
-    return int(match[0])
+    return int(match[1])
 
 
 def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastmcp.tools import tool
-from pydantic import Field, StrictInt
+from pydantic import Field
 
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.domain.validation import check_range
@@ -15,6 +15,7 @@ from vector_memory.server.tools.params import (
     InSession,
     Limit,
     MaxTokens,
+    Number,
     OfIteration,
     OfTask,
     Store,
@@ -37,7 +38,7 @@ async def search_changes(
     store: Store,
     session_id: InSession,
     since: Annotated[
-        str | StrictInt | None,
+        str | Number | None,
         Field(description='cursor of your last answer. Default: from the start. "now": only get a cursor'),
     ] = None,
     own_agent_id: Annotated[str | None, Field(description="Your agent_id: omits what you stored")] = None,

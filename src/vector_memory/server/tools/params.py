@@ -78,6 +78,15 @@ def _no_switch(value: object) -> object:
 WholeNumber = Annotated[int, BeforeValidator(_no_switch)]
 
 
+def _whole(value: object) -> object:
+    """Return a number without decimals, such as 1.0, as an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Number = Annotated[StrictInt, BeforeValidator(_whole)]
+"""A number where a text is accepted too, so that no text is read as one."""
+
+
 def _year_as_text(value: object) -> object:
     """Return a year that a client sent as a number as text; of later ones, the domain says what to send instead."""
     return str(value) if isinstance(value, int) and value >= FIRST_YEAR else value
@@ -92,15 +101,15 @@ OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]
 # Who and where, for storing ...
 AgentId = Annotated[str | None, Field(description="Default: the client")]
 SessionId = Annotated[str | None, Field(description="Default: this one")]
-LatestIteration = Annotated[str | StrictInt | None, Field(description="Iteration; default: the latest")]
-OptionalIteration = Annotated[str | StrictInt | None, Field(description="Default 1")]
+LatestIteration = Annotated[str | Number | None, Field(description="Iteration; default: the latest")]
+OptionalIteration = Annotated[str | Number | None, Field(description="Default 1")]
 TaskCode = Annotated[str | None, Field(description="Task label")]
 
 # ... and for searching.
 OfAgent = Annotated[str | None, Field(description="Filter")]
 OfSession = Annotated[str | None, Field(description="Filter")]
 InSession = Annotated[str, Field(description='Session id, or "last"')]
-OfIteration = Annotated[str | StrictInt | None, Field(description="Filter")]
+OfIteration = Annotated[str | Number | None, Field(description="Filter")]
 OfTask = Annotated[str | None, Field(description="Filter")]
 OfCategory = Annotated[str | None, Field(description="Filter")]
 CreatedAfter = Annotated[str | None, Field(description="ISO date or time"), BeforeValidator(_year_as_text)]
@@ -128,7 +137,7 @@ Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Of the answer")]
 Explain = Annotated[
-    str | StrictInt | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
+    str | Number | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
 ]
 Detail = Annotated[str | None, Field(description="One line a memory", json_schema_extra={"enum": [LINES]})]
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
@@ -143,9 +152,9 @@ Order = Annotated[
 ]
 
 # Ids, as returned by a store or search.
-MemoryId = Annotated[str | StrictInt, Field(description="From a store or search")]
-ChunkId = Annotated[str | StrictInt, Field(description="chunk_id from a search")]
-ReportId = Annotated[str | StrictInt | None, Field(description="The report")]
+MemoryId = Annotated[str | Number, Field(description="From a store or search")]
+ChunkId = Annotated[str | Number, Field(description="chunk_id from a search")]
+ReportId = Annotated[str | Number | None, Field(description="The report")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
 ]
