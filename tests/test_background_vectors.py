@@ -13,7 +13,7 @@ import pytest
 from engines import address_of, execute
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
-from vector_memory.domain import MemoryKind, NewMemory, Page, Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import EmbeddingUnavailableError
@@ -198,25 +198,17 @@ def test_what_was_just_stored_is_found_first_by_its_words_among_what_has_vectors
     assert (found.results[0].memory_id, found.results[0].similarity) == (fresh, None)
 
 
-def test_a_store_computes_its_own_vectors_while_many_are_outstanding(tmp_path: Path, embedder: GatedEmbedder) -> None:
-    limited = SETTINGS.model_copy(update={"max_pending_vectors": 2})
-    path = tmp_path / "deferring.db"
-    with deferring(path, embedder) as busy, SessionMemoryStore(path, limited, embedder=LatticeEmbedder()) as store:
-        store.defer_vectors()
-        for number in range(3):
-            busy.store_memory("working_memory", f"Note {number}.", session_id="s")
-        assert store.store_memory("working_memory", "Its own.", session_id="s").vectors == "ready"
-        assert without_vectors(store) == store.get_memory_stats().pending_vectors == 3
-        stats = store.get_session_stats("s")
-        assert (stats.without_vectors, stats.message) == (
-            3,
-            "3 memories have no vectors yet and can be found by words only.",
-        )
-        prompt = NewMemory(kind=MemoryKind.INPUT_PROMPT, agent_id="a", content="A hook does not wait.", session_id="s")
-        assert store._writer.store(prompt, captured=True).vectors == "pending"
-        embedder.gate.set()
-        eventually(lambda: not without_vectors(store))
-        assert store.store_memory("working_memory", "The last.", session_id="s").vectors == "pending"
+def test_how_many_vectors_are_outstanding_is_told(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
+    for number in range(3):
+        opened.store_memory("working_memory", f"Note {number}.", session_id="s")
+    assert without_vectors(opened) == opened.get_memory_stats().pending_vectors == opened.count_pending() == 3
+    stats = opened.get_session_stats("s")
+    assert (stats.without_vectors, stats.message) == (
+        3,
+        "3 memories have no vectors yet and can be found by words only.",
+    )
+    embedder.gate.set()
+    eventually(lambda: not opened.count_pending())
 
 
 def test_only_a_few_searches_wait_at_the_same_time(

@@ -78,10 +78,7 @@ class SessionMemoryStore:
         opened = partial(open_storage, synchronous=settings.sqlite_synchronous, cut=self._indexer.cut_without_model)
         storage = opened(address, dimensions=settings.embedding_dim, read_only=read_only)
         self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)
-        self._index, self._background = (
-            PassageIndex(storage),
-            BackgroundVectors(storage, self._indexer, settings.max_pending_vectors),
-        )
+        self._index, self._background = PassageIndex(storage), BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._assemble(storage)

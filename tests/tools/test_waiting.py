@@ -1,16 +1,23 @@
-"""search_changes waits for what others store."""
+"""search_changes waits for what others store, and receipts while too many vectors are outstanding."""
 
 import threading
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from fastmcp import FastMCP
 
 from eras import Call
 from other_process import OtherProcess
+from vector_memory.errors import DatabaseError
 from vector_memory.results.sessions import ChangesResult
+from vector_memory.server.app import create_server
 from vector_memory.server.tools import waiting
+from vector_memory.settings import ServerOptions
+from vector_memory.storage.records import Lease
 from vector_memory.store import SessionMemoryStore
 from waiting import until
 
@@ -19,6 +26,11 @@ pytestmark = pytest.mark.anyio
 HERE = {"session_id": "s", "own_agent_id": "me"}
 PATIENCE = 50
 """Seconds that no test takes: an answer before them came because something was stored."""
+
+
+@pytest.fixture
+def server(store: SessionMemoryStore) -> FastMCP:
+    return create_server(lambda: nullcontext(store), ServerOptions(toolsets="session,tagged"))
 
 
 def put(store: SessionMemoryStore, text: str, agent_id: str = "you", session_id: str = "s") -> None:
@@ -103,3 +115,59 @@ async def test_a_wait_of_more_than_fifty_seconds_is_refused(call: Call) -> None:
     answer = await call("search_changes", **HERE, wait=51)
     assert answer.is_error
     assert "wait" in answer.structured_content["message"]
+
+
+@pytest.fixture
+def outstanding(store: SessionMemoryStore) -> list[int]:
+    """Return memories whose vectors another process has promised: one more than there should be."""
+    store.settings = store.settings.model_copy(update={"max_pending_vectors": 1})
+    ids = [store.store_memory("report", text, session_id="s").memory_id for text in ("One.", "Two.")]
+    with store._storage.write() as writer:
+        for number in ids:
+            writer.defer_vectors(number, Lease("other", time.time() + 55))
+    return ids
+
+
+STORES: dict[str, dict[str, Any]] = {
+    "store_working_memory": {"session_id": "s", "agent_id": "me"},
+    "store_memory": {},
+}
+
+
+@pytest.mark.parametrize("tool", STORES)
+async def test_a_receipt_waits_while_too_many_vectors_are_outstanding_and_the_text_does_not(
+    call: Call, store: SessionMemoryStore, outstanding: list[int], tool: str
+) -> None:
+    receipts = []
+
+    async def send() -> None:
+        receipts.append((await call(tool, content="Three.", **STORES[tool])).structured_content)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(send)
+        await until(lambda: store.count_memories() == len(outstanding) + 1)
+        await anyio.sleep(2 * waiting.BACKLOG_POLL_SECONDS)
+        assert not receipts
+        with store._storage.write() as writer:
+            writer.settle(outstanding[0])
+    assert receipts[0]["success"]
+
+
+async def test_a_receipt_does_not_wait_longer_than_clients_do(
+    call: Call, store: SessionMemoryStore, outstanding: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BACKLOG_SECONDS", 0.0)
+    answer = await call("store_report", content="Three.", session_id="s", agent_id="me")
+    assert answer.structured_content["success"]
+    assert store.count_pending() == len(outstanding)
+
+
+async def test_a_receipt_comes_though_the_backlog_cannot_be_counted(
+    call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> int:
+        raise DatabaseError("The disk failed.")
+
+    monkeypatch.setattr(store, "count_pending", fail)
+    answer = await call("store_report", content="Kept.", session_id="s", agent_id="me")
+    assert answer.structured_content["success"]

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vector_memory.domain import Scope
 from vector_memory.errors import (
     ClosedMemoryError,
     DatabaseError,
@@ -25,7 +24,7 @@ from vector_memory.errors import (
 )
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
-from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.records import Lease, Memory
 
 logger = logging.getLogger(__name__)
@@ -38,15 +37,11 @@ SHORT = 25_000
 
 
 class BackgroundVectors:
-    """Computes the vectors of memories that were stored without them, in a thread, once it is started.
+    """Computes the vectors of memories that were stored without them, in a thread, once it is started."""
 
-    `most_pending`: while more memories than this wait for their vectors, no more should be deferred; 0: no limit.
-    """
-
-    def __init__(self, storage: Storage, indexer: Indexer, most_pending: int) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer) -> None:
         self._storage = storage
         self._indexer = indexer
-        self._most_pending = most_pending
         self.owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
         self._defers = self._works = False
@@ -57,10 +52,6 @@ class BackgroundVectors:
     def defers(self) -> bool:
         """Whether memories may be deferred to this process."""
         return self._defers and not self._stopping.is_set()
-
-    def is_full(self, reader: Reader) -> bool:
-        """Return whether so many memories wait for their vectors, in all processes, that no more should be deferred."""
-        return bool(self._most_pending) and reader.pending(Scope()).memories > self._most_pending
 
     @property
     def is_busy(self) -> bool:

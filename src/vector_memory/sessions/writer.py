@@ -86,7 +86,7 @@ class MemoryWriter:
         with self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing)
             stored = reader.fingerprint()
-            is_pending = self._background.defers and (captured or not self._background.is_full(reader))
+        is_pending = self._background.defers
         wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
         chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory)

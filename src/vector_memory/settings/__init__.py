@@ -91,8 +91,8 @@ class Settings(BaseModel):
     max_pending_vectors: int = Field(
         default=100,
         ge=0,
-        description="While the vectors of more memories than this are outstanding, a store computes its own before it "
-        "is acknowledged, so that the backlog stays small; 0: no limit.",
+        description="While the vectors of more memories than this are outstanding, the server acknowledges what it has "
+        "stored up to 40 seconds later, so that the backlog stays small; 0: at once.",
     )
     default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
     default_chunk_overlap: int = Field(

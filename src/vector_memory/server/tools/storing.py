@@ -24,7 +24,7 @@ from vector_memory.server.tools.params import (
     Title,
     found_by,
 )
-from vector_memory.server.tools.threads import in_writers_thread
+from vector_memory.server.tools.waiting import stored
 
 
 @tool(
@@ -47,7 +47,8 @@ async def store_session_context(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save a session's state (goal, decisions, next steps) to continue from later. For the main agent."""
-    return await in_writers_thread(
+    return await stored(
+        store,
         store.store_memory,
         MemoryKind.SESSION_CONTEXT,
         content,
@@ -79,7 +80,8 @@ async def store_input_prompt(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save a user's prompt word for word. For the main agent."""
-    return await in_writers_thread(
+    return await stored(
+        store,
         store.store_memory,
         MemoryKind.INPUT_PROMPT,
         content,
@@ -115,7 +117,8 @@ async def store_system_memory(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save commands, configuration, endpoints or scripts for reuse."""
-    return await in_writers_thread(
+    return await stored(
+        store,
         store.store_memory,
         MemoryKind.SYSTEM_MEMORY,
         content,
@@ -151,7 +154,8 @@ async def store_report(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save finished findings. Long texts are fine."""
-    return await in_writers_thread(
+    return await stored(
+        store,
         store.store_memory,
         MemoryKind.REPORT,
         content,
@@ -184,7 +188,8 @@ async def store_report_observation(
     parent_report_id: ReportId = None,
 ) -> StoreMemoryResult:
     """Save a correction or addition to a report."""
-    return await in_writers_thread(
+    return await stored(
+        store,
         store.store_memory,
         MemoryKind.REPORT_OBSERVATION,
         content,
@@ -221,7 +226,8 @@ async def store_working_memory(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save interim findings during a task. Save finished findings as a report."""
-    return await in_writers_thread(
+    return await stored(
+        store,
         store.store_memory,
         MemoryKind.WORKING_MEMORY,
         content,
@@ -255,7 +261,8 @@ async def store_knowledge_base(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save knowledge for all sessions and agents."""
-    return await in_writers_thread(
+    return await stored(
+        store,
         store.store_memory,
         MemoryKind.KNOWLEDGE_BASE,
         content,

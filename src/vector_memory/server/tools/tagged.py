@@ -41,6 +41,7 @@ from vector_memory.server.tools.params import (
 )
 from vector_memory.server.tools.threads import in_writers_thread
 from vector_memory.server.tools.tracing import traced
+from vector_memory.server.tools.waiting import stored
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 from vector_memory.tagged.memories import MAX_RESULTS, page_of
@@ -70,7 +71,7 @@ async def store_memory(
     tags: Tags = None,
 ) -> StoreTaggedResult:
     """Tagged note: store a lesson for all sessions and agents. Search first to avoid storing it twice."""
-    return await in_writers_thread(store.tagged.store, content, category, tags)
+    return await stored(store, store.tagged.store, content, category, tags)
 
 
 @tool(

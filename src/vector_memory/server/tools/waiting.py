@@ -1,21 +1,33 @@
-"""Calls that wait until something is stored, by any process. They hold no thread and no connection meanwhile."""
+"""Calls that wait for what any process does. They hold no thread and no connection meanwhile."""
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, sleep
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
+from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import ChangesResult
+from vector_memory.server.tools.threads import in_writers_thread
 from vector_memory.storage.calls import current_call
 from vector_memory.store import SessionMemoryStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_WAITING = 32
 """Calls that wait at the same time. Further ones answer at once, so that other requests have room."""
 
 POLL_SECONDS = 0.15
 """Twenty waiting calls take under 1 % of a core, and are told within 0.2 s of a commit."""
+
+BACKLOG_SECONDS = 40.0
+"""How long a receipt waits while too many vectors are outstanding. Clients give up after a minute."""
+
+BACKLOG_POLL_SECONDS = 0.5
 
 _waiting: RunVar[CapacityLimiter] = RunVar("waiting")
 _ends: RunVar[bool] = RunVar("ends", default=False)
@@ -42,6 +54,21 @@ async def until_new(
                 version = latest
                 answer = await run_sync(ask, answer.cursor)
     return answer
+
+
+async def stored(store: SessionMemoryStore, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Store something with `function`, and return its receipt, later while too many vectors are outstanding.
+
+    The text is safe before that: a client that does not wait for the receipt loses nothing.
+    """
+    receipt = await in_writers_thread(function, *args, **kwargs)
+    give_up, most = time.monotonic() + BACKLOG_SECONDS, store.settings.max_pending_vectors
+    with suppress(VectorMemoryError):  # it is stored, whatever happens now
+        while most and not is_last_call() and await run_sync(store.count_pending) > most:
+            if time.monotonic() >= give_up:
+                break
+            await sleep(BACKLOG_POLL_SECONDS)
+    return receipt
 
 
 def is_last_call() -> bool:
