@@ -128,3 +128,14 @@ def test_what_is_elsewhere_is_told_for_every_question(store: SessionMemoryStore)
     scope = Scope("report", session_id="s", agent_id="nobody")
     asked = ["Which planets have rings?", QUESTION]
     assert store.search_chunks(asked, scope).elsewhere == store.search_chunks(QUESTION, scope).elsewhere != {}
+
+
+def test_how_well_a_section_matches_does_not_depend_on_the_limit(store: SessionMemoryStore) -> None:
+    def matches(limit: int, count: int) -> dict[int, str | None]:
+        pages = [store.search_sections(QUESTION, IN_SESSION, Page(limit=limit, offset=at)) for at in range(count)]
+        return {hit.memory_id: hit.match for page in pages for hit in page.results}
+
+    many = matches(5, 1) | matches(5, 4)
+    few = matches(1, 4)
+    assert few == {number: many[number] for number in few}
+    assert "weak" in few.values()

@@ -163,3 +163,17 @@ def test_only_of_the_best_three_it_is_told_what_may_correct_them() -> None:
 
 def test_at_most_two_newer_memories_are_marked_for_a_result() -> None:
     assert [bool(later) for _, _, later in marked([0, 5, 6, 7], [0, 0, 0, 0])] == [False, True, True, False]
+
+
+def test_a_strong_match_is_kept_where_what_has_the_best_score_is_none() -> None:
+    hits = found([0.7, 0.6, *[0.2] * 9])
+    first = hits.hits[0]._replace(similarity=0.4, late=0.4)  # it has the words
+    judged = weighed(hits._replace(hits=[first, *hits.hits[1:]]), question())
+    assert matches(judged)[:3] == [(1, "related"), (2, "strong"), (3, "weak")]
+
+
+def test_how_many_are_found_does_not_change_the_best_match() -> None:
+    hits = found([0.5] * 30)
+    last = hits.hits[-1]._replace(similarity=0.9, late=0.9)
+    judged = weighed(hits._replace(hits=[*hits.hits[:-1], last]), question())
+    assert {hit.match for hit in judged} == {"related"}

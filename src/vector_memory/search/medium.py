@@ -14,7 +14,7 @@ from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
-from vector_memory.search.relevance import best_of, count_kept, looked_through, on_page
+from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, looked_through, on_page
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -99,10 +99,11 @@ class MediumSearch:
             with self._retriever.answering(question, scope) as retrieval:
                 reader = retrieval.reader
                 # The same number for every page: otherwise the order of sections would change from page to page.
-                found = retrieval.find(scope, page.limit * CHUNKS_PER_SECTION)
-                judgement = judge(retrieval, scope, found)
-                memory_ids = sorted({hit.memory_id for hit in judgement.hits})
-                ranked = rank_sections(sections_of(reader.outlines(memory_ids)), judgement.hits)
+                count = page.limit * CHUNKS_PER_SECTION
+                judgement = judge(retrieval, scope, retrieval.find(scope, max(CANDIDATES, count)))
+                best = judgement.hits[:count]
+                memory_ids = sorted({hit.memory_id for hit in best})
+                ranked = rank_sections(sections_of(reader.outlines(memory_ids)), best)
                 kept = count_kept(section.match for section in ranked)
                 sections, left_out, more = looked_through(on_page(ranked, kept, page), page)
                 shown = {match.section.memory_id for match in sections}

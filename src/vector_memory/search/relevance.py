@@ -106,10 +106,14 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
     if question.vector is None and not question.is_reference:
         return found.hits
     levels = level_of_each(found, question)
+    if best_of(levels[:CANDIDATES]) != "strong":  # how many more were found does not change the best match
+        levels = ["related" if level == "strong" else level for level in levels]
     kept = set(range(len(levels)))
     if question.calibration.tells_weak and len(levels) > FOREGROUND:
         kept = standing_out(found.hits, found.compared)
-        kept = kept if any(levels[place] != "weak" for place in kept) else set()
+        if "strong" not in {levels[place] for place in kept}:
+            kept |= {place for place, level in enumerate(levels) if level == "strong"}
+        kept = kept if best_of([levels[place] for place in kept if place < CANDIDATES]) != "weak" else set()
         kept |= further_parts(found, kept)
     judged = [
         hit._replace(match="weak" if place not in kept else "strong" if level == "strong" else "related")
