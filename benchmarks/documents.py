@@ -43,6 +43,7 @@ LETTER = re.compile(r"[^\W\d_]")
 LEAST_LETTERS = 25
 MOST_CHARACTERS = 1_000
 FOUND_WITHIN = 3
+MODES = (SearchMode.KEYWORD, SearchMode.HYBRID)
 
 
 def main() -> None:
@@ -59,7 +60,7 @@ def main() -> None:
         counts = measured(documents[language], chosen.asked)
         asked = counts["asked"]
         row = [len(documents[language]), *(counts[name] for name in ("gaps", "headings", "reconstructions"))]
-        found = [f"{counts[mode]} of {asked}" for mode in ("words", "hybrid")]
+        found = [f"{counts[mode]} of {asked}" for mode in MODES]
         print("|", " | ".join(map(str, [language, *row, *found])), "|", flush=True)
 
 
@@ -90,6 +91,7 @@ def language_of(parts: Sequence[str]) -> str:
 def measured(texts: Sequence[str], asked: int) -> Counter[str]:
     """Store the texts of a language in a memory of their own, and count what is wrong and what is found."""
     counts: Counter[str] = Counter()
+    reports = Scope(MemoryKind.REPORT, session_id="s")
     indexer = Indexer(EmbeddingModel(lambda: load_embedder(Settings())), Settings())
     with tempfile.TemporaryDirectory() as folder, SessionMemoryStore(Path(folder, "memory.db")) as store:
         stored = {}
@@ -101,8 +103,8 @@ def measured(texts: Sequence[str], asked: int) -> Counter[str]:
         counts["reconstructions"] = sum(reconstructed(store, number) != text for number, text in stored.items())
         for number, sentence in last_sentences(stored, asked):
             counts["asked"] += 1
-            for mode in SearchMode.KEYWORD, SearchMode.HYBRID:
-                hits = store.search_chunks(sentence, Scope(session_id="s"), Page(limit=FOUND_WITHIN), mode=mode).results
+            for mode in MODES:
+                hits = store.search_chunks(sentence, reports, Page(limit=FOUND_WITHIN), mode=mode).results
                 counts[mode] += number in [hit.memory_id for hit in hits]
     return counts
 

@@ -12,6 +12,7 @@ from vector_memory.errors import DuplicateMemoryError, NotFoundError, Validation
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.memories import TaggedMemories
+from vector_memory.tagged.tags import MAX_TAGS_PER_NOTE
 
 QUICK = "UserController@store: N+1 on roles. Fix: ->with('roles'). Pattern: eager load relationships in store methods."
 
@@ -101,9 +102,25 @@ def test_the_same_notes_in_the_same_order_give_the_same_vocabulary(tagged: Tagge
 def test_the_same_content_is_refused_with_its_id(store: SessionMemoryStore) -> None:
     first = store.tagged.store("The same.", "bug", ["laravel"])
     with pytest.raises(DuplicateMemoryError, match="Memory already exists") as refused:
-        store.tagged.store("The same.", "learning", ["symfony"])
+        store.tagged.store("The same.", "learning", ["Laravel"])
     assert refused.value.memory_id == first.memory_id
     assert store.tags.frequencies().frequencies == {"laravel": 1}
+    assert store.tagged.stats().total_memories == 1
+
+
+def test_the_same_content_gets_the_tags_that_it_lacks(store: SessionMemoryStore) -> None:
+    """As many as a note may have; its id, category and time stay."""
+    first = store.tagged.store("The same.", "bug", ["laravel"])
+    again = store.tagged.store("The same.", tags=["symfony", "laravel", "?"])
+    assert (again.memory_id, again.category, again.created_at) == (first.memory_id, "bug-fix", first.created_at)
+    assert (again.tags, again.rejected_tags) == (["laravel", "symfony"], ["?"])
+    assert "Memory 1 has this content already. Added tags: symfony." in (again.message or "")
+    assert [found.id for found in store.tagged.search("same", tags=["symfony"]).results] == [1]
+    assert store.tags.frequencies().frequencies == {"laravel": 1, "symfony": 1}
+    many = [f"{letter * 9}" for letter in "abcdefghijk"]
+    full = store.tagged.store("The same.", tags=many[:MAX_TAGS_PER_NOTE])
+    assert len(full.tags) == MAX_TAGS_PER_NOTE
+    assert full.rejected_tags == many[MAX_TAGS_PER_NOTE - 2 : MAX_TAGS_PER_NOTE]
     assert store.tagged.stats().total_memories == 1
 
 

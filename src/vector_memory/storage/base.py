@@ -298,6 +298,9 @@ class Writer(Reader, Protocol):
     def delete(self, memory_id: int) -> int | None:
         """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""
 
+    def set_tags(self, memory_id: int, tags: Sequence[str], now: str) -> None:
+        """Replace the tags of a memory."""
+
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
         """Count one read of each memory. An id that is given twice was read twice."""
 

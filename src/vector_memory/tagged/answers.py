@@ -6,6 +6,7 @@ from vector_memory.domain.text import counted
 from vector_memory.results.sessions import FoundMemory, MemoryEntry
 from vector_memory.results.tagged import FoundTagged, Health, StoreTaggedResult, TaggedMemory
 from vector_memory.sessions.writer import StoredMemory
+from vector_memory.storage.records import Memory
 from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import RefusedTag
 
@@ -23,8 +24,7 @@ def tagged_receipt(
     messages = [f"Stored memory {stored.id}: {counted(len(memory.content), 'character')}."]
     if doubt:
         messages.append(f"Stored as {OTHER}: {doubt}")
-    messages += merged_tags_messages(forms)
-    messages += [f'The tag "{tag}" was not stored: {reason}.' for tag, reason in refused]
+    messages += tags_messages(forms, refused)
     if stored.problem:
         messages.append(f"Not yet searchable by meaning. {stored.problem}")
     return StoreTaggedResult(
@@ -37,6 +37,28 @@ def tagged_receipt(
         redacted=stored.redacted,
         created_at=stored.created_at,
     )
+
+
+def tagged_again(
+    note: Memory, tags: Sequence[str], forms: Mapping[str, str], refused: Sequence[RefusedTag]
+) -> StoreTaggedResult:
+    """Return a note that was stored before, with the tags that it has now."""
+    added = ", ".join(tag for tag in tags if tag not in note.tags)
+    said = f"Memory {note.id} has this content already. Added tags: {added}."
+    return StoreTaggedResult(
+        message=" ".join([said, *tags_messages(forms, refused)]),
+        memory_id=note.id,
+        content_preview=note.content[:PREVIEW_LENGTH],
+        category=shown_category(note.metadata.get("category")),
+        tags=list(tags),
+        rejected_tags=[tag for tag, _ in refused],
+        created_at=note.created_at,
+    )
+
+
+def tags_messages(forms: Mapping[str, str], refused: Sequence[RefusedTag]) -> list[str]:
+    """Say which tags were replaced or refused, and why."""
+    return merged_tags_messages(forms) + [f'The tag "{tag}" was not stored: {reason}.' for tag, reason in refused]
 
 
 def merged_tags_messages(forms: Mapping[str, str]) -> list[str]:

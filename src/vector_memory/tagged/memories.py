@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Unpack
 
-from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window
+from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now
 from vector_memory.domain.validation import (
     MAX_IDENTIFIER,
     MAX_NOTE,
@@ -15,7 +15,13 @@ from vector_memory.domain.validation import (
     check_text,
     parse_id,
 )
-from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
+from vector_memory.errors import (
+    DuplicateMemoryError,
+    EmbeddingUnavailableError,
+    MemoryStorageError,
+    NotFoundError,
+    ValidationError,
+)
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
     ClearResult,
@@ -38,11 +44,12 @@ from vector_memory.tagged.answers import (
     merged_tags_messages,
     shown_category,
     tagged,
+    tagged_again,
     tagged_receipt,
 )
 from vector_memory.tagged.categories import CATEGORIES, OTHER
-from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, accept_tags
-from vector_memory.tagged.vocabulary import Vocabulary
+from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, RefusedTag, accept_tags
+from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 
 MAX_RESULTS = 50
 MAX_KEPT = 10_000_000
@@ -81,8 +88,8 @@ class TaggedMemories:
     def store(self, content: str, category: str | None = None, tags: Sequence[str] | None = None) -> StoreTaggedResult:
         """Store a note of at most 10,000 characters under the canonical forms of its category and tags.
 
-        Invalid tags are left out, and the receipt names them. Raises DuplicateMemoryError if the same content is
-        stored, MemoryStorageError if the limit is reached, ValidationError.
+        Invalid tags are left out, and the receipt names them. A note that is stored gets the tags that it lacks. Raises
+        DuplicateMemoryError if it lacks none, MemoryStorageError if the limit is reached, ValidationError.
         """
         check_text("content", content, MAX_NOTE)
         accepted, refused = accept_tags(tag_list(tags))
@@ -98,7 +105,27 @@ class TaggedMemories:
         note = NewMemory(
             kind=MemoryKind.TAGGED, agent_id=SHARED_AGENT, content=content, metadata={"category": filed or OTHER}
         )
-        return tagged_receipt(self._writer.write(note, complete), forms, refused, doubt)
+        try:
+            return tagged_receipt(self._writer.write(note, complete), forms, refused, doubt)
+        except DuplicateMemoryError as error:
+            return self._with_more_tags(error, accepted, computed, refused)
+
+    def _with_more_tags(
+        self, error: DuplicateMemoryError, tags: Sequence[str], computed: ComputedVectors, refused: Sequence[RefusedTag]
+    ) -> StoreTaggedResult:
+        """Add the tags that the note of a DuplicateMemoryError lacks; raise the error if it lacks none or is gone."""
+        meant, now = self._vocabulary.look_up(tags), utc_now()
+        with self._storage.write() as writer:
+            note = writer.memories([error.memory_id]).get(error.memory_id)
+            lacking = [] if note is None else [tag for tag in tags if meant[tag] not in note.tags]
+            if note is None or not lacking:
+                raise error
+            room = MAX_TAGS_PER_NOTE - len(note.tags)
+            forms = self._vocabulary.adopt(writer, lacking[:room], computed, now)
+            after = [*note.tags, *(form for form in dict.fromkeys(forms.values()) if form not in note.tags)]
+            writer.set_tags(note.id, after, now)
+        full = [RefusedTag(tag, f"a memory has at most {MAX_TAGS_PER_NOTE} tags") for tag in lacking[room:]]
+        return tagged_again(note, after, forms, [*refused, *full])
 
     def search(
         self,

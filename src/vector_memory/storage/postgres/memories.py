@@ -212,6 +212,12 @@ def expendable(connection: Connection, before: str, *, tagged: bool, limit: int 
     )
 
 
+def set_tags(connection: Connection, memory_id: int, tags: Sequence[str], now: str) -> None:
+    """Replace the tags of a memory."""
+    sql = "update session_memories set tags = %s, updated_at = %s where id = %s"
+    connection.later(sql, (list(tags), now, memory_id))
+
+
 def record_access(connection: Connection, memory_ids: Sequence[int], now: str) -> None:
     """Count one read for each id; ids can repeat."""
     connection.later(

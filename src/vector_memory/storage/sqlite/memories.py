@@ -21,7 +21,7 @@ from vector_memory.storage.records import (
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
-from vector_memory.storage.values import object_in, texts_in
+from vector_memory.storage.values import as_json, object_in, texts_in
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
@@ -221,6 +221,12 @@ def expendable(connection: apsw.Connection, before: str, *, tagged: bool, limit:
         """,
         {"before": before, "tagged": tagged, "limit": -1 if limit is None else limit},
     )
+
+
+def set_tags(connection: apsw.Connection, memory_id: int, tags: Sequence[str], now: str) -> None:
+    """Replace the tags of a memory."""
+    sql = "update session_memories set tags = ?, updated_at = ? where id = ?"
+    connection.execute(sql, (as_json(tags), now, memory_id))
 
 
 def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: str) -> None:

@@ -250,6 +250,9 @@ class SqliteWriter(SqliteReader):
 
         return adding.delete_memory(self.connection, memory_id)
 
+    def set_tags(self, memory_id: int, tags: Sequence[str], now: str) -> None:
+        memories.set_tags(self.connection, memory_id, tags, now)
+
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
         memories.record_access(self.connection, memory_ids, now)
 
