@@ -316,8 +316,10 @@ def test_an_index_that_was_deleted_is_filled_again_by_a_search(
 
 def test_an_answer_says_when_no_file_is_close_to_the_topic(folder: Path, open_memory: Open) -> None:
     memory = with_quokka(folder, open_memory)
-    assert memory.search("quokka eats leaves").message is None
-    assert "No close match" in (memory.search("tax law leaves of 1986 in four countries").message or "")
+    near, far = (memory.search(query) for query in ("quokka eats leaves", "tax law leaves of 1986 in four countries"))
+    assert (near.message, near.results[0].match) == (None, "strong")
+    assert "No close match" in (far.message or "")
+    assert [found.match for found in far.results] == ["related"]
 
 
 def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory: Open) -> None:

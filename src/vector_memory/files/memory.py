@@ -284,6 +284,7 @@ class FileMemory:
             path=self._folder.shown(chunk.path),
             text=chunk.text,
             score=hit.score,
+            match=hit.match,
             start_line=chunk.start_line,
             end_line=chunk.end_line,
         )

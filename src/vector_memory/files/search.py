@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from typing import NamedTuple
 
 from vector_memory.domain import Fingerprint, SearchMode
@@ -11,6 +12,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.search.fusion import Hit
 from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.search.question import Question, prepare
+from vector_memory.search.relevance import CANDIDATES, level_of_each
 from vector_memory.search.retrieval import best_units
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.file_contents import FileRevision, contents_of
@@ -65,12 +67,15 @@ class FileSearch:
         comparable = index.vectors_usable and contents.fingerprint == self._fingerprint
         question = self.question if comparable or self.question.vector is None else self._words
         source = FileCandidates(connection, contents, daily=self.daily)
-        found = best_units(source, question, limit, all_embedded=not contents.revision.unembedded)
+        wanted = max(limit, CANDIDATES)  # so that the limit does not change the best match
+        found = best_units(source, question, wanted, all_embedded=not contents.revision.unembedded)
         question = replace(question, weight=found.weight)
-        hits = [hit for hit in found.hits if hit.score > 0]
+        levels = level_of_each(found, question) if question.vector is not None or question.is_reference else []
+        judged = [hit._replace(match=level) for hit, level in zip_longest(found.hits, levels)]
+        hits = [hit for hit in judged if hit.score > 0][:limit]
         chunks = chunks_with(connection, [hit.id for hit in hits])
         best = [FileHit(chunk, hit) for chunk, hit in zip(chunks, hits, strict=True)]
-        close = None if found.nearest is None else found.is_close(question.calibration)
+        close = "strong" in levels if levels else None
         return FileHits(question, best, close, comparable, found.partial, contents.revision)
 
 

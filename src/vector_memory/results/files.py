@@ -5,7 +5,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from vector_memory.results.sessions import SCORE, Result
+from vector_memory.domain import MatchLevel
+from vector_memory.results.sessions import MATCH, SCORE, Result
 from vector_memory.results.values import Score, Time, Value, unless_empty
 
 
@@ -23,6 +24,7 @@ class FoundText(Value):
     path: str
     text: str
     score: Score = Field(description=SCORE)
+    match: MatchLevel | None = unless_empty(description=MATCH)
     start_line: int = Field(description="Starts at 1")
     end_line: int = Field(description="Last line of text")
 
