@@ -9,7 +9,7 @@ import pytest
 
 from tiny_models import Tiny
 from vector_memory.domain import Page, Scope
-from vector_memory.embedding.calibration import UNKNOWN, UNREADABLE, Calibration
+from vector_memory.embedding.calibration import FOREIGN, UNKNOWN, UNREADABLE, Calibration
 from vector_memory.embedding.description import Description
 from vector_memory.embedding.known import BGE_SMALL, E5_SMALL, MINILM
 from vector_memory.embedding.onnx_engine import OnnxEngine
@@ -157,14 +157,14 @@ def test_short_words_count_only_if_the_models_language_has_them() -> None:
 
 def test_without_figures_for_other_languages_only_words_make_an_answer_close() -> None:
     model = BGE_SMALL.description
-    assert model.calibration_for("Wie backe ich Brot?", lambda _: 2) is UNREADABLE
+    assert model.calibration_for("Wie backe ich Brot?", lambda _: 2) is FOREIGN
     assert model.calibration_for("how do I bake bread", whole) is UNKNOWN
 
 
 def test_a_question_is_of_the_script_of_half_its_letters() -> None:
     model = BGE_SMALL.description
-    assert model.calibration_for("what does 数据库 mean", whole) is UNKNOWN
-    assert model.calibration_for("index 数据库备份的问题", whole) is not UNKNOWN
+    assert model.calibration_for("what does 数据库 mean", whole) == replace(UNKNOWN, weight=0.8)
+    assert model.calibration_for("index 数据库备份的问题", whole) is UNREADABLE
 
 
 def test_a_model_of_all_languages_has_one_rule_for_all() -> None:

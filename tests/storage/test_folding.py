@@ -164,3 +164,7 @@ def test_a_text_with_letters_for_marks_has_its_length_and_no_marks(text: str) ->
 @given(st.text(st.characters(max_codepoint=127)))
 def test_an_ascii_text_is_folded_already(text: str) -> None:
     assert folded(text) is text
+
+
+def test_a_word_counts_once_with_both_spellings_of_its_umlaut() -> None:
+    assert len({named_by(term) for term in query_terms("Müller")}) == 1

@@ -1,7 +1,7 @@
 """What a model's cosines and late scores say about whether a text answers a question."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vector_memory.domain import MatchLevel
 
@@ -17,7 +17,8 @@ class Calibration:
     `words` times the share of the question's words that it has, weighted by their rarity. Nothing depends on the other
     texts of the scope. `strong`: the evidence from which on a text probably answers; with less than `related`, hardly
     any does; None: a low cosine says nothing. `by_words`: the share of the words that is enough without any other
-    evidence. docs/retrieval.md says how the figures were found.
+    evidence. `weight`: the share of its weight in a score that the cosine has, as much as the model can read of the
+    question; 0: only words are compared. docs/retrieval.md says how the figures were found.
     """
 
     strong: float
@@ -25,6 +26,7 @@ class Calibration:
     late: float = 0.0
     words: float = 0.0
     by_words: float = 1.0
+    weight: float = 1.0
 
     def level(self, cosine: float, covered: float = 0.0, late: float | None = None) -> MatchLevel:
         """Return how well a text matches. `covered`: its share of the words. `late`: None: not compared."""
@@ -46,5 +48,8 @@ UNKNOWN = Calibration(strong=0.42, words=0.84)
 MOST_WORDS = 0.35
 """The share of a question's words that is enough if the model does not know its language."""
 
-UNREADABLE = Calibration(strong=math.inf, by_words=MOST_WORDS)
-"""For questions of which the model understands nothing: only their words count."""
+FOREIGN = Calibration(strong=math.inf, by_words=MOST_WORDS)
+"""For questions in a language that the model does not know, although it knows the letters."""
+
+UNREADABLE = replace(FOREIGN, weight=0.0)
+"""For questions of which the model can read nothing: their vectors say nothing, so only their words are compared."""

@@ -5,11 +5,11 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from vector_memory.embedding.calibration import UNKNOWN, UNREADABLE, Calibration
+from vector_memory.embedding.calibration import FOREIGN, UNKNOWN, UNREADABLE, Calibration
 from vector_memory.errors import EmbeddingUnavailableError
 
 DESCRIPTION_FILE = "vector-memory.json"
@@ -23,6 +23,9 @@ WORD = re.compile(r"\b[^\W\d_][^\W\d_A-Z]*\b")
 
 SHORT = 3
 """Letters. Nearly every short word is in a vocabulary: `de`, `la` and `der` are in that of an English model."""
+
+LEAST_READABLE = 0.5
+"""Of the letters of a question. Of one that is read in less than half, hardly anything is left to compare."""
 
 FEWEST_WORDS = 2
 """Of a question whose language can be told. A single word that is cut into pieces may be a name, or a rare word."""
@@ -74,17 +77,18 @@ class Description:
 
         `count_tokens`: of a word.
         """
-        if not self._knows_letters(question):
+        readable = self._known_letters(question)
+        if readable < LEAST_READABLE:
             return UNREADABLE
-        if not self._knows_words(question, count_tokens):
-            return self.foreign or UNREADABLE
-        return self.confidence or UNKNOWN
+        known = self._knows_words(question, count_tokens)
+        figures = (self.confidence or UNKNOWN) if known else (self.foreign or FOREIGN)
+        return figures if readable == 1 else replace(figures, weight=readable)
 
-    def _knows_letters(self, text: str) -> bool:
-        """Return whether at least half of the letters are of a script that the model knows."""
-        letters = [character for character in text if character.isalpha()]
+    def _known_letters(self, text: str) -> float:
+        """Return the share of the letters that are of a script which the model knows; 1 if there are no letters."""
+        letters = [character for character in text if character.isalpha()] if self.scripts else []
         known = sum(unicodedata.name(letter, "").startswith(self.scripts) for letter in letters)
-        return not self.scripts or 2 * known >= len(letters)
+        return known / len(letters) if letters else 1.0
 
     def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:
         """Return whether enough words are in the model's vocabulary; it cuts those of other languages into pieces."""

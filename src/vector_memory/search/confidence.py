@@ -38,7 +38,7 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     """Judge how well each hit matches; if none does strongly, look where else there are matches."""
     question, hits = retrieval.question, judged(found, retrieval.question)
     notes = list(limits(retrieval, scope, found))
-    if question.vector is None and not question.is_reference:
+    if not question.tells_matches:
         return Judgement(hits, notes=tuple(notes))
     confidence = best_of([hit.match for hit in hits]) or "weak"
     if confidence == "strong":

@@ -119,6 +119,8 @@ def compared(question: Question, *, late: bool) -> str:
     formula = f"{question.weight:.2g} x cosine + {1 - question.weight:.2g} x words"
     if late:
         formula = f"{1 - LATE_WEIGHT:g} x ({formula}) + {LATE_WEIGHT:g} x late"
+    if question.calibration.weight < 1:
+        return f"{formula}: the model cannot read all of the question"
     if question.weight not in (VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES):
         return f"{formula}: cosines count less while vectors are missing, and only words where there is no vector"
     return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula

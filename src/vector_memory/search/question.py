@@ -16,6 +16,11 @@ from vector_memory.storage.terms import CAMEL_CASE, query_terms
 LOADING_SECONDS = 10.0
 """Seconds a search waits for a model that is still loading before it answers by words. A busy machine needs several."""
 
+UNREAD = (
+    "The embedding model cannot read this question: a multilingual one such as multilingual-e5-small does "
+    "(VECTOR_MEMORY_EMBEDDING_MODEL)."
+)
+
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
 REFERENCE = re.compile(
@@ -55,17 +60,23 @@ class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
     `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
-    `calibration`: when an answer to it is close. `weight`: of the cosine in a score. `states`: of its tokens, by which
-    the best units are compared again; None: they are not.
+    `is_unread`: it has none to the model. `calibration`: when an answer to it is close. `weight`: of the cosine in a
+    score. `states`: of its tokens, by which the best units are compared again; None: they are not.
     """
 
     vector: Vectors | None
     terms: Sequence[str] | None
     problem: str | None = None
     is_reference: bool = False
+    is_unread: bool = False
     calibration: Calibration = UNKNOWN
     weight: float = VECTOR_WEIGHT
     states: States | None = None
+
+    @property
+    def tells_matches(self) -> bool:
+        """Whether it can be said how well something matches: not if a meaning was not compared."""
+        return self.vector is not None or self.is_reference or self.is_unread
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
@@ -76,7 +87,7 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     """Turn a query into a question. All families of tools decide here whether meaning is compared.
 
     Without a model, or while it is loading, only words are compared, unless the mode requires meaning; and so they are
-    if the query is only a number, a code or an address.
+    if the query is only a number, a code or an address, or in a script that the model cannot read.
     Raises ValidationError, EmbeddingUnavailableError.
     """
     check_text("query", query, MAX_QUERY)
@@ -88,9 +99,11 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms).by_words(STILL_LOADING)
-        weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
-        vector, states = model.encode_query(query)
         calibration = model.calibration_for(query)
+        if mode is SearchMode.HYBRID and not calibration.weight:
+            return Question(None, terms, is_unread=True, calibration=calibration).by_words(UNREAD)
+        weight = calibration.weight * (VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT)
+        vector, states = model.encode_query(query)
         return Question(vector, terms, calibration=calibration, weight=weight, states=states)
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:

@@ -103,7 +103,7 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
 
     Nothing is said of a search by words, unless the query has no meaning.
     """
-    if question.vector is None and not question.is_reference:
+    if not question.tells_matches:
         return found.hits
     levels = level_of_each(found, question)
     if best_of(levels[:CANDIDATES]) != "strong":  # how many more were found does not change the best match
@@ -137,8 +137,9 @@ def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
     most = max((hit.words or 0.0 for hit in found.hits), default=0.0)
     covered = found.wording.covered / most if found.wording and most else 0.0
     # Without a vector, a unit is not known to be far from the question.
+    without = question.calibration if question.vector is None else UNKNOWN
     return [
-        UNKNOWN.level(0.0, covered * (hit.words or 0.0))
+        without.level(0.0, covered * (hit.words or 0.0))
         if hit.similarity is None
         else question.calibration.level(hit.similarity, covered * (hit.words or 0.0), hit.late)
         for hit in found.hits

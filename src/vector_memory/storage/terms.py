@@ -69,6 +69,7 @@ UMLAUTS = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
 )
 UMLAUT = re.compile(r"[äöüøåÄÖÜØÅ]|[aouAOU](?=[\u0308\u030a])")
+SPELLED_UMLAUT = re.compile(r"([aou])e|(a)a")
 WORD = re.compile(r"\w+")
 
 EMOJI = re.compile(
@@ -122,13 +123,16 @@ def query_terms(text: str) -> list[str]:
 def named_by(term: str) -> str:
     """Return one term for all that name the same.
 
-    These are a hash and its beginning, a version with and without its "v", and a number with and without its "0x".
+    These are a hash and its beginning, a version with and without its "v", a number with and without its "0x", and a
+    word with and without the "e" of an umlaut.
     """
     if number := HEXADECIMAL.fullmatch(term):
         term = number[1]
     if HASH.fullmatch(term) or (term.isdecimal() and len(term) > SHORT_HASH):
         return term[:SHORT_HASH]
-    return term[1:] if term.startswith("v") and VERSION.fullmatch(term, 1) else term
+    if term.startswith("v") and VERSION.fullmatch(term, 1):
+        return term[1:]
+    return SPELLED_UMLAUT.sub(lambda found: found[0][0], term)
 
 
 def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
