@@ -18,7 +18,7 @@ from engines import column, execute
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.chunking import MAX_CHUNKS
-from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Page, Scope
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.maintenance.transfer import Imported, new_file
 from vector_memory.settings import Settings
@@ -215,6 +215,14 @@ def test_stored_memories_are_not_duplicated(store: SessionMemoryStore, other: Se
     other.store_memory("report", "Something else.", session_id="s")
     assert other.import_memories(exported(store)) == Imported(added=1, skipped=1)
     assert len(contents(other)) == 3
+
+
+def test_a_prompt_that_was_repeated_is_imported_as_often(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """And once only, however often the import is repeated."""
+    for second in (1, 2):
+        memory = NewMemory.of("input_prompt", "Go on.", session_id="s", created_at=f"2026-01-01T00:00:0{second}Z")
+        store.batches.store([memory])
+    assert [other.import_memories(exported(store)).added for _ in range(2)] == [2, 0]
 
 
 def test_a_fork_is_independent(store: SessionMemoryStore) -> None:

@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("home")
 def test_the_command_says_what_it_stores_and_then_that_it_is_stored(run: Run) -> None:
     """A dry run says the same in advance."""
-    what = "9 memories of 2 sessions: 5 prompts, 1 answer, 1 report, 2 summaries; 2 already stored."
+    what = "11 memories of 2 sessions: 7 prompts, 1 answer, 1 report, 2 summaries; 0 already stored."
     assert (
         run("import-sessions", SHOP, "--dry-run").out
         == f"Would store {what}\nWould replace 1 secret or private part.\n"
@@ -43,9 +43,9 @@ def test_json_has_every_number(run: Run) -> None:
         "dry_run": False,
         "transcripts": 3,
         "sessions": 2,
-        "stored": 9,
-        "kinds": {"input_prompt": 5, "working_memory": 1, "report": 1, "session_context": 2},
-        "skipped": 2,
+        "stored": 11,
+        "kinds": {"input_prompt": 7, "working_memory": 1, "report": 1, "session_context": 2},
+        "skipped": 0,
         "redacted": 1,
         "unread": [],
         "without_vectors": 0,
@@ -60,7 +60,7 @@ def test_a_transcript_that_is_not_as_expected_is_named_with_its_line(home: Path,
     assert ended.code == 1
     first, second, *_ = ended.out.splitlines()
     assert first == f"Not stored: {bad}: Line 1: expected an object with a `type`."
-    assert second.startswith("Stored 9 memories")
+    assert second.startswith("Stored 11 memories")
 
 
 @pytest.mark.usefixtures("home")

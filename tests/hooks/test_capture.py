@@ -83,13 +83,14 @@ async def test_a_prompt_that_begins_with_a_path_is_stored(talk: Any) -> None:
     assert [one.content for one in talk.memories()] == ["/src/app.py fails to start"]
 
 
-async def test_the_same_words_again_are_stored_once_and_without_a_word(
+async def test_the_same_words_again_are_another_prompt_and_the_same_answer(
     talk: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "vector_memory"):
-        await talk.prompt("s", "continue")
-        assert await talk.prompt("s", "continue") is None
-    assert len(talk.memories()) == 1
+        for _ in range(2):
+            assert await talk.prompt("s", "continue") is None
+            await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
+    assert sorted(one.content for one in talk.memories()) == [ANSWER.strip(), "continue", "continue"]
     assert not [
         record for record in caplog.records if record.name.startswith(("vector_memory.server", "vector_memory.outbox"))
     ]

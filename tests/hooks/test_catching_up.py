@@ -96,9 +96,25 @@ async def test_what_a_hook_has_stored_is_not_stored_again(talking: Callable[...,
     path = write(user(prompt, timestamp=ago()), agent(f"{ANSWER}\n \n", timestamp=ago()))
     async with talking(project=HERE) as talk:
         answer = {"last_assistant_message": f"{ANSWER}\n \n", "transcript_path": str(path)}
-        await talk.hook("hook_answer", session_id="s1", **answer)
         await ask(talk, path, prompt)
+        await talk.hook("hook_answer", session_id="s1", **answer)
+        await settled(talk)
         assert sorted(contents(talk)) == [ANSWER, f"{FIRST} [redacted: private]"]
+
+
+async def test_a_prompt_that_was_repeated_is_stored_as_often(talking: Callable[..., Any], write: Write) -> None:
+    """Whether a hook reports it or the transcript has it."""
+    path = write(
+        user(NEXT, timestamp=ago(minutes=2)), agent(ANSWER, timestamp=ago(minutes=1)), user(NEXT, timestamp=ago())
+    )
+    async with talking(project=HERE) as talk:
+        await ask(talk, path)
+        assert contents(talk) == [NEXT, ANSWER, NEXT]
+        await ask(talk, path)
+        assert contents(talk) == [NEXT, ANSWER, NEXT, NEXT]
+    async with talking(project=HERE) as talk:
+        await ask(talk, path)
+        assert contents(talk) == [NEXT, ANSWER, NEXT, NEXT, NEXT]
 
 
 async def test_what_was_deleted_does_not_come_back(talking: Callable[..., Any], write: Write) -> None:

@@ -177,13 +177,17 @@ async def test_a_text_keeps_the_time_at_which_it_was_said(talk: Any, outbox: Out
 
 
 async def test_a_duplicate_is_confirmed(talk: Any, outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
-    await talk.prompt("s", PROMPT)
+    """A prompt that is taken again has the time of the first attempt."""
+    said = "2026-01-31T12:00:00.000000+00:00"
     with caplog.at_level(logging.INFO, "vector_memory"):
-        await talk.prompt("s", PROMPT)
+        for _ in range(2):
+            outbox.add({"memory_type": "input_prompt", "content": PROMPT, "session_id": "s", "created_at": said})
+        await talk.prompt("s", NEXT)
         await until(outbox.is_empty)
-    assert len(talk.memories()) == 1
+    await stored(talk, PROMPT, NEXT)
     assert not outbox.refused()
-    assert not [record for record in caplog.records if record.name.startswith("vector_memory")]
+    ours = ("vector_memory.server", "vector_memory.outbox")
+    assert not [record for record in caplog.records if record.name.startswith(ours)]
 
 
 async def test_a_file_that_holds_no_memory_is_set_aside(talk: Any, outbox: Outbox) -> None:

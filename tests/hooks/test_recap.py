@@ -163,6 +163,12 @@ async def test_a_session_without_a_name_is_one_of_its_project(talking: Callable[
         assert "Locks (mcp)" in await talk.prompt("three", NEXT)
 
 
+async def test_a_session_is_the_last_one_by_a_prompt_that_it_had_before(talk: Any) -> None:
+    for session in ("one", "two", "one"):
+        await talk.prompt(session, "Go on.")
+    assert "last session, one," in await talk.prompt("three", NEXT)
+
+
 async def test_projects_of_one_name_do_not_share_a_session(talking: Callable[..., Any]) -> None:
     """In a file that both use."""
     sessions = []

@@ -35,7 +35,7 @@ def stored(store: SessionMemoryStore, kind: MemoryKind = MemoryKind.INPUT_PROMPT
 def test_real_sessions_are_stored_with_their_times_sessions_and_project(store: SessionMemoryStore) -> None:
     """Of both clients, and once only."""
     first = imported(store)
-    assert first.stored == {"input_prompt": 6, "working_memory": 2, "report": 1, "session_context": 2}
+    assert first.stored == {"input_prompt": 8, "working_memory": 2, "report": 1, "session_context": 2}
     assert (len(first.sessions), first.transcripts, first.unread) == (3, 4, [])
     (report,) = stored(store, MemoryKind.REPORT)
     assert report.created_at == "2026-11-22T15:44:47Z"
@@ -132,11 +132,16 @@ def test_secrets_are_replaced_unless_they_are_wanted(store: SessionMemoryStore, 
     assert TOKEN in stored(store)[-1].content + stored(store)[0].content
 
 
-def test_words_that_were_said_twice_are_stored_once(store: SessionMemoryStore, write: Write) -> None:
-    """As hooks do."""
-    write(user("continue"), user("continue", 1))
+def test_words_that_were_said_twice_are_stored_twice(store: SessionMemoryStore, write: Write) -> None:
+    """Those that a hook has stored, at a time of its own, are there already."""
+    lines = [user("continue"), user("continue", 1), user("continue", 50)]
+    hooked = {"session_id": "s1", "metadata": {"project": SHOP}, "created_at": "2026-03-04T05:06:01.300000+00:00"}
+    store.store_memory("input_prompt", "continue", agent_id="main-orchestrator", **hooked)
+    write(*lines)
     result = imported(store)
-    assert (result.stored.total(), result.skipped) == (1, 1)
+    assert (result.stored.total(), result.skipped) == (2, 1)
+    assert [one.created_at[17:19] for one in stored(store)] == ["00", "01", "50"]
+    assert (imported(store).stored.total(), imported(store).skipped) == (0, 3)
 
 
 def test_a_time_in_the_future_becomes_the_present(store: SessionMemoryStore, write: Write) -> None:

@@ -35,13 +35,17 @@ class HeardSession:
 
 
 class Conversation:
-    """What the server learns of its client. `started`: when the server started. `heard`: sessions that hooks report."""
+    """What the server learns of its client. `started`: when the server started. `heard`: sessions that hooks report.
+
+    `prompts`: hashes and times of the prompts of each, which may not be stored yet.
+    """
 
     def __init__(self, project: Project, *, may_store: bool) -> None:
         self.project = project
         self.may_store = may_store
         self.started = utc_now()
         self.heard: dict[str, HeardSession] = {}
+        self.prompts: dict[str, list[tuple[str, str]]] = {}
         self._session_id: str | None = None
 
     @property

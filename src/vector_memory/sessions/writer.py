@@ -82,9 +82,9 @@ class MemoryWriter:
         """
         self._storage.require_time_to_write()
         memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
-        content_hash = hash_of(memory.content)
+        content_hash, at = hash_of(memory.content), time_of_prompt(memory) if captured else None
         with self._storage.read() as reader:
-            require_storable(reader, memory, content_hash, replacing)
+            require_storable(reader, memory, content_hash, replacing, at=at)
             stored = reader.fingerprint()
         is_pending = self._background.defers
         wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
@@ -98,7 +98,7 @@ class MemoryWriter:
         with self._storage.write() as writer:
             for number in replacing:
                 writer.delete(number)
-            require_storable(writer, memory, content_hash)
+            require_storable(writer, memory, content_hash, at=at)
             embedded, late_problem = usable(writer, embedded)
             if complete is not None:
                 memory = complete(writer, memory, created_at)
@@ -163,9 +163,19 @@ def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
     return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count
 
 
-def require_storable(reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = ()) -> None:
-    """Raise an error if the memory is already stored and not replaced, or if its report does not exist."""
-    existing = reader.find_duplicate(memory, content_hash)
+def time_of_prompt(memory: NewMemory) -> str | None:
+    """Return when a user wrote a prompt; None for other kinds. Who repeats a prompt does so at another time."""
+    return memory.created_at if memory.kind is MemoryKind.INPUT_PROMPT else None
+
+
+def require_storable(
+    reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = (), *, at: str | None = None
+) -> None:
+    """Raise an error if the memory is already stored and not replaced, or if its report does not exist.
+
+    `at`: an equal memory of another time is not the same one.
+    """
+    existing = reader.find_duplicate(memory, content_hash, at)
     if existing is not None and existing not in replacing:
         raise DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
     report_id = memory.parent_report_id

@@ -129,8 +129,14 @@ class Reader(Protocol):
     def ids(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope, ascending."""
 
-    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
-        """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None."""
+    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
+        """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None.
+
+        `at`: only of one that was created at this time.
+        """
+
+    def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
+        """Return when the memories with the same text, kind, session, iteration, agent and task were created."""
 
     def find_report(
         self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None

@@ -102,9 +102,13 @@ class LimitedReader(Limited):
     def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
         return self._reader.timeline(self.visible(scope), limit, characters)
 
-    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
+    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         self.require_writable(new.session_id)
-        return self._reader.find_duplicate(new, content_hash)
+        return self._reader.find_duplicate(new, content_hash, at)
+
+    def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
+        self.require_writable(new.session_id)
+        return self._reader.times_of_duplicates(new, content_hash)
 
     def chunk(self, chunk_id: int) -> StoredChunk | None:
         found = self._reader.chunk(chunk_id)

@@ -113,8 +113,9 @@ class Importer:
         """Have all that was said stored, and name the lines that could not be read."""
         project = str(main_checkout(Path(transcript.project)))
         said = [one for one in transcript.said if not self._is_copy(one, transcript.session_id)]
-        self._waiting += [self._memory(transcript.session_id, project, one) for one in said]
-        self.result.skipped += len(transcript.said) - len(said)
+        new = self._store.batches.new_among([self._memory(transcript.session_id, project, one) for one in said])
+        self._waiting += new
+        self.result.skipped += len(transcript.said) - len(new)
         self.result.transcripts += 1
         if transcript.unread:
             self.result.unread.append(Unread(transcript.path, reason_of(transcript.unread)))
@@ -142,8 +143,7 @@ class Importer:
         """Store what is waiting in batches, as long as there are at least so many."""
         while len(self._waiting) >= least:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-            new = self._store.batches.new_among(batch)
-            stored = new if self._is_dry else self._store.batches.store(new)
+            stored = batch if self._is_dry else self._store.batches.store(batch)
             result = self.result
             result.skipped += len(batch) - len(stored)
             result.stored.update(memory.kind for memory in stored)

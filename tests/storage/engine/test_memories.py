@@ -169,6 +169,11 @@ def test_the_same_text_is_a_duplicate_only_with_the_same_labels(storage: Storage
     with storage.read() as reader:
         assert reader.find_duplicate(new, content_hash(new)) == memory_id
         assert reader.find_duplicate(new, "another hash") is None
+        times = reader.times_of_duplicates(new, content_hash(new))
+        assert times == [reader.memory(memory_id).created_at]
+        assert reader.find_duplicate(new, content_hash(new), times[0]) == memory_id
+        assert reader.find_duplicate(new, content_hash(new), "2001-02-03T04:05:06.000000+00:00") is None
+        assert reader.times_of_duplicates(elsewhere, content_hash(new)) == []
         assert reader.find_duplicate(elsewhere, content_hash(new)) is None
 
 

@@ -221,7 +221,8 @@ def without_excess_chunks(line: MemoryLine) -> MemoryLine:
 
 def is_stored(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
     """Return whether the memory of a line is already stored."""
-    return reader.find_duplicate(new, line.hash()) is not None
+    at = line.created_at if new.kind is MemoryKind.INPUT_PROMPT else None  # people repeat themselves
+    return reader.find_duplicate(new, line.hash(), at) is not None
 
 
 class LinkedMemory(NamedTuple):

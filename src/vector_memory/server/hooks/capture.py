@@ -16,6 +16,7 @@ from vector_memory.outbox import Outcome, T, Taken, Verdict
 from vector_memory.server.callers import current_caller
 from vector_memory.server.conversation import Conversation, HeardSession
 from vector_memory.server.tools.threads import in_intake_thread
+from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Redact
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.conversation import Said
@@ -79,10 +80,11 @@ async def take(event: Event, said: Said) -> Taken[None] | None:
 
 def taken(event: Event, said: Said) -> Taken[None] | None:
     """Remove secrets from what was said, and keep it."""
-    redacts = event.store.settings.redact is not Redact.OFF
-    content, title = (storable(text, redacts=redacts).text for text in (said.content, said.title or ""))
+    content, title = (storable_in(event, text) for text in (said.content, said.title or ""))
     if not content:
         return None
+    if said.kind is MemoryKind.INPUT_PROMPT:
+        event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), said.time))
     return event.store.intake.take(
         said.kind,
         content,
@@ -92,6 +94,11 @@ def taken(event: Event, said: Said) -> Taken[None] | None:
         metadata={"project": event.conversation.project.folder},
         created_at=said.time,
     )
+
+
+def storable_in(event: Event, text: str) -> str:
+    """Return a text as it is stored in the memory of an event."""
+    return storable(text, redacts=event.store.settings.redact is not Redact.OFF).text
 
 
 async def settle(event: Event, kept: Taken[None] | None, patience: float) -> None:

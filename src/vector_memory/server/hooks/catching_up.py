@@ -6,16 +6,17 @@ was not to be stored at the time, must not come back.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from vector_memory.domain import MemoryKind
+from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.server.conversation import HeardSession
-from vector_memory.server.hooks.capture import Event, take
+from vector_memory.server.hooks.capture import Event, storable_in, take
 from vector_memory.transcripts.conversation import Said
 from vector_memory.transcripts.importing import reason_of
 from vector_memory.transcripts.lines import FormatError
@@ -73,5 +74,18 @@ def missing(event: Event, heard: HeardSession) -> list[Said]:
         logger.warning("A part of a session's transcript was not read: %s", reason_of(transcript.unread))
     reach = datetime.fromisoformat(event.conversation.started) - REACH
     since = max(heard.latest or "", reach.isoformat(timespec="microseconds"))
-    said = [one for one in transcript.said if one.time > since]
+    known = known_prompts(event, transcript.said)
+    said = [one for one in transcript.said if one.time > since and one not in known]
     return [replace(one, agent_id=event.client) if one.kind is MemoryKind.WORKING_MEMORY else one for one in said]
+
+
+def known_prompts(event: Event, said: Sequence[Said]) -> list[Said]:
+    """Return the prompts that are stored, or that a hook has reported: their times differ from the client's."""
+    prompts = [
+        (one, NewMemory.of(one.kind, text, session_id=event.session_id, agent_id=one.agent_id, created_at=one.time))
+        for one in said
+        if one.kind is MemoryKind.INPUT_PROMPT and (text := storable_in(event, one.content))
+    ]
+    reported = event.conversation.prompts.get(event.session_id, ())
+    new = set(map(id, event.store.batches.new_among([memory for _, memory in prompts], reported)))
+    return [one for one, memory in prompts if id(memory) not in new]

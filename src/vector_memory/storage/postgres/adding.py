@@ -8,27 +8,40 @@ from vector_memory.domain import Chunk, MemoryKind, NewMemory
 from vector_memory.storage.adding import as_stored, words_in
 from vector_memory.storage.postgres import keywords, pending, vectors
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.rows import fetch_value, storable
+from vector_memory.storage.postgres.rows import fetch_column, fetch_value, storable
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 from vector_memory.storage.values import as_json
 
+# The place of a memory is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
+DUPLICATES = f"""
+from session_memories
+where content_hash = %(content_hash)s and memory_type = %(kind)s and agent_id = %(agent_id)s
+    and session_id is not distinct from %(session_id)s and session_iter = %(session_iter)s
+    and task_code is not distinct from %(task_code)s and about_report is not distinct from %(about_report)s
+    and (memory_type <> '{MemoryKind.KNOWLEDGE_BASE}' or category is not distinct from %(category)s)
+"""
 
-def find_duplicate(connection: Connection, memory: NewMemory, content_hash: str) -> int | None:
-    """Return the id of the memory with the same content in the same place, or None.
 
-    The place is kind, agent, session, iteration, task and parent report; for knowledge also the category.
-    """
-    sql, parameters, _ = duplicate_of(memory, content_hash)
+def find_duplicate(connection: Connection, memory: NewMemory, content_hash: str, at: str | None = None) -> int | None:
+    """Return the id of the memory with the same content in the same place, created `at` a time if given, or None."""
+    sql, parameters, _ = duplicate_of(memory, content_hash, at)
     return id_in(connection.execute(sql, parameters))
 
 
-def find_duplicate_ahead(connection: Connection, memory: NewMemory, content_hash: str) -> int | None:
+def find_duplicate_ahead(
+    connection: Connection, memory: NewMemory, content_hash: str, at: str | None = None
+) -> int | None:
     """Return the same, and read what `add_memory` needs in the same round trip."""
     session_id = memory.session_id
-    found, block = connection.together(duplicate_of(memory, content_hash), keywords.latest_block(session_id))
+    found, block = connection.together(duplicate_of(memory, content_hash, at), keywords.latest_block(session_id))
     connection.state.blocks[session_id] = keywords.block_in(block)
     return id_in(found)
+
+
+def times_of_duplicates(connection: Connection, memory: NewMemory, content_hash: str) -> list[str]:
+    """Return when the memories with the same content in the same place were created."""
+    return fetch_column(connection, f"select created_at {DUPLICATES}", place_of(memory, content_hash))
 
 
 def id_in(cursor: Cursor) -> int | None:
@@ -36,27 +49,23 @@ def id_in(cursor: Cursor) -> int | None:
     return next((int(number) for (number,) in cursor.fetchall()), None)
 
 
-def duplicate_of(memory: NewMemory, content_hash: str) -> Statement:
-    """Return the query for the memory with the same content in the same place."""
-    return Statement(
-        f"""
-        select id from session_memories
-        where content_hash = %(content_hash)s and memory_type = %(kind)s and agent_id = %(agent_id)s
-            and session_id is not distinct from %(session_id)s and session_iter = %(session_iter)s
-            and task_code is not distinct from %(task_code)s and about_report is not distinct from %(about_report)s
-            and (memory_type <> '{MemoryKind.KNOWLEDGE_BASE}' or category is not distinct from %(category)s)
-        order by id limit 1
-        """,
-        {
-            "content_hash": content_hash,
-            "kind": str(memory.kind),
-            "agent_id": memory.agent_id,
-            "session_id": memory.session_id,
-            "session_iter": memory.session_iter,
-            "task_code": memory.task_code,
-            **columns_of(memory.metadata),
-        },
-    )
+def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Statement:
+    """Return the query for the memory with the same content in the same place, of a time if given."""
+    sql = f"select id {DUPLICATES} and (%(at)s::text is null or created_at = %(at)s) order by id limit 1"
+    return Statement(sql, place_of(memory, content_hash) | {"at": at})
+
+
+def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
+    """Return the parameters of DUPLICATES."""
+    return {
+        "content_hash": content_hash,
+        "kind": str(memory.kind),
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+        **columns_of(memory.metadata),
+    }
 
 
 def columns_of(metadata: dict[str, Any]) -> dict[str, str | None]:

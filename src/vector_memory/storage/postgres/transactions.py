@@ -78,10 +78,15 @@ class PostgresReader:
     def ids(self, scope: Scope) -> list[int]:
         return memories.memory_ids(self.connection, scope)
 
-    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
+    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         from vector_memory.storage.postgres import adding
 
-        return adding.find_duplicate(self.connection, new, content_hash)
+        return adding.find_duplicate(self.connection, new, content_hash, at)
+
+    def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
+        from vector_memory.storage.postgres import adding
+
+        return adding.times_of_duplicates(self.connection, new, content_hash)
 
     def find_report(
         self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
@@ -211,10 +216,10 @@ class PostgresReader:
 class PostgresWriter(PostgresReader):
     """`storage.base.Writer` over a connection in a write transaction."""
 
-    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
+    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         from vector_memory.storage.postgres import adding
 
-        return adding.find_duplicate_ahead(self.connection, new, content_hash)
+        return adding.find_duplicate_ahead(self.connection, new, content_hash, at)
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         from vector_memory.storage.postgres import adding

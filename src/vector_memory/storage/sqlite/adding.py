@@ -14,35 +14,43 @@ from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
 from vector_memory.storage.values import as_json
 
+# The place of a memory is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
+DUPLICATES = """
+from session_memories
+where content_hash = :content_hash and memory_type = :kind and agent_id = :agent_id
+    and session_id is :session_id and session_iter = :session_iter and task_code is :task_code
+    and json_extract(metadata, '$.parent_report_id') is json_extract(:metadata, '$.parent_report_id')
+    and (memory_type <> 'knowledge_base'
+        or json_extract(metadata, '$.category') is json_extract(:metadata, '$.category'))
+"""
 
-def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
-    """Return the id of the memory with the same content in the same place, or None.
 
-    The place is kind, agent, session, iteration, task and parent report; for knowledge also the category.
-    """
-    found = fetch_value(
-        connection,
-        """
-        select id from session_memories
-        where content_hash = :content_hash and memory_type = :kind and agent_id = :agent_id
-            and session_id is :session_id and session_iter = :session_iter and task_code is :task_code
-            and json_extract(metadata, '$.parent_report_id') is json_extract(:metadata, '$.parent_report_id')
-            and (memory_type <> 'knowledge_base'
-                or json_extract(metadata, '$.category') is json_extract(:metadata, '$.category'))
-        order by id limit 1
-        """,
-        {
-            "content_hash": content_hash,
-            "kind": str(memory.kind),
-            "agent_id": memory.agent_id,
-            "session_id": memory.session_id,
-            "session_iter": memory.session_iter,
-            "task_code": memory.task_code,
-            # All of it as JSON: SQLite has no type for some JSON values.
-            "metadata": as_json(memory.metadata),
-        },
-    )
+def find_duplicate(
+    connection: apsw.Connection, memory: NewMemory, content_hash: str, at: str | None = None
+) -> int | None:
+    """Return the id of the memory with the same content in the same place, created `at` a time if given, or None."""
+    sql = f"select id {DUPLICATES} and (:at is null or created_at = :at) order by id limit 1"
+    found = fetch_value(connection, sql, place_of(memory, content_hash) | {"at": at})
     return None if found is None else int(found)
+
+
+def times_of_duplicates(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> list[str]:
+    """Return when the memories with the same content in the same place were created."""
+    return fetch_column(connection, f"select created_at {DUPLICATES}", place_of(memory, content_hash))
+
+
+def place_of(memory: NewMemory, content_hash: str) -> dict[str, str | int | None]:
+    """Return the bindings of DUPLICATES."""
+    return {
+        "content_hash": content_hash,
+        "kind": str(memory.kind),
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+        # All of it as JSON: SQLite has no type for some JSON values.
+        "metadata": as_json(memory.metadata),
+    }
 
 
 def add_memory(

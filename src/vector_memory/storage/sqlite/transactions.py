@@ -78,10 +78,15 @@ class SqliteReader:
     def ids(self, scope: Scope) -> list[int]:
         return memories.memory_ids(self.connection, scope)
 
-    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
+    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         from vector_memory.storage.sqlite import adding
 
-        return adding.find_duplicate(self.connection, new, content_hash)
+        return adding.find_duplicate(self.connection, new, content_hash, at)
+
+    def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
+        from vector_memory.storage.sqlite import adding
+
+        return adding.times_of_duplicates(self.connection, new, content_hash)
 
     def find_report(
         self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
