@@ -39,6 +39,7 @@ def test_front_matter_names_the_document_and_has_no_headings(above: str, end: st
         ("title: [a, b]", "Heading"),
         ("title:", "Heading"),
         ("draft: true", "Heading"),
+        ("# Do not remove front matter.\n# Really.", "Heading"),
         ("a: &a [x]\ntitle: *missing", "*missing"),
         ("a: " + "[" * 5_000 + "\ntitle: deep", "deep"),
     ],
@@ -62,7 +63,12 @@ def test_a_date_that_is_none_is_left_out(date: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["---\n\n# Title\n\n---\n", "---\n# Title\n---\n", "---\ntitle: open\n# Title\n", "\n---\na: b\n---\n# Title\n"],
+    [
+        "---\n\n# Title\n\n---\n",
+        "---\n# Title\n\nwords\n---\n",
+        "---\ntitle: open\n# Title\n",
+        "\n---\na: b\n---\n# Title\n",
+    ],
 )
 def test_text_between_rules_is_no_front_matter(text: str) -> None:
     assert read_front_matter(text).end == 0

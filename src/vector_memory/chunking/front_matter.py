@@ -9,10 +9,10 @@ from typing import NamedTuple
 import yaml
 
 LINE = r"[^\r\n]*+(?:\r\n?|\n)"
-# YAML has to begin with a key: a text may also begin with a rule, and have another one further down.
+# YAML has a key, or only comments: a text may also begin with a rule, and have another one further down.
+KEY = rf"(?:[ \t]*(?:#{LINE}|(?:\r\n?|\n)))*[\w\"'][^\r\n:]*:(?![^\s])(?s:.*?)"
 YAML = re.compile(
-    rf"\ufeff?---[ \t]*(?:\r\n?|\n)(?P<values>(?:[ \t]*(?:#{LINE}|(?:\r\n?|\n)))*[\w\"'][^\r\n:]*:(?![^\s])(?s:.*?))"
-    r"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)"
+    rf"\ufeff?---[ \t]*(?:\r\n?|\n)(?P<values>{KEY}|(?:#{LINE})+)(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)"
 )
 TOML = re.compile(r"\ufeff?\+\+\+[ \t]*(?:\r\n?|\n)(?P<values>(?s:.*?))(?<=[\r\n])\+\+\+[ \t]*(?:\r\n?|\n|\Z)")
 
