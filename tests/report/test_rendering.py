@@ -96,3 +96,10 @@ def test_disallowed_markup_is_shown_as_text(text: str, html: str) -> None:
 
 def test_a_column_is_aligned_by_a_class_because_styles_are_forbidden() -> None:
     assert '<td class="right">1</td>' in render("|a|\n|-:|\n|1|")
+
+
+def test_front_matter_is_shown_as_it_is_written_and_attributes_of_headings_are_not() -> None:
+    assert render("---\ntitle: <b>x</b>\n---\n# Cloud *9* { #cloud }\n\ntext {#a}") == (
+        "<pre><code>---\ntitle: &lt;b&gt;x&lt;/b&gt;\n---\n</code></pre>\n"
+        '<h4 class="h1">Cloud <em>9</em></h4>\n<p>text {#a}</p>\n'
+    )

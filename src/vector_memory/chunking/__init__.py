@@ -4,7 +4,7 @@ from vector_memory.chunking.enrichment import header
 from vector_memory.chunking.front_matter import read_front_matter
 from vector_memory.chunking.markdown import MAX_CHUNKS, chunk_document
 from vector_memory.chunking.passages import cut_passages
-from vector_memory.chunking.structure import headings, title_of
+from vector_memory.chunking.structure import headings, title_of, without_attributes
 from vector_memory.chunking.tokens import TokenCounter, WordPieceCounter, find_token_counter
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "headings",
     "read_front_matter",
     "title_of",
+    "without_attributes",
 ]

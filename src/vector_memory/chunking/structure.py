@@ -154,6 +154,11 @@ def headings(text: str) -> Iterator[str]:
     return filter(None, (plain(heading) for heading in marked if heading))
 
 
+def without_attributes(heading: str) -> str:
+    """Return the text of a heading without what only tools read behind it."""
+    return heading if len(heading) > MAX_HEADING else ATTRIBUTES.sub("", heading)
+
+
 def plain(line: str) -> str:
     """Return a line of Markdown as it is read: without marks, link targets and HTML tags."""
     (inline,) = _inline_parser().parseInline(line.strip())
@@ -202,8 +207,7 @@ def _is_closed(fence: "Token") -> bool:
 
 
 def _heading_text(marks: str, content: str) -> str:
-    shown = content if len(content) > MAX_HEADING else ATTRIBUTES.sub("", content)
-    text = f"{marks} {shown}".rstrip()
+    text = f"{marks} {without_attributes(content)}".rstrip()
     return text if len(text) <= MAX_HEADING else text[: MAX_HEADING - 1] + "…"
 
 

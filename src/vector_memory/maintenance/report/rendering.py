@@ -5,10 +5,14 @@ HTML tags in the Markdown are shown as text. The targets of links are checked he
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
+
+from vector_memory.chunking import read_front_matter, without_attributes
 
 WEB = re.compile(r"(https?://|mailto:)", re.IGNORECASE)
 OUTER_HEADINGS = 3
@@ -19,9 +23,24 @@ parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrou
 renderer = RendererHTML(parser)
 
 
+def _without_attributes(state: StateCore) -> None:
+    """Leave out what only tools read behind headings, before the inline text is parsed."""
+    for heading, inline in pairwise(state.tokens):
+        if heading.type == "heading_open":
+            inline.content = without_attributes(inline.content)
+
+
+parser.core.ruler.after("block", "attributes", _without_attributes)
+
+
 def render(text: str) -> str:
-    """Return a Markdown text as HTML. Anything that could load, run or disguise something is rendered as text."""
-    tokens = parser.parse(text)
+    """Return a Markdown text as HTML. Anything that could load, run or disguise something is rendered as text.
+
+    Front matter is shown as it is written, and attributes behind headings are not.
+    """
+    end = read_front_matter(text).end
+    front = [Token("fence", "code", 0, content=text[:end])] if end else []
+    tokens = [*front, *parser.parse(text[end:])]
     return renderer.render(list(_harmless(tokens)), parser.options, {})
 
 
