@@ -13,6 +13,8 @@ from vector_memory.cli.clients import hooks
 from vector_memory.cli.clients.catalogue import CLIENTS, Scope
 
 OURS = hooks.handlers_for("vector-memory")
+OURS_IN = {"claude": OURS, "codex": {event: OURS[event] for event in OURS if event != "PostCompact"}}
+"""Codex fails a hook for a field that its event lacks."""
 HOOK = '{"hooks": [{"type": "command", "command": "x"}]}'
 SETTINGS = f'{{\n    "model": "opus",\n    "hooks": {{\n        "Stop": [{HOOK}]\n    }}\n}}'
 
@@ -49,8 +51,8 @@ def test_a_client_gets_tools_and_hooks_and_loses_both(words: list[str], file: st
     done = run("install", *words, "--yes")
     assert done.code == 0
     assert f"+++ {tmp_path / file}" in done.out
-    assert "Prompts, long answers, reports of sub-agents and summaries are stored" in done.out
-    assert hooks_in(tmp_path / file) == OURS
+    assert "Prompts, long answers and reports of sub-agents are stored" in done.out
+    assert hooks_in(tmp_path / file) == OURS_IN[words[0]]
     again = run("install", *words)
     assert (again.code, "already connected" in again.out) == (0, True)
     assert run("uninstall", *words, "--yes").code == 0
@@ -128,7 +130,7 @@ def test_a_file_that_the_client_does_not_read_is_refused_with_the_reason(
     assert ended.code == 2
     assert f"{home / file}, line 2, column 3: this client reads no file with comments" in ended.err
     snippet = json.loads(ended.err.partition("\n\n")[2])
-    assert hooks.found(snippet, "vector-memory") == OURS
+    assert hooks.found(snippet, "vector-memory") == OURS_IN[name]
     assert everything(tmp_path) == before, "not even the tools"
 
 
@@ -220,7 +222,7 @@ def test_who_trusted_the_hooks_in_codex_has_the_file_as_before(run: Run, home: P
     assert "Hooks need review" in run("install", "codex").out, "also later"
     noted = "".join(
         f'\n[hooks.state."{config.with_name("hooks.json")}:{event}:0:0"]\ntrusted_hash = "sha256:1"\n'
-        for event in ("post_compact", "stop", "subagent_stop", "user_prompt_submit")
+        for event in ("stop", "subagent_stop", "user_prompt_submit")
     )
     with config.open("a", encoding="utf-8") as file:
         file.write(f"\n[hooks.state]\n{noted}")

@@ -27,8 +27,9 @@ class Client:
     in the project. `shared`: scopes in which the client says nothing about the project, so that all projects have one
     memory. `by_command`: scopes whose file only the client's own command may write, because running sessions write it
     too. `hooks`: the file for hooks in each scope, if they can call tools; `hooks_since`: the first release of the
-    `command` in which they can; `trust`: what the user must do so that they run; `trust_file`: where the client notes
-    that. `instructions`: a file for those of a client without hooks.
+    `command` in which they can; `silent`: events that do not tell what would be stored; `trust`: what the user must do
+    so that they run; `trust_file`: where the client notes that. `instructions`: a file for those of a client without
+    hooks.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Client:
     hooks: Mapping[Scope, Callable[[Path], Path]] = field(default_factory=dict)
     command: str = ""
     hooks_since: str = ""
+    silent: frozenset[str] = frozenset()
     trust: str = ""
     trust_file: Callable[[], Path] | None = None
     instructions: str = ""
@@ -115,6 +117,7 @@ CLIENTS: dict[str, Client] = {
         },
         command="codex",
         hooks_since="0.148.0",
+        silent=frozenset({"PostCompact"}),
         trust='Codex runs no hook that you have not trusted: start `codex`, and when it says "Hooks need review",\n'
         'choose "Trust all and continue". `codex exec` does not ask.',
         trust_file=lambda: codex_file("config.toml"),

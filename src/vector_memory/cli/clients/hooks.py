@@ -1,6 +1,6 @@
 """The hooks in a client's settings: they call the running server, which stores and recalls without being asked."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -29,9 +29,9 @@ class Place(NamedTuple):
     number: int
 
 
-def handlers_for(server: str) -> Handlers:
-    """Return the hooks that call the tools of a server."""
-    return {event: _handler(server, tool, fields) for event, (tool, fields) in EVENTS.items()}
+def handlers_for(server: str, silent: Collection[str] = ()) -> Handlers:
+    """Return the hooks that call the tools of a server. `silent`: events of which the client does not tell enough."""
+    return {event: _handler(server, tool, fields) for event, (tool, fields) in EVENTS.items() if event not in silent}
 
 
 def found(content: Mapping[str, Any], server: str) -> Handlers:

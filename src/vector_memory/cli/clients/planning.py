@@ -29,7 +29,7 @@ def installation(place: Place, entry: dict[str, Any], *, with_hooks: bool) -> li
     else:
         _add(plan, place, server_entry(place), entry)
     if place.hooks_file and with_hooks:
-        _add(plan, place, hook_calls(place.hooks_file), hooks.handlers_for(NAME))
+        _add(plan, place, hook_calls(place.hooks_file), hooks.handlers_for(NAME, place.client.silent))
     elif place.hooks_file:
         _take_out_hooks(plan, place, place.hooks_file)
     # The rules come first: if this process is killed in between, no file is committed by mistake.

@@ -72,8 +72,8 @@ If this installation was there before the plugin: `vector-memory uninstall claud
 HowFlags = Annotated[How, Parameter(name="*")]
 
 HOOKS = """\
-Prompts, long answers, reports of sub-agents and summaries are stored, without secrets, and a session begins with a
-recap of the last one. --tools-only leaves that out."""
+Prompts, long answers and reports of sub-agents are stored, without secrets, and a session begins with a recap of the
+last one. --tools-only leaves that out."""
 
 INSTRUCTIONS = """\
 ## Memory
