@@ -44,6 +44,12 @@ def secrets(half: str) -> list[Secrets]:
     return cases
 
 
+def tokens() -> list[tuple[str, str]]:
+    """Return tokens of vendors with their sorts."""
+    sorts = [line.split(" ", 1) for line in _lines("tokens.txt")]
+    return [(sort, token) for sort, token in sorts]
+
+
 def lookalikes(half: str) -> list[str]:
     """Return the texts without secrets of a part."""
     return list(_lines(f"lookalikes_{half}.txt"))

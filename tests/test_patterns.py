@@ -11,7 +11,7 @@ def test_no_possessive_quantifier_follows_a_group() -> None:
     """Python 3.11.0 to 3.11.4 matches wrongly if the group can backtrack; an atomic group says the same."""
     found = [
         f"{path.relative_to(SOURCE)}:{number}: {line.strip()}"
-        for path in sorted(SOURCE.rglob("*.py"))
+        for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("published.json")])
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if POSSESSIVE_GROUP.search(line)
     ]

@@ -181,6 +181,22 @@ REPEATED = [
         "password:*",
     ),
     *("password is a.", "secret is a", "password is a b "),
+    *("://a:@", "://a:b@c", "@", "API key - ", "token (a", "token for a ", "key\n", "token,", "token for a b c (d) - "),
+    *(
+        "ops_eyJ",
+        "/EAAC",
+        "t1.a",
+        "-t1.",
+        "AAAAAAAAAA",
+        "-us1",
+        "_mmk",
+        "Q~",
+        "ABSK",
+        "fm2_",
+        "+fm2_",
+        "pagerduty key ",
+    ),
+    *("sk.eyJ", "ssws ", ".webhook.office.com/webhookb2/", "bedrock-api-key-", "sc_a.", "duffel_live_", "1.1.1-a:"),
     "-----BEGIN PRIVATE " + "KEY-----\n" + "A" * 20 + "\n",
 ]
 

@@ -20,6 +20,12 @@ CODE = re.compile(
     """,
     re.VERBOSE,
 )
+VERSION = re.compile(
+    r"(?:[@\w./-]{1,200}[:@/]|[\w.-]{1,200}[=~<>!^]=)?[\^~<>=v]{0,3}\d{1,8}(?:\.\d{1,8}){1,3}(?:[-+.][A-Za-z][\w.+-]*)?"
+)
+"""A version, perhaps behind a package's name: `1.0.0-beta.2`, `jjwt-impl:0.11.5`, `^4.0.0`."""
+
+DIGEST = re.compile(r"(?:sha\d{1,3}|md5|h1)[-:][A-Za-z0-9+/=]+")
 NAMES = re.compile(
     r"passw|token|secret|key|user|admin|test|arg|value|field|param|config|str|int|old|new", re.IGNORECASE
 )
@@ -37,7 +43,7 @@ LINKED_PHRASE = re.compile(r"[a-z]{3,}(?:-[a-z]{3,}){3,}")
 """Four words that a generator of passwords put together."""
 
 SIGNS = "!@#$%^&+"
-MIN_PASSWORD, MIN_KEY = 6, 16
+MIN_URL_PASSWORD, MIN_PASSWORD, MIN_KEY = 3, 6, 16
 
 
 def entropy(text: str) -> float:
@@ -49,6 +55,11 @@ def entropy(text: str) -> float:
 def any_value(_value: str) -> bool:
     """Accept everything: the pattern says enough."""
     return True
+
+
+def has_digit(value: str) -> bool:
+    """Return whether a token has a digit, as every random one of that length."""
+    return any(map(str.isdigit, value))
 
 
 def is_password(value: str) -> bool:
@@ -64,7 +75,7 @@ def is_password(value: str) -> bool:
 
 def is_url_password(value: str) -> bool:
     """Return whether the password in a URL is more than an example."""
-    return value.lower() not in WORDS and not PLACEHOLDER.search(value)
+    return len(value) >= MIN_URL_PASSWORD and value.lower() not in WORDS and not PLACEHOLDER.search(value)
 
 
 def is_quoted_password(value: str) -> bool:
@@ -89,6 +100,8 @@ def is_key(value: str) -> bool:
     """Return whether a value that is called a key, a token or a secret looks like one."""
     if len(value) < MIN_KEY or PLACEHOLDER.search(value) or " " in value:
         return False
+    if ("." in value and VERSION.fullmatch(value)) or DIGEST.fullmatch(value):
+        return False
     if CODE.fullmatch(value):
         return is_random_word(value)
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
@@ -97,4 +110,5 @@ def is_key(value: str) -> bool:
 def is_random_word(value: str) -> bool:
     """Return whether small and capital letters and digits alternate more often than in any name."""
     parts = PARTS.findall(value)
-    return len(value) >= MIN_PASSWORD and len(parts) * PART_LENGTH > sum(map(len, parts))
+    alternates = any(map(str.isdigit, value)) or not value.islower()
+    return alternates and len(value) >= MIN_PASSWORD and len(parts) * PART_LENGTH > sum(map(len, parts))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from vector_memory.redaction.judging import is_key, is_spoken
-from vector_memory.redaction.rules import Searched
+from vector_memory.redaction.rule import Searched
 
 HEAD = re.compile(
     r"^(?P<names>[^|\n]{0,1000}+\|[^\n]{0,1000}+)\n[ \t]{0,9}+\|?[ \t]{0,9}+:?-[ \t:|-]{1,1000}+\n", re.MULTILINE

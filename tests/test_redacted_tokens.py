@@ -1,0 +1,106 @@
+"""Tokens by their beginnings, passwords in URLs, and values behind names in other wordings."""
+
+import pytest
+
+from redaction_cases import lookalikes, tokens
+from vector_memory.redaction import redact
+
+TOKENS = tokens()
+AROUND = {
+    "JSON": '{{"name": "deploy", "value": "{}"}}',
+    "YAML": "deploy:\n  value: {}\n",
+    ".env": "DEPLOY={}\n",
+    "shell": "curl -H 'X-Deploy: {}' https://api.acme.dev/v1",
+    "URL": "https://api.acme.dev/v1?deploy={}&page=2",
+    "prose": "I sent {}, is that a problem?",
+}
+VALUE = "zX9vQ2mLk7RbT4nCp1Ws"
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+@pytest.mark.parametrize("token", [token for _, token in TOKENS], ids=[sort for sort, _ in TOKENS])
+def test_a_token_is_removed_whole_wherever_it_stands(token, around):
+    found = redact(around.format(token))
+    before, after = around.format("\0").split("\0")
+    assert found.count == 1
+    assert found.text.startswith(f"{before}[redacted: ")
+    assert found.text.endswith(f"]{after}")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("mongodb://root:S3cret@99x@host", "S3cret@99x"),
+        ("postgres://u:Pass@w0rd9@db", "Pass@w0rd9"),
+        ("postgresql://app:p@ss@w0rd@db.acme.dev:5432/app", "p@ss@w0rd"),
+        ("mysql://root:@Kiesel9@127.0.0.1/app", "@Kiesel9"),
+        ("redis://:Kie@sel9@cache:6379/0", "Kie@sel9"),
+        ("amqp://me@acme.dev:Kie@sel9@queue/vhost", "Kie@sel9"),
+        ("smtp://me:K#e@s#l9@mail.acme.dev:25?from=a@b.c", "K#e@s#l9"),
+        ("https://ci:Kie@@sel9@[::1]:8443/", "Kie@@sel9"),
+        ("DATABASE_URL='postgres://u:Pass@w0rd9@db'", "Pass@w0rd9"),
+        ('{"url": "mongodb+srv://u:Pass@w0rd9@db.acme.dev"}', "Pass@w0rd9"),
+    ],
+)
+def test_a_password_in_a_url_reaches_to_the_last_at_sign_before_the_host(text, secret):
+    assert redact(text).text == text.replace(secret, "[redacted: password]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "API key - {}",
+        "api key \u2013 {}",
+        "API key \u2014 {}",
+        "API key -- {}",
+        "API key -> {}",
+        "API key → {}",
+        "API key => {}",
+        "api key | {}",
+        "API key, {}",
+        "API key (staging): {}",
+        "API key (staging) - {}",
+        "API key for staging: {}",
+        "API key for the demo - {}",
+        "API key #2: {}",
+        "API key:\n\n    {}",
+        "API key\n{}",
+        "**API key** - `{}`",
+        "the token - {}",
+        "client secret \u2014 {}",
+        "my access key, {}.",
+        "slacktoken={}",
+        "clientsecret: {}",
+        "myToken = '{}'",
+        "password - {}",
+        "Password \u2014 {}",
+        "password -> {}",
+        "password (prod): {}",
+        "password for prod - {}",
+    ],
+)
+def test_a_value_is_removed_however_it_is_joined_to_its_name(text):
+    assert VALUE not in redact(text.format(VALUE)).text
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("Authorization: SSWS 00" + "aB3dE5fG7h" * 4, "00" + "aB3dE5fG7h" * 4),
+        ("PagerDuty routing key: u+" + "aB3dE5fG7hJ9kL1mN2", "aB3dE5fG7hJ9kL1mN2"),
+        ("PD_API_KEY=y_" + "aB3dE5fG7hJ9kL1mN2", "aB3dE5fG7hJ9kL1mN2"),
+        (
+            "https://acme.webhook.office.com/webhookb2/0f3ab1c2-d3e4@f5a6/IncomingWebhook/" + "1a2b3c4d" * 4 + "/x9",
+            "1a2b3c4d" * 4,
+        ),
+        ("HEROKU_API_KEY=0f3ab1c2-1234-4abc-9def-0a1b2c3d4e5f", "0f3ab1c2-1234-4abc-9def-0a1b2c3d4e5f"),
+        ("hubspot_api_key: 0F3AB1C2-1234-4ABC-9DEF-0A1B2C3D4E5F", "0F3AB1C2-1234-4ABC-9DEF-0A1B2C3D4E5F"),
+    ],
+)
+def test_a_secret_of_a_vendor_is_removed_behind_its_name(text, secret):
+    assert secret not in redact(text).text
+
+
+@pytest.mark.parametrize("text", lookalikes("names"))
+def test_names_versions_digests_and_code_stay(text):
+    assert redact(text).text == text
