@@ -12,6 +12,7 @@ from vector_memory.cli.commands.search import merged
 from vector_memory.cli.commands.search_output import marked
 from vector_memory.domain import MemoryKind
 from vector_memory.results.sessions import FoundMemory
+from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
 
@@ -220,3 +221,18 @@ def test_a_wrong_id_or_time_is_refused_by_the_name_of_its_flag(run: Run) -> None
         assert "--until must be a date or time" in run(*command, "--until", "soon").err
         assert "--since is later than --until" in run(*command, "--since", "2027", "--until", "2026").err
     assert run("sessions", "--until", "2020").out.strip() == "No sessions match: leave out a filter."
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "words"),
+    [
+        ("कौम का काम है", "काम", ["काम"]),
+        ("Our cafe\u0301 is open", "café", ["cafe\u0301"]),
+        ("written in C and C++.", "C++", ["C++"]),
+        ("ofﬁce hours", "office", ["ofﬁce"]),
+    ],
+)
+def test_whole_words_are_highlighted_as_they_were_stored(text: str, query: str, words: list[str]) -> None:
+    shown = marked(text, set(query_terms(query)))
+    assert shown.plain == text
+    assert [text[span.start : span.end] for span in shown.spans] == words

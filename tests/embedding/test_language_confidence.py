@@ -2,6 +2,7 @@
 
 import json
 import math
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +166,13 @@ def test_a_question_is_of_the_script_of_half_its_letters() -> None:
     model = BGE_SMALL.description
     assert model.calibration_for("what does 数据库 mean", whole) == replace(UNKNOWN, weight=0.8)
     assert model.calibration_for("index 数据库备份的问题", whole) is UNREADABLE
+
+
+def test_a_question_is_read_however_its_letters_are_composed() -> None:
+    question, model = "naïve résumé façade", BGE_SMALL.description
+    for form in ("NFC", "NFD"):
+        rule = model.calibration_for(unicodedata.normalize(form, question), lambda word: 1 if len(word) > 4 else 2)
+        assert rule is UNKNOWN
 
 
 def test_a_model_of_all_languages_has_one_rule_for_all() -> None:

@@ -92,7 +92,7 @@ class Description:
 
     def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:
         """Return whether enough words are in the model's vocabulary; it cuts those of other languages into pieces."""
-        words = WORD.findall(text) if self.whole_words else []
+        words = WORD.findall(unicodedata.normalize("NFC", text)) if self.whole_words else []
 
         def is_known(word: str) -> bool:
             if len(word) <= SHORT and self.short_words:
