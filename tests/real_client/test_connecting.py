@@ -197,7 +197,7 @@ class Codex:
             terminal.wait_for(lambda shown: "Trust all and continue" in shown)
             terminal.press_until("2", CHOSEN + "2. Trust all and continue")
             terminal.press("\r")
-            terminal.wait_for(lambda _: self.config.read_text(encoding="utf-8").count("trusted_hash") == 4)
+            terminal.wait_for(lambda _: self.config.read_text(encoding="utf-8").count("trusted_hash") == 3)
 
     def ask(self, prompt: str) -> str:
         is_there = "vector-memory" in "".join(path.read_text() for path in self.files() if path.name == "config.toml")
