@@ -97,7 +97,15 @@ TOKENS = (
         before=4,
     ),
     labelled("Telegram token", ":aa", r"(?<=\d{8}) (?P<secret>:AA[\w-]{32,34}) (?![\w-])", any_value, 3.0),
-    prefixed("JSON web token", "eyJ", r"[\w-]{8,8192}+\.[\w-]{8,8192}+\.[\w-]{8,8192}+"),
+    # Not in the middle of a word with `_`: it would be read to its end from each `eyJ`.
+    Rule(
+        "JSON web token",
+        ("eyJ",),
+        r"(?<![\w-])(?P<secret>eyJ[\w-]{8,8192}+\.[\w-]{8,8192}+\.[\w-]{8,8192}+)",
+        re.NOFLAG,
+        3.0,
+        any_case=False,
+    ),
     labelled(
         "password hash",
         "$apr1$|$2a$|$2b$|$2y$|$argon2|$5$|$6$",
