@@ -143,7 +143,18 @@ def test_a_file_that_cannot_be_stored_does_not_stop_the_others(notes: Path, run:
     assert "Not stored: notes/long.md: content is 500,001 characters long" in ended.out
     assert "Not stored: notes/gone.md: It cannot be read (No such file or directory)." in ended.out
     assert "Stored 2 files in session s; 0 already stored; 5 failed." in ended.out
-    assert "Not stored: notes/caf\\udce9.md: Its name is not UTF-8: rename it." in ended.out
+    assert "Not stored: notes/caf\\udce9.md: Its path is not UTF-8: rename it." in ended.out
+
+
+def test_a_folder_whose_name_is_not_utf_8_gives_no_session_and_no_source(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "a.md").write_text("Words.")
+    assert "add --session with its name" in run("ingest", folder).err
+    monkeypatch.chdir(folder)
+    assert "Not stored: a.md: Its path is not UTF-8: rename it." in run("ingest", "a.md", "--session", "s").out
 
 
 @pytest.mark.usefixtures("notes")

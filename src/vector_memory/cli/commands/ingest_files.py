@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vector_memory.chunking import read_front_matter, title_of
 from vector_memory.domain import MemoryFields
-from vector_memory.domain.text import text_in
+from vector_memory.domain.text import text_in, without_halves
 from vector_memory.domain.validation import MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.files.walking import walk
@@ -99,9 +99,10 @@ def _contains(folder: Origin, origin: Origin) -> bool:
 
 
 def session_of(words: Sequence[str]) -> str | None:
-    """Return the name of the folder that all the files are in; None if they are in none with a name."""
+    """Return the name of the folder that all the files are in; None if they are in none with a name in UTF-8."""
     folders = [folder_of(word) for word in words if word != STANDARD_INPUT]
-    return Path(os.path.commonpath(folders)).name or None if folders else None
+    name = Path(os.path.commonpath(folders)).name if folders else ""
+    return name if name and name == without_halves(name) else None
 
 
 class UnreadableFileError(ValidationError):
@@ -111,10 +112,10 @@ class UnreadableFileError(ValidationError):
 def text_of(file: str) -> str:
     """Return the text of a file. Raises ValidationError if it is not text, and UnreadableFileError."""
     try:
-        file.encode()
+        str(absolute(file)).encode()  # it becomes the memory's origin
         return text_in(content_of(file))
     except UnicodeEncodeError:
-        raise ValidationError("Its name is not UTF-8: rename it.") from None
+        raise ValidationError("Its path is not UTF-8: rename it.") from None
     except OSError as error:
         raise UnreadableFileError(f"It cannot be read ({error.strerror}).") from None
 
