@@ -30,7 +30,7 @@ SLICE = re.compile(r"(?s:.{1,4096})(?:\Z|(?<=\S)(?= \S))|(?s:.{1,4096})")
 SPACES = re.compile(r"[ \t\r\n]+")
 
 # Encoded data, such as an image in a document. No language has such words, and a tokenizer is slow to take them apart.
-DATA = re.compile(r"[A-Za-z0-9+/_=]{128,}+")
+DATA = re.compile(r"[A-Za-z0-9+/_=-]{128,}+")
 
 CHARACTERS_OF_DATA, TOKENS_OF_DATA = 4, 3
 """So many tokens have so many characters of encoded data, as measured with the default model."""
