@@ -57,9 +57,9 @@ def any_value(_value: str) -> bool:
     return True
 
 
-def has_digit(value: str) -> bool:
-    """Return whether a token has a digit, as every random one of that length."""
-    return any(map(str.isdigit, value))
+def is_token(value: str) -> bool:
+    """Return whether a token has a digit, as every random one of that length, and is no example of a documentation."""
+    return any(map(str.isdigit, value)) and "example" not in value.lower()
 
 
 def is_password(value: str) -> bool:

@@ -7,7 +7,7 @@ import json
 import re
 from importlib.resources import files
 
-from vector_memory.redaction.judging import has_digit
+from vector_memory.redaction.judging import is_token
 from vector_memory.redaction.rule import WORD_ENDS, WORD_STARTS, Rule
 
 MIN_ENTROPY = 3.0
@@ -19,7 +19,7 @@ PUBLISHED = tuple(
         f"{WORD_STARTS}(?P<secret>{one['pattern']}){WORD_ENDS}",
         re.NOFLAG,
         max(one["min_entropy"], MIN_ENTROPY),
-        has_digit,
+        is_token,
         one["any_case"],
         one["before"],
     )
