@@ -380,7 +380,7 @@ def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:
     assert found == [wanted] * 200
 
 
-@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("version", [10, 11, 14])
 def test_a_file_indexed_by_other_rules_is_indexed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
