@@ -55,6 +55,10 @@ async def test_a_hit_is_what_a_model_reads(lean: Client) -> None:
     assert note == {"memory_id": 2, "agent": "billing", "title": "Invoices", "match": "strong", "content": NOTE}
 
 
+async def test_a_count_of_nothing_is_left_out(lean: Client) -> None:
+    assert "weak" not in await found(lean)
+
+
 @pytest.mark.parametrize("filters", [{}, {"agent_id": "ops"}, {"agent_id": "ops", "session_id": "s"}])
 async def test_a_hit_has_the_same_keys_whatever_was_asked(lean: Client, filters: dict[str, Any]) -> None:
     hit = next(one for one in (await found(lean, **filters))["results"] if one["agent"] == "ops")

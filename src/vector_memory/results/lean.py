@@ -101,8 +101,12 @@ def lean(result: BaseModel) -> dict[str, Any]:
     if kept is not None:
         shaped = {NAMES.get(name, name): formed(fields[name]) for name in kept if fields.get(name)}
         return shaped | ({"date": f"{shaped['date'][:MINUTE]}Z"} if "date" in shaped else {})
-    keys = {name: field.serialization_alias or name for name, field in type(result).model_fields.items()}
-    shaped = {keys[name]: formed(value) for name, value in fields.items() if name not in ECHOED}
+    described = {name: field for name, field in type(result).model_fields.items() if name not in ECHOED}
+    shaped = {
+        field.serialization_alias or name: formed(fields[name])
+        for name, field in described.items()
+        if not (field.exclude_if and field.exclude_if(fields[name]))
+    }
     return {key: value for key, value in shaped.items() if key == "results" or value not in (None, "", [], {})}
 
 
