@@ -8,6 +8,7 @@ import pytest
 from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError
+from vector_memory.sessions.sync import Origin
 from vector_memory.settings import Redact, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -51,10 +52,12 @@ def test_the_same_text_again_is_a_duplicate(store: SessionMemoryStore) -> None:
 
 
 def test_a_file_is_recognized_by_its_redacted_text(store: SessionMemoryStore) -> None:
-    new = NewMemory.of(MemoryKind.REPORT, TEXT, session_id="s", metadata={"source": "a.md"})
+    file = Origin("/docs", "a.md")
+    new = NewMemory.of(MemoryKind.REPORT, TEXT, session_id="s", metadata=file._asdict())
     scope = Scope(MemoryKind.REPORT, session_id="s")
-    assert store.sync(scope).put("a.md", new).state == "stored"
+    assert store.sync(scope).put(file, new).state == "stored"
     again = store.sync(scope)
-    assert not again.is_outdated("a.md", TEXT)
-    assert again.put("a.md", new).state == "unchanged"
-    assert again.is_outdated("a.md", f"{TEXT} More.")
+    assert not again.is_outdated(file, TEXT)
+    again.expect({file: again.hash_of(TEXT)}, ())
+    assert again.put(file, new).state == "unchanged"
+    assert again.is_outdated(file, f"{TEXT} More.")
