@@ -8,9 +8,7 @@ import apsw
 import pytest
 
 from hook_texts import ANSWER, PROMPT, REPORT
-from vector_memory.domain import MemoryKind, Project, times
-from vector_memory.server import hooks
-from vector_memory.sessions import writer
+from vector_memory.domain import MemoryKind, Project
 from vector_memory.settings import Recall, Settings
 from vector_memory.storage.records import Span
 from vector_memory.storage.sqlite import sessions
@@ -169,24 +167,6 @@ async def test_a_session_is_the_last_one_by_a_prompt_that_it_had_before(talk: An
     for session in ("one", "two", "one"):
         await talk.prompt(session, "Go on.")
     assert "last session, one," in await talk.prompt("three", NEXT)
-
-
-async def test_a_clock_that_was_once_ahead_does_not_keep_a_session_the_last_one(
-    talking: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor its state the latest, nor its notes the newest."""
-    async with talking() as talk:
-        with monkeypatch.context() as ahead:
-            for module in (hooks, writer, times):
-                ahead.setattr(module, "utc_now", lambda: "2099-01-01T00:00:00.000000+00:00")
-            await work(talk, "one")
-            await talk.call("store_session_context", session_id="two", content="The old state.")
-        assert {one.created_at[:4] for one in talk.memories()} == {"2099"}
-        await talk.prompt("two", NEXT)
-        await talk.call("store_session_context", session_id="two", content="The new state.")
-        told = await talk.prompt("three", PROMPT)
-    assert "last session, two," in told
-    assert "The new state." in told
 
 
 async def test_projects_of_one_name_do_not_share_a_session(talking: Callable[..., Any]) -> None:

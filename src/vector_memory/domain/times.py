@@ -26,11 +26,6 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def seconds_after(time: str, seconds: float) -> str:
-    """Return the time so many seconds after a time in this format."""
-    return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
-
-
 def utc(time: str) -> str:
     """Return a time with a time zone in this format. Raises ValueError."""
     try:

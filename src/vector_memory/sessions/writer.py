@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from vector_memory.chunking import title_of
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
-from vector_memory.domain.times import seconds_after
 from vector_memory.domain.validation import as_title
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
@@ -19,9 +18,6 @@ from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.storage.searchable import searchable_texts
-
-CLOCKS_DIFFER_SECONDS = 60
-"""A stored time that is further ahead is of a clock that was wrong."""
 
 Completion = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
@@ -111,7 +107,6 @@ class MemoryWriter:
             )
             history = History(created_at, created_at, created_at)
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
-            writer.set_back(seconds_after(utc_now(), CLOCKS_DIFFER_SECONDS))
             if is_pending := is_pending and problem is None:
                 self._background.defer(writer, memory_id)
         if is_pending:

@@ -268,12 +268,6 @@ class Writer(Reader, Protocol):
         ones.
         """
 
-    def set_back(self, until: str) -> None:
-        """Give memories with a time after `until`, which a wrong clock has given, that of the one stored after them.
-
-        So the order of time is again that of storing. Of the latest memory, nobody knows better.
-        """
-
     def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
         """Add vectors of a stored memory that has those of its first `after` passages, and chunks if it has none.
 

@@ -207,9 +207,6 @@ class LimitedWriter(LimitedReader):
     def delete(self, memory_id: int) -> int | None:
         return self._writer.delete(memory_id) if self.origins([memory_id]) else None
 
-    def set_back(self, until: str) -> None:
-        self._writer.set_back(until)
-
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
         self._writer.record_access(memory_ids, now)
 

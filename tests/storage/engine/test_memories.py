@@ -316,26 +316,3 @@ def test_words_added_in_one_transaction_are_told_apart_although_memories_are_del
         assert {match.memory_id for match in source.rank_words(["common"]).best(9).matches} == set(added)
         for memory_id, word in added.items():
             assert [match.memory_id for match in source.rank_words([word]).best(9).matches] == [memory_id]
-
-
-def test_what_a_clock_that_was_ahead_has_stored_is_in_the_order_of_storing(storage: Storage) -> None:
-    """It gets the time of what was stored after it; what an import has stored with an old time counts as little."""
-    at = {"a": "2026-01-01", "ahead": "2099-01-01", "b": "2026-01-02", "later": "2099-01-01", "old": "2020-01-01"}
-    for text, day in at.items():
-        add(storage, new_memory(text, session_id=text), at=f"{day}T00:00:00.000000+00:00")
-    with storage.write() as writer:
-        writer.set_back("2026-06-01T00:00:00.000000+00:00")
-    with storage.read() as reader:
-        listed = [(memory.content, memory.created_at[:10]) for memory in reader.list_memories(Scope(), 10)]
-    assert listed == [
-        ("later", "2026-01-02"),
-        ("b", "2026-01-02"),
-        ("ahead", "2026-01-02"),
-        ("a", "2026-01-01"),
-        ("old", "2020-01-01"),
-    ]
-    add(storage, new_memory("last"), at="2099-01-01T00:00:00.000000+00:00")
-    with storage.write() as writer:
-        writer.set_back("2026-06-01T00:00:00.000000+00:00")
-    with storage.read() as reader:
-        assert reader.list_memories(Scope(), 1)[0].created_at[:4] == "2099"

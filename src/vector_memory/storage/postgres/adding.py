@@ -101,24 +101,6 @@ def add_memory(connection: Connection, new: NewMemory, derived: Derived, *, cont
     return memory_id
 
 
-SET_BACK = """
-update session_memories as m set created_at = greatest(
-    coalesce(
-        (select p.created_at from session_memories p where p.id < m.id and p.created_at <= %(until)s
-         order by p.id desc limit 1), ''),
-    (select n.created_at from session_memories n where n.id > m.id and n.created_at <= %(until)s order by n.id limit 1)
-)
-where m.created_at > %(until)s and exists (
-    select 1 from session_memories n where n.id > m.id and n.created_at <= %(until)s
-)
-"""
-
-
-def set_back(connection: Connection, until: str) -> None:
-    """Give memories with a later time that of the memory stored next, or of the one before if that is later."""
-    connection.later(SET_BACK, {"until": until})
-
-
 def add_vectors(connection: Connection, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
     """Add the vectors that follow those of a memory's first `after` passages, and chunks and words if it has none.
 

@@ -226,11 +226,6 @@ class PostgresWriter(PostgresReader):
 
         return adding.add_memory(self.connection, new, derived, content_hash=content_hash, history=history)
 
-    def set_back(self, until: str) -> None:
-        from vector_memory.storage.postgres import adding
-
-        adding.set_back(self.connection, until)
-
     def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
         from vector_memory.storage.postgres import adding
 

@@ -222,11 +222,6 @@ class SqliteWriter(SqliteReader):
 
         return adding.add_memory(self.connection, new, derived, content_hash=content_hash, history=history)
 
-    def set_back(self, until: str) -> None:
-        from vector_memory.storage.sqlite import adding
-
-        adding.set_back(self.connection, until)
-
     def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
         from vector_memory.storage.sqlite import adding
 
