@@ -1,7 +1,7 @@
 """The numbers of word pieces that are put together from words."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vector_memory.chunking import WordPieceCounter, tokens
@@ -15,6 +15,7 @@ PARTS = st.sampled_from(
 
 @given(st.lists(st.lists(PARTS, max_size=30).map("".join), max_size=5))
 def test_counts_by_word_are_those_of_the_whole_text(engine: OnnxEngine, texts: list[str]) -> None:
+    assume(not any(map(tokens.DATA.search, texts)))  # encoded data are estimated
     count = WordPieceCounter(engine.token_spans)
     assert [count(text) for text in texts] == [len(engine.token_spans(text)) for text in texts]
 
