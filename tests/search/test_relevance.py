@@ -15,7 +15,7 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.later import with_later
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import Shown, looked_through, on_page, weighed
+from vector_memory.search.relevance import Shown, on_page, weighed, without_long_tail
 from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Origin
 
@@ -99,7 +99,7 @@ def places_shown(levels: str, page: Page, later: Mapping[int, int] = MappingProx
     ]
     token = IS_LEAN.set(lean)
     try:
-        shown = looked_through(Shown(hits, 2, more=False), page)
+        shown = without_long_tail(Shown(hits, 2, more=False), page)
     finally:
         IS_LEAN.reset(token)
     assert list(shown.results) == hits[: len(shown.results)]

@@ -24,8 +24,9 @@ from vector_memory.errors import (
 from vector_memory.storage import write_lock
 from vector_memory.storage.calls import Call, current_call
 from vector_memory.storage.sqlite import database as module
-from vector_memory.storage.sqlite import erasure
+from vector_memory.storage.sqlite import erasure, migrations
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.inspection import FileKind, file_kind
 from vector_memory.storage.sqlite.migrations import MIGRATIONS
 from vector_memory.storage.sqlite.rows import fetch_value
 from waiting import PATIENCE, eventually
@@ -319,6 +320,23 @@ def test_a_database_of_another_program_is_refused_and_unchanged(tmp_path: Path, 
     with pytest.raises(DatabaseError, match="another program"):
         Database(path, dimensions=16)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("look", "nothing"), [(migrations.applied_migrations, 0), (file_kind, FileKind.EMPTY)])
+def test_a_memory_that_another_process_creates_meanwhile_is_not_taken_for_another_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[apsw.Connection], object], nothing: object
+) -> None:
+    path, is_ours = tmp_path / "memory.db", migrations.is_ours
+
+    def created_meanwhile(connection: apsw.Connection) -> bool:
+        monkeypatch.setattr(migrations, "is_ours", is_ours)
+        found = is_ours(connection)
+        create_file(path)
+        return found
+
+    monkeypatch.setattr(migrations, "is_ours", created_meanwhile)
+    with closing(apsw.Connection(str(path))) as connection:
+        assert look(connection) == nothing
 
 
 def test_a_file_of_a_newer_release_is_refused_and_left_as_it_was(path: Path) -> None:

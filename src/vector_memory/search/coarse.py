@@ -22,7 +22,7 @@ from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of
-from vector_memory.search.relevance import CANDIDATES, count_kept, looked_through, on_page
+from vector_memory.search.relevance import CANDIDATES, count_kept, on_page, without_long_tail
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
@@ -120,7 +120,7 @@ class CoarseSearch:
                 found = retrieval.find(scope, max(CANDIDATES, page.end + 1), memories=True)
                 judgement = judge(retrieval, scope, found)
                 kept = count_kept(hit.match for hit in judgement.hits)
-                hits, left_out, more = looked_through(on_page(judgement.hits, kept, page), page)
+                hits, left_out, more = without_long_tail(on_page(judgement.hits, kept, page), page)
                 memories, observations, around = retrieval.reader.together(
                     lambda reader: reader.memories([hit.memory_id for hit in hits]),
                     lambda reader: notes_on(reader, reports_among(scope, hits)),

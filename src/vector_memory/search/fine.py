@@ -10,7 +10,7 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
-from vector_memory.search.relevance import CANDIDATES, count_kept, looked_through, on_page
+from vector_memory.search.relevance import CANDIDATES, count_kept, on_page, without_long_tail
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import Origin, StoredChunk
@@ -34,7 +34,7 @@ class FineSearch:
             with self._retriever.answering(question, scope) as retrieval:
                 judgement = judge(retrieval, scope, retrieval.find(scope, max(CANDIDATES, page.end + 1)))
                 kept = count_kept(hit.match for hit in judgement.hits)
-                hits, left_out, more = looked_through(on_page(judgement.hits, kept, page), page)
+                hits, left_out, more = without_long_tail(on_page(judgement.hits, kept, page), page)
                 chunks, origins, observations, around, outlines = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.origins([hit.memory_id for hit in hits]),

@@ -14,7 +14,7 @@ from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
-from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, looked_through, on_page
+from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page, without_long_tail
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -105,7 +105,7 @@ class MediumSearch:
                 memory_ids = sorted({hit.memory_id for hit in best})
                 ranked = rank_sections(sections_of(reader.outlines(memory_ids)), best)
                 kept = count_kept(section.match for section in ranked)
-                sections, left_out, more = looked_through(on_page(ranked, kept, page), page)
+                sections, left_out, more = without_long_tail(on_page(ranked, kept, page), page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations = reader.together(
                     lambda reader: reader.memories(sorted(shown)),

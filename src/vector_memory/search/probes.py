@@ -24,7 +24,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.messages import said_with, somewhere_else
 from vector_memory.search.neighbours import without_repeated
-from vector_memory.search.relevance import count_kept, looked_through, on_page
+from vector_memory.search.relevance import count_kept, on_page, without_long_tail
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
@@ -89,7 +89,7 @@ def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
     """Return the page of what several answers have found, as far as it fits."""
     found = in_fair_order([list(answer.results) for answer in answers])
     kept = count_kept(hit.match for hit in found)
-    wanted, left_out, more = looked_through(on_page(found, kept, page), page, len(answers))
+    wanted, left_out, more = without_long_tail(on_page(found, kept, page), page, len(answers))
     wanted = without_repeated(wanted)
     first = answers[0]
     if page.detail == LINES:

@@ -34,7 +34,7 @@ LEAST_NEW = 0.04
 LEAST_SHARE = 0.55
 """The share of the best score that it must have."""
 
-RELATED = 3
+MOST_RELATED = 3
 """How many results that only are related a lean answer shows in a row at its end."""
 
 
@@ -80,7 +80,7 @@ def on_page(found: Sequence[T], kept: int, page: Page) -> Shown[T]:
     return Shown(found[start : start + page.limit], 0, start + page.limit < len(found))
 
 
-def looked_through(shown: Shown[J], page: Page, questions: int = 1) -> Shown[J]:
+def without_long_tail(shown: Shown[J], page: Page, questions: int = 1) -> Shown[J]:
     """Return what a lean answer shows of a page: not all of many results at its end that only are related.
 
     They are the first of the next page. A caller who says how much there is room for, or who pages on, gets all.
@@ -94,7 +94,7 @@ def looked_through(shown: Shown[J], page: Page, questions: int = 1) -> Shown[J]:
         if one.match == "related" and not strong.intersection(one.later)
     ]
     others = set(range(len(shown.results))).difference(related)
-    end = max([*related[: RELATED * questions], *others], default=-1) + 1
+    end = max([*related[: MOST_RELATED * questions], *others], default=-1) + 1
     return shown if end == len(shown.results) else Shown(shown.results[:end], 0, more=True)
 
 

@@ -1,5 +1,7 @@
 """What every engine stores with a new memory."""
 
+from typing import Any
+
 from vector_memory.domain import TRAITS, NewMemory
 from vector_memory.storage.postings import Words
 from vector_memory.storage.records import Derived, History, Memory
@@ -31,3 +33,15 @@ def words_in(derived: Derived) -> Words:
     if not isinstance(derived.words, Words):
         raise TypeError("The words of a memory must come from prepare_words of the same storage")
     return derived.words
+
+
+def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
+    """Return where a memory belongs, and the hash of its text: the same text in the same place is a duplicate."""
+    return {
+        "content_hash": content_hash,
+        "kind": str(memory.kind),
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+    }

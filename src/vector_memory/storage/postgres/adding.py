@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory
-from vector_memory.storage.adding import as_stored, words_in
+from vector_memory.storage.adding import as_stored, place_of, words_in
 from vector_memory.storage.postgres import keywords, pending, vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.rows import fetch_column, fetch_value, storable
@@ -41,7 +41,7 @@ def find_duplicate_ahead(
 
 def times_of_duplicates(connection: Connection, memory: NewMemory, content_hash: str) -> list[str]:
     """Return when the memories with the same content in the same place were created."""
-    return fetch_column(connection, f"select created_at {DUPLICATES}", place_of(memory, content_hash))
+    return fetch_column(connection, f"select created_at {DUPLICATES}", duplicate_parameters(memory, content_hash))
 
 
 def id_in(cursor: Cursor) -> int | None:
@@ -52,20 +52,12 @@ def id_in(cursor: Cursor) -> int | None:
 def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Statement:
     """Return the query for the memory with the same content in the same place, of a time if given."""
     sql = f"select id {DUPLICATES} and (%(at)s::text is null or created_at = %(at)s) order by id limit 1"
-    return Statement(sql, place_of(memory, content_hash) | {"at": at})
+    return Statement(sql, duplicate_parameters(memory, content_hash) | {"at": at})
 
 
-def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
+def duplicate_parameters(memory: NewMemory, content_hash: str) -> dict[str, Any]:
     """Return the parameters of DUPLICATES."""
-    return {
-        "content_hash": content_hash,
-        "kind": str(memory.kind),
-        "agent_id": memory.agent_id,
-        "session_id": memory.session_id,
-        "session_iter": memory.session_iter,
-        "task_code": memory.task_code,
-        **columns_of(memory.metadata),
-    }
+    return place_of(memory, content_hash) | columns_of(memory.metadata)
 
 
 def columns_of(metadata: dict[str, Any]) -> dict[str, str | None]:

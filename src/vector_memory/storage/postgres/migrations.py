@@ -52,7 +52,7 @@ def add_token_states(connection: psycopg.Connection[tuple[object, ...]], _dimens
 
 def time_promises(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
     """Record since when a process computes the vectors of a memory."""
-    connection.execute(tables.PROMISED.encode())
+    connection.execute(tables.PROMISED_AT.encode())
 
 
 def fold_words(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:

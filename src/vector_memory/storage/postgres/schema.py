@@ -160,7 +160,7 @@ create table outdated_words (
 );
 """
 
-PROMISED = "alter table pending_vectors add column promised_at double precision not null default 0"
+PROMISED_AT = "alter table pending_vectors add column promised_at double precision not null default 0"
 
 PENDING_VECTORS = """
 create table pending_vectors (

@@ -3,11 +3,12 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 import apsw
 
 from vector_memory.domain import Chunk, NewMemory
-from vector_memory.storage.adding import as_stored, words_in
+from vector_memory.storage.adding import as_stored, place_of, words_in
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 from vector_memory.storage.sqlite import keywords, pending, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
@@ -30,27 +31,19 @@ def find_duplicate(
 ) -> int | None:
     """Return the id of the memory with the same content in the same place, created `at` a time if given, or None."""
     sql = f"select id {DUPLICATES} and (:at is null or created_at = :at) order by id limit 1"
-    found = fetch_value(connection, sql, place_of(memory, content_hash) | {"at": at})
+    found = fetch_value(connection, sql, duplicate_bindings(memory, content_hash) | {"at": at})
     return None if found is None else int(found)
 
 
 def times_of_duplicates(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> list[str]:
     """Return when the memories with the same content in the same place were created."""
-    return fetch_column(connection, f"select created_at {DUPLICATES}", place_of(memory, content_hash))
+    return fetch_column(connection, f"select created_at {DUPLICATES}", duplicate_bindings(memory, content_hash))
 
 
-def place_of(memory: NewMemory, content_hash: str) -> dict[str, str | int | None]:
+def duplicate_bindings(memory: NewMemory, content_hash: str) -> dict[str, Any]:
     """Return the bindings of DUPLICATES."""
-    return {
-        "content_hash": content_hash,
-        "kind": str(memory.kind),
-        "agent_id": memory.agent_id,
-        "session_id": memory.session_id,
-        "session_iter": memory.session_iter,
-        "task_code": memory.task_code,
-        # All of it as JSON: SQLite has no type for some JSON values.
-        "metadata": as_json(memory.metadata),
-    }
+    # All metadata as JSON: SQLite has no type for some JSON values.
+    return place_of(memory, content_hash) | {"metadata": as_json(memory.metadata)}
 
 
 def add_memory(

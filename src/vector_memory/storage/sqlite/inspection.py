@@ -95,14 +95,16 @@ def _marks_of_change(path: Path) -> tuple[object, ...]:
 
 def file_kind(connection: apsw.Connection) -> FileKind:
     """Return the kind of the file. A damaged file counts as one of this release."""
+    # First: another process may make it one of ours meanwhile, but never the other way round.
+    is_empty, is_original = not migrations.names_of_tables(connection), legacy.is_original(connection)
     if migrations.is_ours(connection):
         version, known = migrations.recorded_version(connection), len(migrations.MIGRATIONS)
         if version is not None and version > known:
             return FileKind.NEWER
         return FileKind.PRESENT if version == known or schema_repair.is_record_wrong(connection) else FileKind.OLDER
-    if not migrations.names_of_tables(connection):
+    if is_empty:
         return FileKind.EMPTY
-    return FileKind.ORIGINAL if legacy.is_original(connection) else FileKind.FOREIGN
+    return FileKind.ORIGINAL if is_original else FileKind.FOREIGN
 
 
 def kind_of(path: Path) -> FileKind:

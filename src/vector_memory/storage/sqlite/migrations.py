@@ -100,7 +100,7 @@ def count_attempts(connection: apsw.Connection, _dimensions: int) -> None:
 
 def time_promises(connection: apsw.Connection, _dimensions: int) -> None:
     """Record since when a process computes the vectors of a memory."""
-    connection.execute(pending.SINCE)
+    connection.execute(pending.PROMISED_AT)
 
 
 def index_other_names(_connection: apsw.Connection, _dimensions: int) -> None:
@@ -220,6 +220,8 @@ def register_writer_function(connection: apsw.Connection) -> None:
 
 def applied_migrations(connection: apsw.Connection) -> int:
     """Return the number of migrations applied to the file. Raises DatabaseError if it is not one of ours."""
+    # First: another process may make it one of ours meanwhile, but never the other way round.
+    is_foreign = names_of_tables(connection) and not legacy.is_original(connection)
     if is_ours(connection):
         version = recorded_version(connection)
         if version is None:
@@ -230,7 +232,7 @@ def applied_migrations(connection: apsw.Connection) -> int:
                 "vector-memory to open it."
             )
         return version
-    if names_of_tables(connection) and not legacy.is_original(connection):
+    if is_foreign:
         raise DatabaseError(
             "The file is an SQLite database of another program and was not changed: choose another path."
         )

@@ -22,7 +22,7 @@ create table pending_vectors (
 );
 """
 
-SINCE = "alter table pending_vectors add column promised_at real not null default 0"
+PROMISED_AT = "alter table pending_vectors add column promised_at real not null default 0"
 
 ATTEMPTS = "alter table pending_vectors add column attempts integer not null default 0"
 
