@@ -1,0 +1,106 @@
+"""What one call of a tool passes in the package: whoever wants to understand the call has to read it.
+
+It is counted in a process of its own, because the profiler has to be there before the threads that it follows.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType
+
+from fastmcp import Client
+
+import vector_memory
+from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.server.app import create_server
+from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
+
+PACKAGE = str(Path(vector_memory.__file__).parent)
+DOCUMENT = "\n\n".join(f"# Section {number}\n\nThe index idx_{number} is unused since March." for number in range(9))
+STORE = {"agent_id": "a", "session_id": "s", "session_iter": 1}
+SEARCH = {"query": "unused index", "session_id": "s"}
+CALLS = 5
+
+SERVING = ("MainThread", "AnyIO worker thread")
+"""The threads that serve a call; the others work in the background."""
+
+
+class CallPath:
+    """The functions of the package that every call passed, and the pairs of which one reached the other's file."""
+
+    def __init__(self) -> None:
+        self._is_counting = False
+        self._functions: set[CodeType] = set()
+        self._hand_overs: set[tuple[CodeType, CodeType]] = set()
+
+    def note(self, frame: FrameType, event: str, _argument: object) -> None:
+        """Take note of a call: a function for `threading.setprofile`."""
+        if not self._is_counting or event != "call" or not is_ours(frame):
+            return
+        if not threading.current_thread().name.startswith(SERVING):
+            return
+        self._functions.add(frame.f_code)
+        caller = frame.f_back
+        while caller is not None and not is_ours(caller):
+            caller = caller.f_back
+        if caller is not None and caller.f_code.co_filename != frame.f_code.co_filename:
+            self._hand_overs.add((caller.f_code, frame.f_code))
+
+    async def counts(self, name: str, calls: Iterable[Callable[[], Awaitable[object]]]) -> dict[str, int]:
+        """Make calls, and return what all of them passed: some also meet what happens to be due at that moment."""
+        each = []
+        for call in calls:
+            self._functions, self._hand_overs, self._is_counting = set(), set(), True
+            await call()
+            self._is_counting = False
+            each.append((self._functions, self._hand_overs))
+        functions, hand_overs = (set.intersection(*found) for found in zip(*each, strict=True))
+        return {
+            f"files that a {name} passes": len({code.co_filename for code in functions}),
+            f"functions that a {name} passes": len(functions),
+            f"hand-overs between files in a {name}": len(hand_overs),
+        }
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Tell whether a frame is one of a function of the package."""
+    return frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code.co_name != "<module>"
+
+
+async def count(path: CallPath, file: Path) -> dict[str, int]:
+    """Store and search with the tools of a server, as a client does."""
+    settings = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+    with SessionMemoryStore(file, settings, embedder=LatticeEmbedder()) as store:
+        async with Client(create_server(lambda: nullcontext(store))) as client:
+
+            def storing(number: int) -> Callable[[], Awaitable[object]]:
+                report = STORE | {"content": f"{DOCUMENT}\n\nReport {number}."}
+                return lambda: client.call_tool("store_report", report)
+
+            counts = await path.counts("store", map(storing, range(CALLS)))
+            store.start_background_work()
+            await asyncio.to_thread(store._index.wait_for_loading)
+            searching = partial(client.call_tool, "search_reports_specific_chunks", SEARCH)
+            return counts | await path.counts("search", [searching] * CALLS)
+
+
+def of_calls() -> dict[str, int]:
+    """Return the counts of a store and a search."""
+    run = subprocess.run([sys.executable, __file__], check=True, stdout=subprocess.PIPE)
+    return dict(json.loads(run.stdout))
+
+
+if __name__ == "__main__":
+    followed = CallPath()
+    threading.setprofile(followed.note)
+    sys.setprofile(followed.note)
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(asyncio.run(count(followed, Path(folder) / "memory.db"))))
