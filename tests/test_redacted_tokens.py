@@ -47,6 +47,51 @@ def test_a_password_in_a_url_reaches_to_the_last_at_sign_before_the_host(text, s
 
 
 @pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("postgres://app:K7/zq9Lm@db.acme.dev:5432/app", "K7/zq9Lm"),
+        ("mongodb://root:K7?zq9Lm@host/admin", "K7?zq9Lm"),
+        ("redis://:p@ss:w/rd%9@cache:6379", "p@ss:w/rd%9"),
+        ("url = 'amqp://me:a/b/c@9dK7@queue/vhost'", "a/b/c@9dK7"),
+    ],
+)
+def test_a_password_in_a_url_may_have_a_slash(text, secret):
+    assert redact(text).text == text.replace(secret, "[redacted: password]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "app:{}@tcp(127.0.0.1:3306)/app?parseTime=true",
+        'dsn := "root:{}@unix(/tmp/mysql.sock)/db"',
+        "jdbc:oracle:thin:scott/{}@//db:1521/ORCL",
+        "sqlplus scott/{}@orcl",
+        "db.acme.dev:5432:app:app:{}",
+        "CREATE USER me IDENTIFIED BY '{}';",
+        "GRANT ALL ON *.* TO 'me'@'%' IDENTIFIED BY '{}';",
+        "SET PASSWORD FOR me = '{}';",
+        "requirepass {}",
+        "masterauth {}",
+        "bindpw {}",
+        "keytool -list -storepass {}",
+        'psk="{}"',
+        "password: |\n  {}",
+        "http -a me:{} acme.dev",
+        "zip -P {} a.zip b",
+        "7z x -p{} a.7z",
+        "smbclient //files/x -U me%{}",
+        "echo {} | docker login -u me --password-stdin",
+        "echo 'me:{}' | sudo chpasswd",
+        "creds: admin/{}",
+        "the login is admin / {}",
+    ],
+)
+def test_a_password_of_a_command_a_connection_or_a_configuration_is_removed(text):
+    assert redact(text.format(VALUE)).text != text.format(VALUE)
+    assert VALUE not in redact(text.format(VALUE)).text
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "API key - {}",
@@ -88,6 +133,12 @@ def test_a_value_is_removed_however_it_is_joined_to_its_name(text):
     [
         ("Authorization: SSWS 00" + "aB3dE5fG7h" * 4, "00" + "aB3dE5fG7h" * 4),
         ("PagerDuty routing key: u+" + "aB3dE5fG7hJ9kL1mN2", "aB3dE5fG7hJ9kL1mN2"),
+        ("pagerduty integration key " + "1f9a7c4e" * 4, "1f9a7c4e" * 4),
+        ("hubspot developer key: 0f3ab1c2-1234-4abc-9def-0a1b2c3d4e5f", "0f3ab1c2-1234-4abc-9def-0a1b2c3d4e5f"),
+        (
+            "https://outlook.office.com/webhook/0f3ab1c2-d3e4@f5a6/IncomingWebhook/" + "1a2b3c4d" * 4 + "/x9",
+            "1a2b3c4d" * 4,
+        ),
         ("PD_API_KEY=y_" + "aB3dE5fG7hJ9kL1mN2", "aB3dE5fG7hJ9kL1mN2"),
         (
             "https://acme.webhook.office.com/webhookb2/0f3ab1c2-d3e4@f5a6/IncomingWebhook/" + "1a2b3c4d" * 4 + "/x9",

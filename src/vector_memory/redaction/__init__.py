@@ -80,7 +80,7 @@ def secret_places(text: str) -> list[Place]:
 
     Where two rules apply, the first one of the table counts.
     """
-    from vector_memory.redaction.rule import Rule, Searched  # noqa: PLC0415 - read when needed
+    from vector_memory.redaction.rule import Leading, Rule, Searched  # noqa: PLC0415 - read when needed
     from vector_memory.redaction.rules import RULES  # noqa: PLC0415
     from vector_memory.redaction.tables import TABLES, Table  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ def secret_places(text: str) -> list[Place]:
         taken[found.start() : found.end()] = TAKEN * len(found[0])
     searched = Searched(REPLACED.sub(lambda found: "\0" * len(found[0]), text))
     places = []
-    rules: tuple[Rule | Table, ...] = (*RULES, *TABLES)
+    rules: tuple[Rule | Leading | Table, ...] = (*RULES, *TABLES)
     for rule in rules:
         for start, end in rule.spans(searched):
             if taken.find(TAKEN, start, end) < 0:

@@ -8,7 +8,7 @@ PLACEHOLDER = re.compile(
     r"""
     ^\$\{?[a-z_][\w.:]*\}?$ | ^%\w | \$\{ | \{\{ | \{[\w.\s:$]*\} | \$\( | %\(\w | ^<.*>$ | \.\.\. | … | (.)\1{5,} |
     your[_-] | [_-]here$ | example | changeme | change[_-]me | placeholder | replace | redacted | dummy | sample |
-    ^todo | ^fixme | ^enc\[ | ^[.~]{1,2}/ | ^/(?:\w+/){2} | ^\^ | ^![a-z]+$ |
+    ^todo | ^fixme | ^enc\[ | ^[.~]{1,2}/ | ^/(?:\w+/){2} | ^(?:/[a-z_-]+){2,}(?:[?.\#]|$) | ^arn: | ^\^ | ^![a-z]+$ |
     \.(?:html?|md|py|json|ya?ml|txt)\b | \[a-z | ^\w+\\
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -76,6 +76,12 @@ def is_password(value: str) -> bool:
 def is_url_password(value: str) -> bool:
     """Return whether the password in a URL is more than an example."""
     return len(value) >= MIN_URL_PASSWORD and value.lower() not in WORDS and not PLACEHOLDER.search(value)
+
+
+def is_split_url_password(value: str) -> bool:
+    """Return whether what stands in a URL where a password would is one although it has a slash or a question mark."""
+    is_mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return is_mixed and "//" not in value and is_url_password(value)
 
 
 def is_quoted_password(value: str) -> bool:

@@ -22,6 +22,7 @@ PUBLISHED = tuple(
         is_token,
         one["any_case"],
         one["before"],
+        in_word=True,
     )
     for one in json.loads((files(__package__) / "published.json").read_text(encoding="utf-8"))["rules"]
 )

@@ -19,12 +19,30 @@ DOTTED_I = "\u0130"
 
 
 class Searched:
-    """A text, in lower case, and those of its words that are long enough for a token."""
+    """A text, in lower case, and where it has anchors. Words that are long enough for a token are searched first."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.lowered = text.replace(DOTTED_I, "I").lower()
-        self.long_words = "\n".join(word for word in text.split() if len(word) >= LONG_WORD)
+        words = {word for word in text.split() if len(word) >= LONG_WORD}
+        self._long_words = "\n".join(words)
+        self._lowered_words = self._long_words.lower()
+        self._places: dict[tuple[str, bool, bool], list[int]] = {}
+
+    def places_of(self, anchor: str, *, any_case: bool, in_word: bool) -> list[int]:
+        """Return where an anchor of rules stands; nowhere unless a long word has it, if it must be `in_word`."""
+        key = anchor, any_case, in_word
+        if key not in self._places:
+            words = self._lowered_words if any_case else self._long_words
+            self._places[key] = [] if in_word and anchor not in words else list(self._found(anchor, any_case=any_case))
+        return self._places[key]
+
+    def _found(self, anchor: str, *, any_case: bool) -> Iterator[int]:
+        searched = self.lowered if any_case else self.text
+        place = searched.find(anchor)
+        while place >= 0:
+            yield place
+            place = searched.find(anchor, place + len(anchor))
 
 
 WORD_STARTS, WORD_ENDS = "(?<![A-Za-z0-9])", "(?![A-Za-z0-9])"
@@ -37,7 +55,7 @@ class Rule(NamedTuple):
 
     `anchors`: texts, one of which must occur; in lower case if `any_case`. `pattern`: matches at an anchor; its group
     `secret` is the secret. `min_entropy`: bits per character. `accepts`: judges the secret. `before`: how many
-    characters in front of the anchor the pattern begins.
+    characters in front of the anchor the pattern begins. `in_word`: the secret is a long word, or in one.
     """
 
     name: str
@@ -48,26 +66,41 @@ class Rule(NamedTuple):
     accepts: Callable[[str], bool] = any_value
     any_case: bool = True
     before: int = 0
+    in_word: bool = False
 
     def spans(self, text: Searched) -> Iterator[tuple[int, int]]:
         """Yield the ranges of the secrets in a text."""
-        searched = text.lowered if self.any_case else text.text
         for anchor in self.anchors:
-            if not self.any_case and anchor not in text.long_words:
-                continue
-            position = searched.find(anchor)
-            while position >= 0:
-                end = position + len(anchor)
-                if found := self._match(text.text, position - self.before):
+            end = 0
+            for place in text.places_of(anchor, any_case=self.any_case, in_word=self.in_word):
+                if place >= end and (found := self._match(text.text, place - self.before)):
                     secret = found["secret"]
                     if entropy(secret) >= self.min_entropy and self.accepts(secret):
                         yield found.span("secret")
                     elif len(secret) > LONG:
                         end = found.end()
-                position = searched.find(anchor, end)
 
     def _match(self, text: str, place: int) -> re.Match[str] | None:
         return compiled(self.pattern, self.flags).match(text, place) if place >= 0 else None
+
+
+class Leading(NamedTuple):
+    """A sort of secret that stands before its anchor. `pattern`: ends at the anchor."""
+
+    name: str
+    anchors: tuple[str, ...]
+    pattern: str
+    accepts: Callable[[str], bool]
+
+    def spans(self, text: Searched) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of the secrets in a text."""
+        for anchor in self.anchors:
+            for place in text.places_of(anchor, any_case=True, in_word=False):
+                found = compiled(self.pattern, re.IGNORECASE | re.VERBOSE).search(
+                    text.text, max(0, place - LONG), place
+                )
+                if found and self.accepts(found["secret"]):
+                    yield found.span("secret")
 
 
 @cache
@@ -81,7 +114,7 @@ def prefixed(name: str, prefixes: str, body: str, min_entropy: float = 3.0) -> R
     starts = prefixes.split()
     either = "|".join(map(re.escape, starts))
     pattern = rf"{WORD_STARTS}(?P<secret>(?:{either}){body}){WORD_ENDS}"
-    return Rule(name, tuple(starts), pattern, re.NOFLAG, min_entropy, any_case=False)
+    return Rule(name, tuple(starts), pattern, re.NOFLAG, min_entropy, any_case=False, in_word=True)
 
 
 def labelled(name: str, anchors: str, pattern: str, accepts: Callable[[str], bool], min_entropy: float = 0.0) -> Rule:

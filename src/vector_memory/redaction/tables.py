@@ -9,6 +9,8 @@ from vector_memory.redaction.rule import Searched
 HEAD = re.compile(
     r"^(?P<names>[^|\n]{0,1000}+\|[^\n]{0,1000}+)\n[ \t]{0,9}+\|?[ \t]{0,9}+:?-[ \t:|-]{1,1000}+\n", re.MULTILINE
 )
+RULER = re.compile(r"\n[ \t]{0,9}+\|?[ \t]{0,9}+:?-[ \t:|-]{1,1000}+\n")
+"""The line below a head: a text without one is not searched for heads, which takes longer."""
 PAIR = re.compile(
     r"^[ \t]{0,9}\|(?P<name>[^|\n]{3,80})\|[ \t`*]{0,40}+(?P<secret>[^\s|`*]{6,200}+)[ \t`*]{0,40}+\|", re.MULTILINE
 )
@@ -38,7 +40,7 @@ class Table:
             if self._column.fullmatch(pair["name"].strip(AROUND)) and self._accepts(pair["secret"]):
                 yield pair.span("secret")
         place = 0
-        while head := HEAD.search(text, place):
+        while RULER.search(text, place) and (head := HEAD.search(text, place)):
             names = [name.strip(AROUND) for name in head["names"].split("|")]
             wanted = {number for number, name in enumerate(names) if self._column.fullmatch(name)}
             place = head.end()
