@@ -8,6 +8,7 @@ import pytest
 
 from commands.conftest import Run
 from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.audit_keys import AuditKeys, keys_of
 from vector_memory.tenancy.callers import Caller, Permission
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota, read_quota
@@ -105,7 +106,8 @@ def test_a_damaged_file_of_tokens_is_an_error_that_says_what_to_do(run: Run, fol
 
 
 def test_the_audit_log_is_printed_filtered_and_checked(run: Run, folder: Path) -> None:
-    log = AuditLog(folder)
+    keys_of(folder).make()
+    log = AuditLog(folder, keys_of(folder))
     for name in ("ada", "bob"):
         caller = Caller(name=name, namespace="web", permission=Permission.READ)
         log.record(caller, "get_memory_by_id", ids={"memory_id": [7]})
@@ -114,9 +116,47 @@ def test_the_audit_log_is_printed_filtered_and_checked(run: Run, folder: Path) -
     assert run("audit", "--namespace", "api").out == ""
     assert json.loads(run("audit", "--token", "ada", "--json").out)["ids"] == {"memory_id": [7]}
     assert run("audit", "--verify").out == "The audit log is intact.\n"
-    assert json.loads(run("audit", "--verify", "--json").out) == {"intact": True}
+    newest = list(log.lines())[-1]["signature"]
+    facts = {"intact": True, "lines": 2, "missing": 0, "newest": newest, "unfinished": False}
+    assert json.loads(run("audit", "--verify", "--json").out) == facts
     path = log.files()[0]
     path.write_bytes(path.read_bytes().replace(b"ada", b"eve"))
     ended = run("audit", "--verify")
     assert ended.code == 1
     assert f"{path.name}, line 1: this line was changed." in ended.err
+
+
+def test_what_the_audit_log_lacks_is_said_and_is_no_alarm(run: Run, folder: Path) -> None:
+    keys_of(folder).make()
+    log, caller = AuditLog(folder, keys_of(folder)), Caller(name="ada", namespace="web", permission=Permission.READ)
+    log.record(caller, "list_sessions", ids={"session_id": ["s\ud800"]})
+    with log.files()[0].open("ab") as stream:
+        stream.write(b'{"at')
+    said = run("audit", "--verify")
+    assert (said.code, "intact. The last line is unfinished: a full disk" in said.out) == (0, True)
+    log.record(caller, "list_sessions", ids={})
+    assert "intact. It says of 1 calls that they could not be recorded." in run("audit", "--verify").out
+    printed = run("audit").out.splitlines()
+    assert [line.endswith("after 1 calls that are missing") for line in printed] == [False, True]
+    assert "session_id=s\\ud800" in printed[0]
+
+
+def test_a_new_key_signs_from_then_on_and_both_are_needed_for_checking(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = AuditKeys(tmp_path / "key")
+    keys.make()
+    monkeypatch.setenv("VECTOR_MEMORY_AUDIT_KEY", str(keys.path))
+    AuditLog(folder, keys).record(
+        Caller(name="ada", namespace="web", permission=Permission.READ), "list_sessions", ids={}
+    )
+    older = keys.path.read_text()
+    assert "signs from now on" in run("audit", "--new-key").out
+    name = json.loads(run("audit", "--new-key", "--json").out)["key"]
+    assert [key.name for key in keys.all()][-1] == name
+    assert "- - audit/new-key" in run("audit").out
+    assert json.loads(run("audit", "--verify", "--json").out)["lines"] == 3
+    keys.path.write_text(older)
+    refused = run("audit", "--verify")
+    assert (refused.code, "line 2: it is signed with a key that is not in the key file" in refused.err) == (1, True)
+    assert "must not be in the data folder" in run("audit", "--audit-key", str(folder / "key")).err

@@ -29,6 +29,8 @@ def test_the_unit_starts_the_server_as_somebody_who_may_write_nothing_else() -> 
     flags_of(shlex.split(service["ExecStart"]))
     assert service["DynamicUser"] == service["NoNewPrivileges"] == "yes"
     assert (service["ProtectSystem"], service["StateDirectoryMode"]) == ("strict", "0700")
+    key = Path(re.findall(r"--audit-key (\S+)", service["ExecStart"])[0])
+    assert key.parent in [Path("/var/lib") / name for name in service["StateDirectory"].split()]
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here")
@@ -50,3 +52,5 @@ def test_the_container_runs_the_server_without_root() -> None:
     words = ["vector-memory", *re.findall(r'"([^"]+)"', named["CMD"])]
     flags_of([*words, "--data-dir", "/data", "--public-url", "https://memory.example.com"])
     assert "/healthz" in named["HEALTHCHECK"]
+    key = Path(re.findall(r"VECTOR_MEMORY_AUDIT_KEY=(\S+)", named["ENV"])[0])
+    assert str(key.parent) in named["VOLUME"].split()

@@ -19,6 +19,7 @@ from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
 from vector_memory.storage.opening import prepare_database
 from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.audit_keys import keys_of
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.databases import DatabaseRegistry
 from vector_memory.tenancy.quotas import Quota
@@ -128,14 +129,15 @@ def test_names_of_namespaces_are_checked_as_those_of_schemas(hosts: Hosts) -> No
     assert {"red", "blue"} <= set(hosts.registry.names())
 
 
-def test_all_hosts_seal_questions_with_the_same_key_and_keep_an_audit_log_each(hosts: Hosts) -> None:
+def test_all_hosts_seal_questions_with_the_same_key_and_keep_a_signed_audit_log_each(hosts: Hosts) -> None:
     assert len(hosts.registry.key()) == 32
     secret = hosts.token("carol")
     for url in hosts.urls[:2]:
         called(url, secret)
     for number in range(2):
-        log = AuditLog(hosts.folder / f"host-{number}")
-        assert log.verify() is None
+        folder = hosts.folder / f"host-{number}"
+        log = AuditLog(folder, keys_of(folder))
+        assert log.verify().broken is None
         assert ("carol", "list_sessions") in [(line["token"], line["call"]) for line in log.lines()]
 
 

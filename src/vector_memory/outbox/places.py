@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from vector_memory.outbox.folder import Outbox, entries
-from vector_memory.settings import MemoryAddress
+from vector_memory.settings import MemoryAddress, state_folder
 
 ENDING = ".outbox"
 """Ends the name of the folder beside the file of a memory."""
@@ -33,11 +33,8 @@ def outbox_for(key: str, target: str, folder: Path) -> Outbox:
 
 def user_folder() -> Path | None:
     """Return the folder of this user for what waits; None if the user has no home."""
-    try:
-        state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
-    except RuntimeError:
-        return None
-    return state / "vector-memory" / "outbox"
+    state = state_folder()
+    return None if state is None else state / "outbox"
 
 
 def all_of_user() -> list[Outbox]:

@@ -25,6 +25,11 @@ class HttpOptions(BaseModel):
         description="Folder of the namespaces and tokens of several teams. Without it, the server has one memory, "
         "needs no token, and listens on this machine only.",
     )
+    audit_key: FullPath | None = Field(
+        default=None,
+        description="File with the key that signs the audit log, which is made at the first start and must be outside "
+        "the data folder. Default: a file in ~/.local/state/vector-memory/audit.",
+    )
     workers: int = Field(default=1, ge=1, le=64, description="Number of processes that share the port.")
     public_url: str | None = Field(
         default=None,

@@ -48,6 +48,15 @@ def project_folder() -> Path:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
 
+def state_folder() -> Path | None:
+    """Return the folder of this user for what programs keep; None if the user has no home."""
+    try:
+        state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
+    except RuntimeError:
+        return None
+    return state / "vector-memory"
+
+
 ALTERNATIVES = ("database_path", "working_dir", "database_url")
 """The fields that say where the memory is; a flag for one of them overrides the variables of all."""
 

@@ -1,22 +1,26 @@
-"""A record of who did what: one line for each call, chained by hashes, so that a removed or changed line shows.
+"""A record of who did what: one signed line for each call, chained, so that a removed or changed line shows.
 
 Lines hold names and ids, never content. Each file begins where the one before ended, so that whole files cannot be
-removed unseen either, except the newest lines and files: note the last hash elsewhere to see that, too.
+removed unseen either, except the newest lines and files: note the newest signature elsewhere to see that, too.
 """
 
+import errno
 import hashlib
+import hmac
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from vector_memory.domain import utc_now
-from vector_memory.errors import DatabaseError
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.storage.disk.filesystem import make_private_folders, size_of
 from vector_memory.storage.disk.locking import lock, lock_file
+from vector_memory.tenancy.audit_keys import AuditKey, AuditKeys
 from vector_memory.tenancy.callers import Caller
 
 FOLDER = "audit"
@@ -24,8 +28,14 @@ BEGINNING = "0" * 64
 """What the very first line is chained to."""
 
 ROTATE_BYTES = 64 * 2**20
-LONGEST_LINE = 64 * 2**10
+BLOCK_BYTES = 4_096
+DIGITS = 8
 IDS_LISTED = 100
+NEW_KEY = "audit/new-key"
+"""The call in the line that says that a key was added."""
+
+TEXTS = ("at", "call", "previous", "key", "signature")
+OTHERS = ("token", "namespace", "ids", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +47,30 @@ class Broken:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check of all files found.
+
+    `lines`: how many hold. `missing`: calls of which the lines say that they could not be recorded. `newest`: the
+    signature of the last line. `unfinished`: another line was begun after it, which a full disk, the end of a process
+    or somebody who cut it off leaves alike. `broken`: the first place where lines were changed, removed or added.
+    """
+
+    lines: int
+    missing: int
+    newest: str | None
+    unfinished: bool
+    broken: Broken | None
+
+
 class AuditLog:
     """The audit files of a data folder. Safe to use from several threads and processes."""
 
-    def __init__(self, data_dir: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
+    def __init__(self, data_dir: Path, keys: AuditKeys, rotate_bytes: int = ROTATE_BYTES) -> None:
         self._folder = data_dir / FOLDER
+        self._keys = keys
         self._rotate_bytes = rotate_bytes
+        self._missed, self._counting = 0, threading.Lock()
 
     def record(
         self,
@@ -52,101 +80,180 @@ class AuditLog:
         ids: Mapping[str, Sequence[int | str]],
         error: str | None = None,
     ) -> None:
-        """Append a line: who called what, on which ids, and how it ended. Raises DatabaseError if it cannot."""
-        line = {
-            "at": utc_now(),
-            "token": caller.name,
-            "namespace": caller.namespace,
-            "call": call,
-            "ids": {name: list(values)[:IDS_LISTED] for name, values in ids.items() if values},
-            "error": error,
-        }
+        """Append a line: who called what, on which ids, and how it ended.
+
+        Raises DatabaseError if it cannot; the next line says how many calls are missing before it.
+        """
+        listed = {name: list(values)[:IDS_LISTED] for name, values in ids.items() if values}
         try:
-            self._append(line)
-        except OSError as failure:
-            raise DatabaseError("The audit log cannot be written: see the server's log.") from failure
+            with self._locked():
+                self._append(_facts(caller.name, caller.namespace, call, listed, error))
+        except (OSError, VectorMemoryError) as failure:
+            self._count(1)
+            reason = "its key cannot be used, or another process keeps it locked"
+            if isinstance(failure, OSError):
+                reason = failure.strerror or type(failure).__name__
+            raise DatabaseError(f"A call is missing in the audit log, which cannot be written: {reason}.") from failure
+
+    def renew_key(self) -> str:
+        """Sign with a new key from now on, and return its name. Raises OSError and VectorMemoryError."""
+        with self._locked():
+            key = self._keys.add()
+            self._append(_facts(None, None, NEW_KEY, {"key": [key.name]}, None))
+        return key.name
 
     def files(self) -> list[Path]:
         """Return the files, the oldest first."""
-        return sorted(self._folder.glob("*.jsonl"))
+        return sorted(self._folder.glob(f"{'[0-9]' * DIGITS}.jsonl"))
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines, the oldest first. Lines that are damaged are left out: `verify` names them."""
-        for path in self.files():
-            with path.open("rb") as stream:
-                for data in stream:
-                    if (line := _parsed(data)) is not None:
-                        yield line
+        for _, _, data in self._numbered():
+            if (line := _parsed(data)) is not None:
+                yield line
 
-    def verify(self) -> Broken | None:
-        """Return the first place where a line was changed, removed or added; None: all are as they were written."""
-        expected = BEGINNING
+    def verify(self) -> Checked:
+        """Check every line. Raises ConfigurationError for a key file that cannot be used."""
+        chain, unfinished, broken = _Chain(self._keys.all()), False, None
+        place = (self._folder, 0)
+        for path, number, data in self._numbered():
+            if unfinished:
+                broken = Broken(*place, "this line is damaged")
+                break
+            place = path, number
+            unfinished = not data.endswith(b"\n")
+            if not unfinished and (fault := chain.fault(data)):
+                broken = Broken(path, number, fault)
+                break
+        if broken is None and (fault := chain.fault_of_end()):
+            broken = Broken(*place, fault)
+        return Checked(chain.lines, chain.missing, chain.newest, unfinished and broken is None, broken)
+
+    def _numbered(self) -> Iterator[tuple[Path, int, bytes]]:
         for path in self.files():
             with path.open("rb") as stream:
                 for number, data in enumerate(stream, 1):
-                    line = _parsed(data)
-                    if line is None:
-                        return Broken(path, number, "this line is damaged")
-                    if line.get("previous") != expected:
-                        return Broken(path, number, "the line before it was changed or removed")
-                    if line.get("hash") != _hash(line) or data != _encoded(line):
-                        return Broken(path, number, "this line was changed")
-                    expected = line["hash"]
-        return None
+                    yield path, number, data
 
-    def _append(self, facts: dict[str, Any]) -> None:
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         make_private_folders(self._folder)
         with lock_file(self._folder / "lock") as descriptor:
             lock(descriptor)
-            newest = self.files()[-1:]
-            if newest:
-                _cut_half_line(newest[0])
-            line = facts | {"previous": _last_hash(newest[0]) if newest else BEGINNING}
-            data = _encoded(line | {"hash": _hash(line)})
-            path = newest[0] if newest and newest[0].stat().st_size < self._rotate_bytes else self._new_file()
-            target = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-            try:
-                os.write(target, data)
-            finally:
-                os.close(target)
+            yield
 
-    def _new_file(self) -> Path:
-        return self._folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl"
+    def _append(self, facts: dict[str, Any]) -> None:
+        files = self.files()
+        if files and _cut_unfinished(files[-1]):
+            self._count(1)
+        missed, key = self._missed, self._keys.newest()
+        last = next(filter(None, map(_last_line, reversed(files))), None)
+        line = facts | ({"missing": missed} if missed else {})
+        line |= {"previous": BEGINNING if last is None else hashlib.sha256(last).hexdigest(), "key": key.name}
+        path = files[-1] if files and size_of(files[-1]) < self._rotate_bytes else self._file_after(files)
+        _append_whole(path, _encoded(_signed(line, key)))
+        self._count(-missed)
+
+    def _file_after(self, files: Sequence[Path]) -> Path:
+        """Return a new file. Files are numbered: a clock may go back."""
+        return self._folder / f"{int(files[-1].stem) + 1 if files else 1:0{DIGITS}}.jsonl"
+
+    def _count(self, missed: int) -> None:
+        with self._counting:
+            self._missed += missed
+
+
+class _Chain:
+    """Checks lines one after the other."""
+
+    def __init__(self, keys: Sequence[AuditKey]) -> None:
+        self._keys = {key.name: (age, key) for age, key in enumerate(keys)}
+        self._age = 0
+        self._expected = BEGINNING
+        self.lines = self.missing = 0
+        self.newest: str | None = None
+
+    def fault(self, data: bytes) -> str | None:
+        """Return what is wrong with the next line; None if it holds."""
+        line = _parsed(data)
+        if line is None:
+            return "this line is damaged"
+        if line["previous"] != self._expected:
+            return "the line before it was changed or removed"
+        if line["key"] not in self._keys:
+            return "it is signed with a key that is not in the key file: name that of the server with --audit-key"
+        age, key = self._keys[line["key"]]
+        unsigned = {name: value for name, value in line.items() if name != "signature"}
+        if data != _encoded(_signed(unsigned, key)):
+            return "this line was changed"
+        if age < self._age:
+            return "it is signed with an older key than the line before it"
+        self._age, self._expected, self.newest = age, hashlib.sha256(data).hexdigest(), line["signature"]
+        self.lines += 1
+        self.missing += line.get("missing", 0)
+        return None
+
+    def fault_of_end(self) -> str | None:
+        """Return what is wrong if no line follows: whoever has an old key could have replaced what came after it."""
+        is_newest = not self.lines or self._age == len(self._keys) - 1
+        return None if is_newest else "it is not signed with the newest key: lines after it were removed"
+
+
+def _facts(
+    token: str | None, namespace: str | None, call: str, ids: Mapping[str, Sequence[int | str]], error: str | None
+) -> dict[str, Any]:
+    return {"at": utc_now(), "token": token, "namespace": namespace, "call": call, "ids": ids, "error": error}
 
 
 def _encoded(line: Mapping[str, Any]) -> bytes:
-    """Return a line as it is in a file."""
-    return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    """Return a line as it is in a file. A surrogate that a client has sent alone becomes an escape of JSON."""
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
-def _hash(line: Mapping[str, Any]) -> str:
-    """Return the hash of a line, which includes that of the line before."""
-    hashed = {name: value for name, value in line.items() if name != "hash"}
-    return hashlib.sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _signed(line: Mapping[str, Any], key: AuditKey) -> dict[str, Any]:
+    """Return a line with its signature, which only the owner of the key can compute."""
+    return {**line, "signature": hmac.new(key.secret, _encoded(line), hashlib.sha256).hexdigest()}
 
 
-def _cut_half_line(path: Path) -> None:
-    """Remove the beginning of a line that a process was writing when the power failed."""
-    with path.open("r+b") as stream:
-        start = max(0, stream.seek(0, os.SEEK_END) - LONGEST_LINE)
-        stream.seek(start)
-        tail = stream.read()
-        if not tail.endswith(b"\n"):
-            stream.truncate(start + tail.rfind(b"\n") + 1)
+def _append_whole(path: Path, data: bytes) -> None:
+    """Append a line, or nothing of it. Raises OSError."""
+    target = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        size, written = os.fstat(target).st_size, os.write(target, data)
+        if written < len(data):  # a write that would store nothing raises itself
+            os.ftruncate(target, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(target)
 
 
-def _last_hash(path: Path) -> str:
-    """Return the hash in the last line of a file."""
+def _cut_unfinished(path: Path) -> bool:
+    """Remove the beginning of a line that a process was writing when it ended; return whether there was one."""
+    last = _last_line(path)
+    is_unfinished = last != b"" and not last.endswith(b"\n")
+    if is_unfinished:
+        os.truncate(path, size_of(path) - len(last))
+    return is_unfinished
+
+
+def _last_line(path: Path) -> bytes:
+    """Return the last line of a file, whole or not; nothing if it is empty."""
     with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - LONGEST_LINE))
-        last = stream.read().splitlines()[-1:]
-    line = _parsed(last[0]) if last else None
-    return BEGINNING if line is None else str(line.get("hash"))
+        size, tail = stream.seek(0, os.SEEK_END), b""
+        while len(tail) < size and b"\n" not in tail[:-1]:
+            stream.seek(max(0, size - max(2 * len(tail), BLOCK_BYTES)))
+            tail = stream.read()
+        return tail[tail.rfind(b"\n", 0, -1) + 1 :]
 
 
 def _parsed(data: bytes) -> dict[str, Any] | None:
+    """Return a line that has the form of ours; None if it has not."""
     try:
         line = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return line if isinstance(line, dict) else None
+    if not isinstance(line, dict) or not all(isinstance(line.get(name), str) for name in TEXTS):
+        return None
+    lists = line.get("ids")
+    has_ids = isinstance(lists, dict) and all(isinstance(ids, list) for ids in lists.values())
+    return line if has_ids and line.keys() >= set(OTHERS) and isinstance(line.get("missing", 0), int) else None

@@ -19,7 +19,8 @@ from vector_memory.cli.terminal import console, one_line, print_json
 from vector_memory.cli.terminal_text import as_json as one_line_of_json
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
-from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.audit import AuditLog, Checked
+from vector_memory.tenancy.audit_keys import keys_of
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.databases import DatabaseRegistry
 from vector_memory.tenancy.folders import FolderRegistry
@@ -29,6 +30,9 @@ from vector_memory.tenancy.tokens import Token, Tokens
 
 DataDir = Annotated[
     Path | None, Parameter(help="Folder of the namespaces and tokens; also VECTOR_MEMORY_DATA_DIR.", show_default=False)
+]
+AuditKey = Annotated[
+    Path | None, Parameter(help="File with the server's key; also VECTOR_MEMORY_AUDIT_KEY.", show_default=False)
 ]
 if TYPE_CHECKING:
     Scope = Permission | str
@@ -146,29 +150,56 @@ def audit(
     token: Annotated[str | None, Parameter(help="Only the calls of this token.")] = None,
     namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
     verify: Annotated[bool, Parameter(help="Only check that no line was changed or removed.", negative=())] = False,
+    new_key: Annotated[bool, Parameter(help="Only sign with a new key from now on.", negative=())] = False,
+    audit_key: AuditKey = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print who called what, when and on which ids, after checking that no line was changed or removed."""
-    log = AuditLog(folder_of(data_dir))
-    broken = log.verify()
+    """Print who called what, when and on which ids, and check that no line was changed or removed."""
+    folder = folder_of(data_dir)
+    log = AuditLog(folder, keys_of(folder, None if audit_key is None else given_path(audit_key)))
+    if new_key:
+        say_new_key(log.renew_key(), as_json=as_json)
+        return
     if not verify:
         for line in log.lines():
             if token in (None, line["token"]) and namespace in (None, line["namespace"]):
                 sys.stdout.write(f"{as_text(line) if as_json else in_words(line)}\n")
-    if broken is not None:
-        raise DatabaseError(f"The audit log was altered: {broken.file.name}, line {broken.line}: {broken.reason}.")
+    checked = log.verify()
+    if broken := checked.broken:
+        raise DatabaseError(f"The audit log fails its check: {broken.file.name}, line {broken.line}: {broken.reason}.")
     if verify:
-        if as_json:
-            print_json({"intact": True})
-        else:
-            sys.stdout.write("The audit log is intact.\n")
+        say_intact(checked, as_json=as_json)
+
+
+def say_new_key(name: str, *, as_json: bool) -> None:
+    """Say that a key was added."""
+    if as_json:
+        print_json({"key": name})
+    else:
+        sys.stdout.write(f"The key {name} signs from now on. The older keys in the file check the lines before.\n")
+
+
+def say_intact(checked: Checked, *, as_json: bool) -> None:
+    """Say that every line holds, and of what the log itself says that it is missing."""
+    if as_json:
+        facts = {"lines": checked.lines, "missing": checked.missing, "newest": checked.newest}
+        print_json({"intact": True, **facts, "unfinished": checked.unfinished})
+        return
+    notes = ["The audit log is intact."]
+    if checked.missing:
+        notes.append(f"It says of {checked.missing} calls that they could not be recorded.")
+    if checked.unfinished:
+        notes.append("The last line is unfinished: a full disk or the end of a process cut it, or somebody did.")
+    sys.stdout.write(f"{' '.join(notes)}\n")
 
 
 def in_words(line: dict[str, Any]) -> str:
     """Return a line of the audit log for people."""
     ids = " ".join(f"{name}={','.join(map(str, values))}" for name, values in line["ids"].items())
-    return one_line(f"{line['at'][:19]} {line['token']} {line['namespace']} {line['call']} {ids} {line['error'] or ''}")
+    who = f"{line['token'] or '-'} {line['namespace'] or '-'}"
+    missing = f"after {line['missing']} calls that are missing" if "missing" in line else ""
+    return one_line(f"{line['at'][:19]} {who} {line['call']} {ids} {line['error'] or ''} {missing}".rstrip())
 
 
 def as_text(line: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Se
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.audit_keys import keys_of
 from vector_memory.tenancy.databases import DatabaseRegistry
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
@@ -110,7 +111,7 @@ def run_http_server(
 
 
 def require_usable(http: HttpOptions) -> None:
-    """Raise ConfigurationError for files of TLS or a data folder that no server could use.
+    """Raise ConfigurationError for files of TLS, a data folder or a key that no server could use.
 
     Workers do not check it: they would be started again and again.
     """
@@ -128,6 +129,7 @@ def require_usable(http: HttpOptions) -> None:
             raise ConfigurationError(
                 f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."
             ) from error
+        keys_of(http.data_dir, http.audit_key).make()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -155,7 +157,9 @@ def application(
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
     registry = registry_of(address, http.data_dir, settings)
     namespaces, metrics = Namespaces(registry, settings, read_only=offer.read_only), Metrics()
-    accounting = Accounting(namespaces, AuditLog(http.data_dir), metrics)
+    keys = keys_of(http.data_dir, http.audit_key)
+    keys.make()
+    accounting = Accounting(namespaces, AuditLog(http.data_dir, keys), metrics)
     app = serve(
         create_server(
             lambda: closing(namespaces),

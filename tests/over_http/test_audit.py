@@ -1,0 +1,354 @@
+"""The audit log: what is recorded, and what shows when lines are changed, removed, cut or forged."""
+
+import hashlib
+import hmac
+import itertools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mcp import MCPError
+from mcp_types import PromptReference
+
+from faults.conftest import mounted
+from over_http.calling import answer_in, post, send_bytes
+from over_http.conftest import ALL_TOOLS, SETTINGS, Team
+from servers import ENVELOPE
+from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.server.http.serving import application, require_usable
+from vector_memory.settings import HttpOptions
+from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.audit_keys import AuditKeys, keys_of
+from vector_memory.tenancy.callers import Caller, Permission
+from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.quotas import Quota
+
+TESTS = Path(__file__).parents[1]
+NAMES = map("audited-{}".format, itertools.count())
+CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
+
+
+def log_of(folder: Path) -> AuditLog:
+    """Return the log of a server that has this data folder."""
+    return AuditLog(folder, keys_of(folder))
+
+
+def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Team) -> None:
+    name = next(NAMES)
+    secret = team.token(name)
+    report = {"agent_id": "a", "session_id": "audited", "content": "# Plans\n\nThe launch is on Friday."}
+    stored = answer_in(post(team.url, secret, tool="store_report", arguments=report))
+    post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": stored["memory_id"]})
+    post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": "when is the launch"})
+    log = log_of(team.folder)
+    lines = [line for line in log.lines() if line["token"] == name]
+    assert [line["call"] for line in lines] == ["store_report", "get_memory_by_id", "search_reports_specific_chunks"]
+    assert [line["error"] for line in lines] == [None, None, None]
+    assert [line["ids"].get("memory_id") for line in lines] == [[stored["memory_id"]], [stored["memory_id"]], None]
+    assert not any(re.search("launch|Plans|Friday", json.dumps(line)) for line in lines)
+    assert secret not in b"".join(path.read_bytes() for path in log.files()).decode()
+    assert log.verify().broken is None
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, [1], {"a": [1]}, "\n", "\u0664", 1.5, True])
+def test_a_call_is_recorded_whatever_it_names_as_an_id(team: Team, value: object) -> None:
+    name = next(NAMES)
+    answer = post(team.url, team.token(name), tool="get_memory_by_id", arguments={"memory_id": value})
+    assert answer_in(answer)["error"] == "ValidationError"
+    lines = [line for line in log_of(team.folder).lines() if line["token"] == name]
+    assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
+        ("get_memory_by_id", {}, "ValidationError")
+    ]
+
+
+WRITE_LINES = """
+import sys
+from pathlib import Path
+from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.callers import Caller, Permission
+
+log = AuditLog(Path(sys.argv[1]), keys_of(Path(sys.argv[1])), rotate_bytes=2_500)
+caller = Caller(name="ada", namespace="red", permission=Permission.WRITE)
+for number in range(int(sys.argv[2])):
+    log.record(caller, "get_memory_by_id", ids={"memory_id": [number]})
+"""
+
+
+def writer(folder: Path, count: int) -> subprocess.Popen[bytes]:
+    """Start a process that writes so many lines."""
+    return subprocess.Popen([sys.executable, "-c", WRITE_LINES, folder, str(count)])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> AuditLog:
+    """A log of several files."""
+    keys_of(tmp_path).make()
+    assert writer(tmp_path, 40).wait() == 0
+    return log_of(tmp_path)
+
+
+def test_the_chain_holds_over_several_files_and_processes(tmp_path: Path) -> None:
+    keys_of(tmp_path).make()
+    writers = [writer(tmp_path, 30) for _ in range(3)]
+    assert [process.wait() for process in writers] == [0, 0, 0]
+    log = log_of(tmp_path)
+    assert len(list(log.lines())) == 90
+    assert len(log.files()) > 3
+    assert log.verify().broken is None
+
+
+@pytest.mark.parametrize(("file", "line"), [*itertools.product([0, 1], [0, 1, 2])])
+@pytest.mark.parametrize("change", ["remove", "edit", "repeat", "name twice"])
+def test_a_line_that_was_removed_or_changed_shows(log: AuditLog, file: int, line: int, change: str) -> None:
+    path = log.files()[file]
+    lines = path.read_bytes().splitlines(keepends=True)
+    changed = {
+        "remove": [],
+        "edit": [lines[line].replace(b"ada", b"eve")],
+        "repeat": [lines[line]] * 2,
+        "name twice": [lines[line].replace(b"{", b'{"token":"eve",', 1)],
+    }[change]
+    path.write_bytes(b"".join([*lines[:line], *changed, *lines[line + 1 :]]))
+    assert log.verify().broken
+
+
+def test_a_file_that_was_removed_shows(log: AuditLog) -> None:
+    log.files()[1].unlink()
+    assert log.verify().broken
+
+
+def test_files_are_numbered_so_that_a_clock_that_goes_back_changes_nothing(log: AuditLog) -> None:
+    assert [int(path.stem) for path in log.files()] == list(range(1, len(log.files()) + 1))
+
+
+def next_file(log: AuditLog) -> Path:
+    """Return the file after those that there are."""
+    newest = log.files()[-1]
+    return newest.with_name(f"{int(newest.stem) + 1:08}.jsonl")
+
+
+@pytest.mark.parametrize("place", [lambda log: log.files()[-1], next_file], ids=["after others", "in a new file"])
+@pytest.mark.parametrize("half", [b'{"at":"2026', b'{"at":"' + b"x" * 10_000, b"\0\0\0"])
+def test_half_a_line_is_told_from_tampering_and_the_next_line_says_that_a_call_is_missing(
+    log: AuditLog, place: Callable[[AuditLog], Path], half: bytes
+) -> None:
+    """A killed process leaves one, and a power failure."""
+    before = log.verify().lines
+    with place(log).open("ab") as stream:
+        stream.write(half)
+    checked = log.verify()
+    assert (checked.broken, checked.unfinished, checked.lines) == (None, True, before)
+    log.record(CALLER, "list_sessions", ids={})
+    log.record(CALLER, "list_sessions", ids={})
+    checked = log.verify()
+    assert (checked.broken, checked.unfinished, checked.lines, checked.missing) == (None, False, before + 2, 1)
+    assert [line.get("missing") for line in log.lines()][-2:] == [1, None]
+
+
+def test_half_a_line_before_others_is_tampering(log: AuditLog) -> None:
+    path = log.files()[0]
+    path.write_bytes(path.read_bytes()[:-5])
+    broken = log.verify().broken
+    assert broken is not None
+    assert (broken.file, broken.reason) == (path, "this line is damaged")
+
+
+def recorded_until_full(log: AuditLog) -> int:
+    """Record calls until five could not be; return how many were."""
+    failures = 0
+    for number in itertools.count():
+        try:
+            log.record(CALLER, "get_memory_by_id", ids={"memory_id": [number]})
+        except DatabaseError:
+            failures += 1
+            if failures == 5:
+                return number - 4
+    raise AssertionError
+
+
+@pytest.mark.parametrize("rotate_bytes", [1_000, 2**20])
+def test_a_full_disk_leaves_no_false_alarm_and_the_next_line_counts_what_is_missing(
+    tmp_path: Path, rotate_bytes: int
+) -> None:
+    with mounted(tmp_path / "small", "size=64k") as disk:
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(32 * 2**10))
+        keys = AuditKeys(tmp_path / "key")
+        keys.make()
+        log = AuditLog(disk, keys, rotate_bytes)
+        count = recorded_until_full(log)
+        checked = log.verify()
+        assert (checked.broken, checked.unfinished, checked.lines, checked.missing) == (None, False, count, 0)
+        ballast.unlink()
+        log.record(CALLER, "list_sessions", ids={})
+        checked = log.verify()
+        assert (checked.broken, checked.unfinished, checked.lines, checked.missing) == (None, False, count + 1, 5)
+
+
+RECORD_TO_A_LIMIT = """
+import resource
+import sys
+from pathlib import Path
+from over_http.test_audit import CALLER, log_of, recorded_until_full
+
+log, (soft, hard) = log_of(Path(sys.argv[1])), resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
+print(recorded_until_full(log))
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+log.record(CALLER, "list_sessions", ids={})
+"""
+
+
+def test_a_write_that_ends_in_the_middle_leaves_nothing_of_its_line(tmp_path: Path) -> None:
+    """The system ends the write at the limit, as it does where a disk is full."""
+    keys_of(tmp_path).make()
+    command = [sys.executable, "-c", RECORD_TO_A_LIMIT, tmp_path]
+    ended = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=True)
+    checked = log_of(tmp_path).verify()
+    assert (checked.broken, checked.lines, checked.missing) == (None, int(ended.stdout) + 1, 5)
+
+
+def test_a_lone_surrogate_keeps_no_call_out_of_the_log(team: Team) -> None:
+    name = next(NAMES)
+    arguments = {"session_id": "s\ud800"}
+    params = {"name": "search_reports_specific_chunks", "arguments": {"query": "x"} | arguments, "_meta": ENVELOPE}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    send_bytes(team.url, team.token(name), "tools/call", params, body)
+    log = log_of(team.folder)
+    assert [line["ids"] for line in log.lines() if line["token"] == name] == [{"session_id": ["s\ud800"]}]
+    assert log.verify().broken is None
+
+
+def resigned(log: AuditLog, keys: AuditKeys, name: str) -> None:
+    """Write the log again as somebody does who knows how, and has these keys, but says that it was signed by `name`."""
+    key, previous = keys.newest(), "0" * 64
+    for path in log.files():
+        forged = b""
+        for line in map(json.loads, path.read_bytes().splitlines()):
+            facts = line | {"token": "eve", "previous": previous, "key": name}
+            del facts["signature"]
+            data = json.dumps(facts, separators=(",", ":")).encode() + b"\n"
+            facts["signature"] = hmac.new(key.secret, data, "sha256").hexdigest()
+            data = json.dumps(facts, separators=(",", ":")).encode() + b"\n"
+            previous, forged = hashlib.sha256(data).hexdigest(), forged + data
+        path.write_bytes(forged)
+
+
+def test_a_log_that_was_written_again_without_its_key_does_not_hold(log: AuditLog, tmp_path: Path) -> None:
+    own, other = keys_of(tmp_path), AuditKeys(tmp_path / "other.key")
+    other.make()
+    resigned(log, other, other.newest().name)
+    broken = log.verify().broken
+    assert broken is not None
+    assert (broken.line, "a key that is not in the key file" in broken.reason) == (1, True)
+    resigned(log, other, own.newest().name)
+    broken = log.verify().broken
+    assert broken is not None
+    assert (broken.line, broken.reason) == (1, "this line was changed")
+    resigned(log, own, own.newest().name)  # the key is all that a forger lacks
+    assert log.verify().broken is None
+
+
+def test_whoever_has_an_old_key_can_replace_nothing(log: AuditLog, tmp_path: Path) -> None:
+    stolen = AuditKeys(tmp_path / "stolen.key")
+    stolen.path.write_bytes(keys_of(tmp_path).path.read_bytes())
+    stolen.path.chmod(0o600)
+    before = log.verify().lines
+    log.renew_key()
+    log.record(CALLER, "list_sessions", ids={})
+    assert (log.verify().broken, log.verify().lines) == (None, before + 2)
+    resigned(log, stolen, stolen.newest().name)
+    broken = log.verify().broken
+    assert broken is not None
+    assert "not signed with the newest key" in broken.reason
+
+
+def test_the_server_makes_the_key_once_for_its_owner_only_and_outside_the_data_folder(tmp_path: Path) -> None:
+    options = HttpOptions(http=True, data_dir=tmp_path / "data", audit_key=tmp_path / "keys" / "audit.key")
+    require_usable(options)
+    path = tmp_path / "keys" / "audit.key"
+    made = path.read_bytes()
+    application(tmp_path / "memory.db", SETTINGS, [], ALL_TOOLS, options)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (made, 0o600)
+    assert not keys_of(tmp_path / "data").path.is_relative_to(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mode", "message"),
+    [
+        ("data/audit.key", None, 0o600, "must not be in the data folder"),
+        ("link/audit.key", None, 0o600, "must not be in the data folder"),
+        ("audit.key", "00" * 32, 0o640, "Others can use the key .*chmod 600"),
+        ("audit.key", "", 0o600, "holds no keys"),
+        ("audit.key", "00" * 31, 0o600, "holds no keys"),
+        ("audit.key", "secret", 0o600, "holds no keys"),
+        ("data", None, 0o700, "must not be"),
+        ("folder", None, 0o700, "cannot be read"),
+        ("file/audit.key", None, 0o600, "cannot be read: Not a directory"),
+    ],
+)
+def test_a_key_that_protects_nothing_stops_the_start(
+    tmp_path: Path, name: str, content: str | None, mode: int, message: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    if content is not None:
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(mode)
+    with pytest.raises(ConfigurationError, match=message):
+        require_usable(HttpOptions(http=True, data_dir=tmp_path / "data", audit_key=tmp_path / name))
+
+
+def test_without_its_key_nothing_is_recorded_and_nothing_fails(tmp_path: Path) -> None:
+    keys = AuditKeys(tmp_path / "key")
+    keys.make()
+    log = AuditLog(tmp_path, keys)
+    secret = keys.path.rename(tmp_path / "away")
+    with pytest.raises(DatabaseError, match="its key cannot be used"):
+        log.record(CALLER, "list_sessions", ids={})
+    secret.rename(keys.path)
+    log.record(CALLER, "list_sessions", ids={})
+    assert log.verify().missing == 1
+
+
+@pytest.mark.anyio
+async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team) -> None:
+    name = next(NAMES)
+    async with team.client(team.token(name)) as client:
+        await client.read_resource("memory://sessions")
+        with pytest.raises(MCPError):
+            await client.read_resource("memory://memories/987654")
+        with pytest.raises(MCPError):
+            await client.get_prompt("continue_session", {"session_id": "nobody"})
+    lines = [line for line in log_of(team.folder).lines() if line["token"] == name]
+    assert [(line["call"], line["error"] is None) for line in lines] == [
+        ("resources/read", True),
+        ("resources/read", False),
+        ("prompts/get", False),
+    ]
+    assert lines[1]["ids"] == {"uri": ["memory://memories/987654"]}
+
+
+@pytest.mark.anyio
+async def test_completions_count_and_are_recorded_without_what_was_typed(team: Team) -> None:
+    spaces, name = FolderRegistry(team.folder), next(NAMES)
+    spaces.create("typing")
+    spaces.set_quota("typing", Quota(calls_per_minute=1))
+    asked = PromptReference(name="continue_session"), {"name": "session_id", "value": "secret"}
+    async with team.client(team.token(name, "typing")) as client:
+        await client.complete(*asked)
+        with pytest.raises(MCPError, match="try again in"):
+            await client.complete(*asked)
+    lines = [line for line in log_of(team.folder).lines() if line["token"] == name]
+    assert [(line["call"], line["error"] is None) for line in lines] == [
+        ("completion/complete", True),
+        ("completion/complete", False),
+    ]
+    assert "secret" not in json.dumps(lines)
