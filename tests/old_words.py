@@ -38,7 +38,8 @@ def downgrade(storage: Storage) -> None:
     statements = {
         "SqliteStorage": ["delete from schema_migrations where version >= 12", "drop table token_states"],
         "PostgresStorage": [
-            "update namespace set schema_version = 1", "alter table memory_passages drop column states"
+            "update namespace set schema_version = 1", "alter table memory_passages drop column states",
+            "drop table generations",
         ],
     }  # fmt: skip
     execute(

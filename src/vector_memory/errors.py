@@ -135,3 +135,8 @@ def where(error: BaseException) -> str:
     raised = f"{type(error).__name__} at {line}"
     cause = error.__cause__ or error.__context__
     return f"{raised}, from {where(cause)}" if cause else raised
+
+
+def no_memory(memory_id: int) -> NotFoundError:
+    """Return the error for an id that no memory has, or none that the caller may see."""
+    return NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")

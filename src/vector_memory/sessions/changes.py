@@ -23,6 +23,12 @@ NOW = "now"
 UNKNOWN_SESSION = "Nothing is stored in this session yet. If other agents use it, check its id with list_sessions."
 
 
+LOST = (
+    "The memory goes on from a copy that lacks what was stored last: what had the ids after {kept}, up to {known}, is "
+    "lost. Store again what you know of it."
+)
+
+
 class Changes:
     """Returns memories stored since a cursor."""
 
@@ -58,7 +64,7 @@ class Changes:
     def _in_order(self, cursor: str | int | None, scope: Scope, page: Page, length: int | None) -> ChangesResult:
         with self._timer.time("search_changes"), self._storage.read() as reader:
             end = reader.cursor()
-            start = position(cursor, end)
+            start, lost = position(cursor, end)
             total = reader.count(after(start, scope))
             memories = reader.changes_after(start, scope, page.limit)
             is_empty = not total and not reader.count(Scope(session_id=scope.session_id))
@@ -67,6 +73,7 @@ class Changes:
 
         def build(packer: Packer) -> ChangesResult:
             shown = packer.share(found)
+            said = UNKNOWN_SESSION if is_empty else in_order_message(shown, total)
             has_more = len(shown) < total
             return ChangesResult(
                 results=shown,
@@ -74,7 +81,7 @@ class Changes:
                 has_more=has_more,
                 total_new=total,
                 observations=observations,
-                message=UNKNOWN_SESSION if is_empty else in_order_message(shown, total),
+                message=" ".join(filter(None, (lost, said))),
             )
 
         return self._packer.within(page.max_tokens).fit(build)
@@ -87,7 +94,8 @@ class Changes:
             with self._retriever.answering(question, scope) as retrieval:
                 reader = retrieval.reader
                 end = reader.cursor()
-                scope = after(position(cursor, end), scope)
+                start, lost = position(cursor, end)
+                scope = after(start, scope)
                 counts = reader.count_by(scope, "kind")
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
                 ranked = retrieval.find_among(kinds, max(CANDIDATES, page.limit), memories=True)
@@ -110,6 +118,7 @@ class Changes:
         total = sum(counts.values())
         confidence = best_of([hit.match for hit in matches])
         notes = (
+            lost,
             retrieval.question.problem,
             missing,
             cut_short(scope) if ranked.partial else None,
@@ -136,24 +145,30 @@ def after(cursor: Cursor, scope: Scope) -> Scope:
     return replace(scope, after_id=cursor.memory_id)
 
 
-def position(since: str | int | None, end: Cursor) -> Cursor:
-    """Return the cursor after which memories are new. `end`: the newest cursor."""
+def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:
+    """Return the cursor after which memories are new, and what to say if some before it are lost.
+
+    `end`: the newest cursor.
+    """
     if since is None:
-        return Cursor()
+        return Cursor(), None
     if since == NOW:
-        return end
+        return end, None
     try:
         known = Cursor.parse("since", since)
     except ValidationError:
         raise ValidationError('since must be the cursor of an earlier answer or "now": send one, or omit it.') from None
+    kept = end.kept_of(known)
+    if kept != known:
+        return kept, LOST.format(kept=kept, known=known)
     if known > end and end.may_fall:
-        return end
+        return end, None
     if known > end:
         raise ValidationError(
             "since is not a cursor of this memory: the server now uses another file, or an older copy of it. Omit "
             'since to read from the start, or send "now" to read only what is stored from now on.'
         )
-    return known
+    return known, None
 
 
 def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:

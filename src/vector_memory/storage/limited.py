@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Project, Scope
-from vector_memory.errors import AccessDeniedError
+from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import (
     ChunkOutline,
@@ -33,7 +33,6 @@ from vector_memory.storage.records import (
     Span,
     StoredChunk,
     UnitWords,
-    no_memory,
 )
 
 # ruff: noqa: D102 - the methods are described in storage.base
@@ -155,7 +154,8 @@ class LimitedReader(Limited):
 
     def cursor(self) -> Cursor:
         # The newest of all would tell how much other sessions store, and when.
-        return Cursor(max(self._reader.ids(self.visible(Scope())), default=0), may_fall=True)
+        newest = max(self._reader.ids(self.visible(Scope())), default=0)
+        return Cursor(newest, may_fall=True, gaps=self._reader.cursor().gaps)
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         return self._reader.changes_after(cursor, self.visible(scope), limit)

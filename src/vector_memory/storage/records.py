@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint
 from vector_memory.domain.validation import parse_id
-from vector_memory.errors import NotFoundError
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
@@ -272,16 +271,22 @@ class Cursor:
     """A position in the order of commits: after the memory `memory_id` and before all later ones.
 
     Ids ascend in the order of commits, so a reader that continues from a cursor misses nothing committed later.
-    `may_fall`: it is the newest that the reader may see, which another reader's deletion may remove.
+    `may_fall`: it is the newest that the reader may see, which another reader's deletion may remove. `gaps`: ids before
+    it that were left out, because what had them may be lost.
     """
 
     memory_id: int = 0
     may_fall: bool = field(default=False, compare=False)
+    gaps: Sequence[range] = field(default=(), compare=False)
 
     @classmethod
     def parse(cls, name: str, value: str | int) -> "Cursor":
         """Parse the text of a cursor. Raises a ValidationError that names the value `name`."""
         return cls(parse_id(name, value))
+
+    def kept_of(self, known: "Cursor") -> "Cursor":
+        """Return a known cursor, or if it is in a gap, the one after the last memory before it that is kept."""
+        return next((Cursor(gap.start - 1) for gap in self.gaps if known.memory_id in gap), known)
 
     def __str__(self) -> str:
         return str(self.memory_id)
@@ -320,8 +325,3 @@ class Expendable:
 
     id: int
     chunk_count: int
-
-
-def no_memory(memory_id: int) -> NotFoundError:
-    """Return the error for an id that no memory has, or none that the caller may see."""
-    return NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")

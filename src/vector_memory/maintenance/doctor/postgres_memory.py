@@ -1,6 +1,6 @@
 """A memory in PostgreSQL, as the doctor sees it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib.metadata import version
 
@@ -38,9 +38,10 @@ from vector_memory.maintenance.doctor.report import (
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.opening import open_storage
-from vector_memory.storage.postgres import inspection
+from vector_memory.storage.postgres import inspection, migrations
 from vector_memory.storage.postgres.connecting import require_supported
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.generations import Generation, Lineage, is_over
 from vector_memory.storage.postgres.schema import VERSION
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
@@ -65,9 +66,10 @@ class PostgresMemory:
         try:
             with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
                 yield from server_findings(connection)
-                if inspection.is_there(connection, self._address.schema):
+                if migrations.has_tables(connection, self._address.schema):
                     yield privileges(connection)
-                    yield fine("size", f"The memory takes {inspection.size(connection) / 1e6:,.1f} MB.")
+                    size = inspection.size(connection, self._address.schema)
+                    yield fine("size", f"The memory takes {size / 1e6:,.1f} MB.")
         except VectorMemoryError as error:
             yield problem("connection", f"There is no connection to {self._address}. {error}")
 
@@ -77,7 +79,7 @@ class PostgresMemory:
                 found = list(schema_findings(connection, self._address.schema))
                 if all(finding.state == State.OK for finding in found):
                     found += upkeep_findings(connection)
-            if all(finding.state == State.OK or finding.name == "vacuum" for finding in found):
+            if all(finding.state == State.OK or finding.name in {"vacuum", "generation"} for finding in found):
                 with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
                     found += self._agreements(reader)
         except VectorMemoryError as error:
@@ -222,8 +224,29 @@ def upkeep_findings(connection: Connection) -> Iterator[Finding]:
         yield fixable("vacuum", message, State.WARNING)
     else:
         yield fine("vacuum", "The tables are clean, and large ones have statistics.")
+    found = inspection.state_of(connection)
+    yield generation(found.generations, found.lineage)
     yield orphans(inspection.count_orphans(connection))
     yield copied_fields(inspection.misfiled_memories(connection))
+
+
+def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
+    """Say whether the memory goes on from a copy, which may lack what was stored last."""
+    if is_over(known, lineage):
+        return warning(
+            "generation",
+            "Since the last store, another server has taken over, or a backup was restored: what was stored last may "
+            "be lost.",
+            "Store again what is missing. The next store leaves out the ids that may be lost, so none is given twice.",
+        )
+    if len(known) <= 1:
+        return fine("generation", "The memory is where its first text was stored.")
+    latest = known[-1]
+    return fine(
+        "generation",
+        f"Since {latest.began_at:.16} UTC the memory goes on from a copy, a standby that took over or a restored "
+        f"backup: what had ids from {latest.last_kept_id + 1} to {latest.first_id - 1} is lost.",
+    )
 
 
 def repair_derived(writer: Writer, wrong: set[str]) -> list[str]:

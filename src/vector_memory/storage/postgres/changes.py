@@ -8,6 +8,7 @@ one.
 from vector_memory.domain import Scope
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
+from vector_memory.storage.postgres.generations import gaps_in
 from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
 from vector_memory.storage.postgres.rows import fetch
 from vector_memory.storage.records import Cursor, Memory
@@ -15,7 +16,8 @@ from vector_memory.storage.records import Cursor, Memory
 
 def cursor(connection: Connection) -> Cursor:
     """Return a cursor after the largest id ever assigned, even if that memory has been deleted."""
-    return Cursor(connection.state.last_memory_id)
+    state = connection.state
+    return Cursor(state.last_memory_id, gaps=gaps_in(state.generations, state.lineage, state.last_memory_id))
 
 
 def changes_after(connection: Connection, start: Cursor, scope: Scope, limit: int) -> list[Memory]:

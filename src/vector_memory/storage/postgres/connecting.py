@@ -120,14 +120,20 @@ def require_supported(connection: Connection) -> None:
         )
     if connection.info.parameter_status("server_encoding") != "UTF8":
         raise DatabaseError(NO_UNICODE)
-    row = connection.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
-    if row is None:
+    installed = pgvector_in(connection)
+    if installed is None:
         raise DatabaseError(NO_PGVECTOR)
-    if version_of(row[0]) < OLDEST_PGVECTOR:
+    if version_of(installed) < OLDEST_PGVECTOR:
         raise DatabaseError(
-            f"The database has pgvector {row[0]}, which can return wrong results: install pgvector {PGVECTOR_REQUIRED} "
-            "or newer on its server, and run `alter extension vector update` in the database."
+            f"The database has pgvector {installed}, which can return wrong results: install pgvector "
+            f"{PGVECTOR_REQUIRED} or newer on its server, and run `alter extension vector update` in the database."
         )
+
+
+def pgvector_in(connection: Connection) -> str | None:
+    """Return which version of pgvector the database has; None: it has none."""
+    rows = connection.execute("select extversion from pg_extension where extname = 'vector'").fetchall()
+    return next((str(version) for (version,) in rows), None)
 
 
 def version_of(text: str) -> tuple[int, ...]:

@@ -225,9 +225,9 @@ class Connection(psycopg.Connection[Row]):
 
         self._attempt(send)
         last = len(self._opening) - 1
-        self._opening = ()
-        self._waiting.clear()
+        is_writing, self._opening = self._opening is WRITING, ()
         self._state = state.state_in(cursors[last])
+        self._waiting[:] = self._state.new_generation() if is_writing else []
         return cursors[len(sent) - len(statements) :]
 
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:

@@ -11,6 +11,7 @@ from vector_memory.storage.postgres import connecting, migrations, schema
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.postgres.state import READ, State, state_in
 from vector_memory.storage.postings import BUCKETS
 
 TABLES = re.findall(r"create table (\w+)", "".join(schema.TABLES))
@@ -39,11 +40,6 @@ select current_setting('server_version') as version,
         where e.extname = 'vector' and has_schema_privilege('public', n.oid, 'create')
     )::text as open_schema
 from pg_roles where rolname = current_user
-"""
-
-SIZE = """
-select coalesce(sum(pg_total_relation_size(c.oid)), 0)
-from pg_class c where c.relnamespace = to_regnamespace(quote_ident(current_schema())) and c.relkind = 'r'
 """
 
 LACKING = """
@@ -130,19 +126,19 @@ def server_of(connection: Connection) -> Server:
     return found
 
 
-def is_there(connection: Connection, schema_name: str) -> bool:
-    """Return whether the schema has the tables of a memory."""
-    return fetch_value(connection, "select to_regclass(format('%%I.namespace', %s::text))", (schema_name,)) is not None
-
-
 def schema_version(connection: Connection, schema_name: str) -> int:
     """Return the number of migrations that the schema has had; 0: it does not exist."""
     return migrations.applied(connection, schema_name)
 
 
-def size(connection: Connection) -> int:
+def size(connection: Connection, schema_name: str) -> int:
     """Return the bytes of the tables and indexes."""
-    return int(fetch_value(connection, SIZE))
+    return int(fetch_value(connection, schema.SIZE, (schema_name,)))
+
+
+def state_of(connection: Connection) -> State:
+    """Return the state of the memory."""
+    return state_in(connection.together(READ)[0])
 
 
 def missing_privileges(connection: Connection) -> list[str]:

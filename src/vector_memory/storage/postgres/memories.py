@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.errors import no_memory
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.rows import fetch, fetch_column, fetch_one, fetch_value, restored
@@ -15,7 +16,6 @@ from vector_memory.storage.records import (
     Neighbours,
     Observation,
     Origin,
-    no_memory,
 )
 from vector_memory.storage.values import object_in
 

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import schema as tables
-from vector_memory.storage.postgres.connecting import NO_PGVECTOR, require_supported, set_up
+from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported, set_up
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.state import NEWER
 
@@ -60,12 +60,18 @@ def fold_words(connection: psycopg.Connection[tuple[object, ...]], _dimensions: 
     connection.execute("insert into outdated_words select id from keyword_blocks on conflict do nothing")
 
 
+def add_generations(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
+    """Make room for on which server the memory is: its writers notice when it goes on from a copy."""
+    connection.execute(tables.GENERATIONS.encode())
+
+
 MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (
     create_tables,
     index_names_above,
     add_token_states,
     time_promises,
     fold_words,
+    add_generations,
 )
 """A migration gets the length of the vectors."""
 
@@ -88,7 +94,7 @@ def migrate(connection: Connection, schema: str, dimensions: int) -> None:
     try:
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-            if not has_extension(connection):
+            if pgvector_in(connection) is None:
                 create_extension(connection)
             require_supported(connection)
             done = applied(connection, schema)
@@ -119,14 +125,13 @@ def create_extension(connection: Connection) -> None:
 
 def applied(connection: Connection, schema: str) -> int:
     """Return the number of migrations that a schema has had; 0: it has no tables, or does not exist."""
-    table = f"{Identifier(schema).as_string()}.namespace"
-    (row,) = connection.execute("select to_regclass(%s)::text", (table,)).fetchall()
-    if row[0] is None:
+    if not has_tables(connection, schema):
         return 0
-    version = connection.execute(f"select schema_version from {table}").fetchone()
+    version = connection.execute(f"select schema_version from {Identifier(schema).as_string()}.namespace").fetchone()
     return int(version[0]) if version else 0
 
 
-def has_extension(connection: Connection) -> bool:
-    """Return whether the database has pgvector, in whatever version."""
-    return bool(connection.execute("select 1 from pg_extension where extname = 'vector'").fetchall())
+def has_tables(connection: Connection, schema: str) -> bool:
+    """Return whether a schema has the tables of a memory."""
+    (row,) = connection.execute("select to_regclass(format('%%I.namespace', %s::text))", (schema,)).fetchall()
+    return row[0] is not None

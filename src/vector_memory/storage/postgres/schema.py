@@ -5,7 +5,7 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
-VERSION = 5
+VERSION = 6
 """The number of migrations."""
 
 SYMBOL_FOR_NULL = "\u2400"
@@ -160,6 +160,19 @@ create table outdated_words (
 );
 """
 
+# Memories with ids above `last_kept_id` and below `first_id` were stored on another server, and are lost.
+GENERATIONS = """
+create table generations (
+    number integer primary key,
+    system_id bigint not null,
+    timeline integer not null,
+    table_id bigint not null,
+    began_at timestamp not null default timezone('utc', statement_timestamp()),
+    last_kept_id bigint not null default 0,
+    first_id bigint not null default 1
+);
+"""
+
 PROMISED_AT = "alter table pending_vectors add column promised_at double precision not null default 0"
 
 PENDING_VECTORS = """
@@ -182,5 +195,11 @@ create table canonical_tags (
 """
 
 FIRST_TABLES = (NAMESPACE, EMBEDDING_MODELS, MEMORIES, CHUNKS, PASSAGES, KEYWORDS, PENDING_VECTORS, CANONICAL_TAGS)
-TABLES = (*FIRST_TABLES, OUTDATED_WORDS)
+TABLES = (*FIRST_TABLES, OUTDATED_WORDS, GENERATIONS)
 """In the order of their creation; `FIRST_TABLES` are those of the first version, before STATES_OF_TOKENS."""
+
+SIZE = """
+select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes
+from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'
+"""
+"""Of all tables of a schema, with their indexes."""

@@ -17,6 +17,7 @@ from vector_memory.storage.postgres.connecting import READING, connect, set_up
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
+from vector_memory.storage.postgres.schema import SIZE
 
 MOST_CONNECTIONS = 4
 KEY_BYTES = 32
@@ -100,11 +101,7 @@ class SharedTables:
 
     def size_of(self, schema: str) -> int:
         """Return how many bytes the tables of a schema take, with their indexes."""
-        sql = """
-            select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes
-            from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'
-        """
-        return int(self._rows(sql, (schema,))[0]["bytes"])
+        return int(self._rows(SIZE, (schema,))[0]["bytes"])
 
     def key(self) -> bytes:
         """Return the secret that all servers share."""

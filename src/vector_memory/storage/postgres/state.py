@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.postgres import generations
+from vector_memory.storage.postgres.generations import Generation, Lineage
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
 
@@ -40,7 +42,7 @@ READ = Statement(
     f"""
     select n.schema_version, n.revision, n.epoch, n.removals, n.last_memory_id, n.last_chunk_id, n.last_passage_id,
         n.dimensions, (select count(*) from pending_vectors where {IS_HELD}), exists (select from outdated_words),
-        e.id, e.model, e.dimensions, e.precision, e.engine
+        e.id, e.model, e.dimensions, e.precision, e.engine, {generations.READ}
     from namespace n left join embedding_models e on true
     """
 )
@@ -51,7 +53,7 @@ class State:
     """The state of a memory. `pending`: how many memories have vectors that somebody is computing now.
 
     `dimensions`: the length of the vectors. `is_outdated`: some words have to be indexed again. `model_id` and
-    `fingerprint`: those of the vectors, or None while there are none.
+    `fingerprint`: those of the vectors, or None while there are none. `lineage`: that of the connection.
     """
 
     revision: int
@@ -65,6 +67,8 @@ class State:
     is_outdated: bool
     model_id: int | None
     fingerprint: Fingerprint | None
+    lineage: Lineage
+    generations: list[Generation]
     has_new_ids: bool = False
     blocks: "dict[str | None, Block]" = field(default_factory=dict)
 
@@ -75,6 +79,20 @@ class State:
         setattr(self, name, first + count - 1)
         self.has_new_ids = True
         return list(range(first, first + count))
+
+    def new_generation(self) -> list[Statement]:
+        """Begin one if the lineage is new: leave out the ids that may be lost. Return what stores it."""
+        if self.generations and not generations.is_over(self.generations, self.lineage):
+            return []
+        first, jump = self.last_memory_id + 1, generations.jump_to(self.generations, self.lineage)
+        self.last_memory_id += jump
+        self.last_chunk_id += jump
+        self.last_passage_id += jump
+        self.has_new_ids = True
+        self.epoch += generations.as_number()
+        self.revision += generations.as_number()
+        gap = range(first, first + jump)
+        return [generations.begin(self.generations, self.lineage, gap, self.epoch, self.revision)]
 
     def changes(self) -> list[Statement]:
         """Return what stores the ids that were taken."""
@@ -89,7 +107,7 @@ def state_in(cursor: Cursor) -> State:
     row = cursor.fetchone()
     if row is None:
         raise DamagedError(MISSING)
-    version, *numbers, pending, is_outdated, model_id, model, length, precision, engine = row
+    version, *numbers, pending, is_outdated, model_id, model, length, precision, engine = row[:15]
     if version > VERSION:
         raise DatabaseError(NEWER)
     fingerprint = None if model_id is None else Fingerprint(model, length, precision, engine)
@@ -106,4 +124,6 @@ def state_in(cursor: Cursor) -> State:
         is_outdated=is_outdated,
         model_id=model_id,
         fingerprint=fingerprint,
+        lineage=Lineage._make(row[15:18]),
+        generations=[Generation(**each) for each in row[18] or ()],
     )

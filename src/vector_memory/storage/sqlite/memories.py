@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.errors import no_memory
 from vector_memory.storage.records import (
     CountedBy,
     Expendable,
@@ -16,7 +17,6 @@ from vector_memory.storage.records import (
     Neighbours,
     Observation,
     Origin,
-    no_memory,
 )
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value

@@ -1,0 +1,86 @@
+"""Generations: a memory that goes on from a copy without what was stored last gives none of the lost ids again.
+
+Such a copy is a standby that takes over before it has everything, or a restored backup. The first writer who meets
+another lineage than the last one begins a generation: it leaves out the ids that may be lost, and lets every process
+forget what it has loaded. So no cursor passes over what is new, and no id that somebody knows gets another text.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vector_memory.storage.postgres.statement import Statement
+
+JUMP = 1_000_000
+"""More ids of each kind than can have been lost."""
+
+
+class Lineage(NamedTuple):
+    """Where the commits of a memory are. A server that takes over begins a timeline, a restored dump another table.
+
+    `timeline`: None on a standby, which does not know it for certain, and accepts no writers either.
+    """
+
+    system_id: int
+    timeline: int | None
+    table_id: int
+
+
+class Generation(NamedTuple):
+    """What a memory has stored on one lineage. `number`: from 1. The ids between the last two are lost."""
+
+    number: int
+    system_id: int
+    timeline: int
+    table_id: int
+    began_at: str
+    last_kept_id: int
+    first_id: int
+
+    @property
+    def lineage(self) -> Lineage:
+        """Where it is."""
+        return Lineage(self.system_id, self.timeline, self.table_id)
+
+
+READ = """
+(select system_identifier from pg_control_system()),
+case when not pg_is_in_recovery() then ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer end,
+n.tableoid::bigint, (select json_agg(g order by number) from generations g)
+""".strip()
+"""The lineage, and all generations, in a query of the table `namespace n`."""
+
+BEGIN = """
+with begun as (
+    insert into generations (number, system_id, timeline, table_id, last_kept_id, first_id)
+    values (%s, %s, %s, %s, %s, %s)
+)
+update namespace set epoch = %s, revision = %s
+"""
+
+
+def is_over(known: Sequence[Generation], lineage: Lineage) -> bool:
+    """Return whether the memory goes on from a copy, where nobody has stored yet."""
+    return bool(known) and lineage.timeline is not None and known[-1].lineage != lineage
+
+
+def gaps_in(known: Sequence[Generation], lineage: Lineage, last_id: int) -> list[range]:
+    """Return the ids that are left out, and those after the last one if they may be lost."""
+    gaps = [range(each.last_kept_id + 1, each.first_id) for each in known[1:]]
+    return [*gaps, range(last_id + 1, sys.maxsize)] if is_over(known, lineage) else gaps
+
+
+def jump_to(known: Sequence[Generation], lineage: Lineage) -> int:
+    """Return how many ids a generation leaves out. A timeline between it and the last one may be lost as a whole."""
+    return JUMP * max(1, (lineage.timeline or 0) - known[-1].timeline) if known else 0
+
+
+def as_number() -> int:
+    """Return a number that no process has met as an epoch or revision: the time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def begin(known: Sequence[Generation], lineage: Lineage, gap: range, epoch: int, revision: int) -> Statement:
+    """Return what stores the next generation. `gap`: the ids that it leaves out."""
+    return Statement(BEGIN, (len(known) + 1, *lineage, gap.start - 1, gap.stop, epoch, revision))

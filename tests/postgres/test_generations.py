@@ -1,0 +1,128 @@
+"""A memory that goes on from a copy without what was stored last: here from a backup that replaces it."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from clusters import Cluster, as_unprivileged
+from lattice import LatticeEmbedder
+from search.test_exact import load_index
+from vector_memory.domain import Scope
+from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.maintenance.doctor.examination import Doctor
+from vector_memory.maintenance.doctor.report import Finding, State
+from vector_memory.settings import DatabaseUrl, Settings
+from vector_memory.storage.postgres.generations import JUMP
+from vector_memory.store import SessionMemoryStore
+
+SESSION = Scope("report", session_id="s")
+
+
+@pytest.fixture
+def url(database: Callable[[str], str]) -> str:
+    return database("postgres")
+
+
+@pytest.fixture
+def store(url: str, settings: Settings) -> Iterator[SessionMemoryStore]:
+    """What a process has open all the time."""
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def restore(cluster: Cluster, url: str) -> Callable[[bytes], None]:
+    """Replace the memory with an earlier dump of it, while processes have it open."""
+
+    def restore(dump: bytes) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("drop schema memory cascade")
+        run(cluster, "psql", "-q", "-v", "ON_ERROR_STOP=1", url, given=dump)
+
+    return restore
+
+
+@pytest.fixture
+def dump(cluster: Cluster, url: str) -> Callable[[], bytes]:
+    return lambda: run(cluster, "pg_dump", "--schema=memory", url)
+
+
+def run(cluster: Cluster, program: str, *words: str, given: bytes = b"") -> bytes:
+    command = [str(cluster.programs / "bin" / program), *words]
+    done = subprocess.run(command, input=given, stdout=subprocess.PIPE, check=True, cwd="/", **as_unprivileged())
+    return done.stdout
+
+
+def add(store: SessionMemoryStore, text: str, session: str = "s") -> int:
+    stored = store.store_memory("report", text, session_id=session, agent_id="a").memory_id
+    assert stored is not None
+    return stored
+
+
+def found(store: SessionMemoryStore, text: str) -> int:
+    return store.search_documents(text, SESSION).results[0].id
+
+
+def test_a_process_that_has_loaded_what_is_lost_finds_what_is_stored_since_and_no_id_is_given_twice(
+    store: SessionMemoryStore, dump: Callable[[], bytes], restore: Callable[[bytes], None]
+) -> None:
+    kept = [add(store, f"kept {number}") for number in range(3)]
+    saved = dump()
+    lost = [add(store, f"lost {number}", "other") for number in range(3)]
+    load_index(store)
+    restore(saved)
+    assert found(store, "kept 1") == kept[1]
+    new = [add(store, f"new {number}") for number in range(3)]
+    assert new == [kept[-1] + JUMP + 1 + number for number in range(3)]
+    assert not {*new} & {*lost}
+    for _ in range(2):
+        assert [found(store, f"new {number}") for number in range(3)] == new
+        assert found(store, "kept 1") == kept[1]
+        load_index(store)
+
+
+def test_a_cursor_of_what_is_lost_returns_all_that_is_new_and_says_what_is_lost(
+    store: SessionMemoryStore, dump: Callable[[], bytes], restore: Callable[[bytes], None]
+) -> None:
+    kept = add(store, "kept")
+    before = store.search_changes(SESSION).cursor
+    saved = dump()
+    for number in range(3):
+        add(store, f"lost {number}")
+    known = store.search_changes(SESSION).cursor
+    restore(saved)
+    answer = store.search_changes(SESSION, since=known)
+    assert ([hit.id for hit in answer.results], answer.cursor) == ([], before)
+    assert answer.message.startswith("The memory goes on from a copy that lacks what was stored last")
+    assert f"the ids after {before}, up to {known}, is lost" in answer.message
+    new = [add(store, f"new {number}") for number in range(5)]
+    for query in (None, "new 1"):
+        answer = store.search_changes(SESSION, since=known, query=query)
+        assert sorted(hit.id for hit in answer.results) == new
+        assert f"the ids after {before}, up to {known}, is lost" in answer.message
+    for since, expected in ((before, new), (new[0], new[1:]), (None, [kept, *new])):
+        answer = store.search_changes(SESSION, since=since)
+        assert [hit.id for hit in answer.results] == expected
+        assert "lost" not in answer.message
+
+
+def test_every_backup_that_is_restored_begins_a_generation_which_the_doctor_names(
+    store: SessionMemoryStore, url: str, dump: Callable[[], bytes], restore: Callable[[bytes], None]
+) -> None:
+    def named() -> Finding:
+        model = EmbeddingModel(lambda: load_embedder(store.settings))
+        report = Doctor(DatabaseUrl.parse(url), store.settings, model).examine()
+        (finding,) = [finding for finding in report.findings if finding.name == "generation"]
+        return finding
+
+    add(store, "first")
+    assert (named().state, named().message) == (State.OK, "The memory is where its first text was stored.")
+    for generation in range(2):
+        saved = dump()
+        add(store, "lost")
+        restore(saved)
+        assert (named().state, "a backup was restored" in named().message) == (State.WARNING, True)
+        last = add(store, f"new {generation}")
+        assert (named().state, f"to {last - 1} is lost" in named().message) == (State.OK, True)
