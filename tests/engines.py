@@ -32,8 +32,9 @@ ON_BOTH = (
     "search/test_explaining.py", "search/test_medium.py", "search/test_names_above.py", "search/test_paging.py",
     "search/test_lines.py", "search/test_probes.py", "search/test_unread_scripts.py",
     "test_any_metadata.py", "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_deadly_texts.py",
-    "test_documents.py", "test_exporting.py", "test_maintenance.py", "test_partial_vectors.py",
-    "test_redacted_stores.py", "test_state_machine.py", "test_storing.py", "test_threads.py", "test_transfer.py",
+    "test_documents.py", "test_exporting.py", "test_failing_embedders.py", "test_maintenance.py",
+    "test_partial_vectors.py", "test_redacted_stores.py", "test_state_machine.py", "test_storing.py",
+    "test_threads.py", "test_transfer.py",
     "test_vector_leases.py",
 )  # fmt: skip
 """The folders and files of tests that run on every engine. All else is about files, or about no memory."""

@@ -340,4 +340,4 @@ def test_without_a_model_nothing_is_promised(tmp_path: Path) -> None:
         store.defer_vectors()
         receipt = store.store_memory("report", DOCUMENT, session_id="s")
         assert receipt.vectors == "unavailable"
-        assert not execute(store, "select * from pending_vectors")
+        assert not store.count_pending()

@@ -9,6 +9,7 @@ VectorMemoryError
 ├── MemoryStorageError          a memory could not be stored          ("MemoryError")
 ├── SearchError                 a search could not be answered
 │   └── EmbeddingUnavailableError   there is no usable embedding model
+│       ├── EmbeddingFailedError    the model failed on a text
 │       └── OtherModelError         the stored vectors are of another model
 ├── ChunkingError               a document could not be cut into chunks
 ├── DatabaseError               SQLite failed, or the file cannot be used
@@ -83,6 +84,16 @@ class EmbeddingUnavailableError(SearchError):
     """No embedding model can be used, so nothing can be compared by meaning."""
 
 
+class EmbeddingFailedError(EmbeddingUnavailableError):
+    """The embedding model failed on a text; it may succeed on others, and on this one later.
+
+    `reason`: the type of its exception, whose message may quote the text.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The embedding model failed ({reason}): repeat the call. The log says where.")
+
+
 class OtherModelError(EmbeddingUnavailableError):
     """The stored vectors were computed with another model than the configured one."""
 
@@ -123,6 +134,11 @@ class ConfigurationError(VectorMemoryError):
     """A setting is invalid. Raised before the server answers any request."""
 
     code = "ValidationError"
+
+
+def is_about_text(error: Exception) -> bool:
+    """Return whether something failed because of the text that it was about, so that others need not fail."""
+    return isinstance(error, EmbeddingFailedError | ChunkingError) or not isinstance(error, VectorMemoryError)
 
 
 def where(error: BaseException) -> str:

@@ -149,7 +149,7 @@ async def test_a_receipt_waits_while_too_many_vectors_are_outstanding_and_the_te
         await anyio.sleep(2 * waiting.BACKLOG_POLL_SECONDS)
         assert not receipts
         with store._storage.write() as writer:
-            writer.settle(outstanding[0])
+            writer.release_leases("other", outstanding[0])
     assert receipts[0]["success"]
 
 

@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from vector_memory.domain import Span
+from vector_memory.errors import EmbeddingUnavailableError
 
 # tiktoken stores a downloaded encoding under the SHA-1 of its URL. If the file's SHA-256 is wrong, it deletes the file
 # and downloads it again (tiktoken/load.py, read_file_cached), so it must only ever see the correct file.
@@ -62,7 +63,7 @@ class WordPieceCounter:
         self._counts: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        """Return the number of WordPiece tokens in a text; of encoded data, an estimate."""
+        """Return the number of WordPiece tokens in a text; of encoded data, or if the model fails, an estimate."""
         data = 0
         if DATA.search(text):
             data = sum(map(len, DATA.findall(text))) * TOKENS_OF_DATA // CHARACTERS_OF_DATA
@@ -72,7 +73,10 @@ class WordPieceCounter:
             self._counts = {}
         counts = self._counts  # another thread may replace the cache at any moment
         unknown = [word for word in dict.fromkeys(words) if word not in counts]
-        counts.update(zip(unknown, self._counted(unknown), strict=True))
+        try:
+            counts.update(zip(unknown, self._counted(unknown), strict=True))
+        except EmbeddingUnavailableError:
+            return data + estimate_tokens(text)
         return data + sum(map(counts.__getitem__, words))
 
     def _counted(self, words: Sequence[str]) -> Iterable[int]:

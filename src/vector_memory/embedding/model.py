@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,13 @@ import numpy as np
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import Calibration
 from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors
-from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, VectorMemoryError
+from vector_memory.errors import (
+    ConfigurationError,
+    EmbeddingFailedError,
+    EmbeddingUnavailableError,
+    VectorMemoryError,
+    where,
+)
 
 if TYPE_CHECKING:
     from vector_memory.settings import Settings
@@ -122,7 +128,8 @@ class EmbeddingModel:
     """An Embedder that loads its engine at first use, or earlier on request; thread-safe.
 
     Callers wait while the engine loads. If it cannot be loaded, every use raises the same EmbeddingUnavailableError
-    at once. After 30 s the next use tries again, so that a new model is noticed.
+    at once. After 30 s the next use tries again, so that a new model is noticed. If it fails on a text, that use raises
+    EmbeddingFailedError.
     """
 
     def __init__(
@@ -189,21 +196,25 @@ class EmbeddingModel:
     @property
     def fingerprint(self) -> Fingerprint:
         """What the vectors of the engine are comparable with."""
-        return self._loaded().fingerprint
+        with self._loaded() as engine:
+            return engine.fingerprint
 
     @property
     def tokens_per_vector(self) -> int:
         """Maximum number of tokens that one vector should represent."""
-        return self._loaded().tokens_per_vector
+        with self._loaded() as engine:
+            return engine.tokens_per_vector
 
     @property
     def has_states(self) -> bool:
         """Whether the engine returns the states of tokens."""
-        return self._loaded().has_states
+        with self._loaded() as engine:
+            return engine.has_states
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens of `text`, in characters."""
-        return self._loaded().token_spans(text)
+        with self._loaded() as engine:
+            return engine.token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions)."""
@@ -216,11 +227,11 @@ class EmbeddingModel:
         """
         is_turn = self._turn.acquire(timeout=TURN_SECONDS)
         try:
-            engine = self._loaded()
-            if not self._queries_first:
-                return self._latest.encode(texts, engine)
-            with ThreadPoolExecutor(1, initializer=lower_priority) as thread:  # those that it starts inherit it
-                return thread.submit(self._latest.encode, texts, engine).result()
+            with self._loaded() as engine:
+                if not self._queries_first:
+                    return self._latest.encode(texts, engine)
+                with ThreadPoolExecutor(1, initializer=lower_priority) as thread:  # those that it starts inherit it
+                    return thread.submit(self._latest.encode, texts, engine).result()
         finally:
             if is_turn:
                 self._turn.release()
@@ -238,10 +249,12 @@ class EmbeddingModel:
 
     def calibration_for(self, question: str) -> Calibration:
         """Return how near the best passage must be to be on the topic of this question."""
-        return self._loaded().calibration_for(question)
+        with self._loaded() as engine:
+            return engine.calibration_for(question)
 
     def _encode_query(self, text: str, _fingerprint: Fingerprint) -> EncodedQuestion:
-        vector, states = self._loaded().encode_query(text)
+        with self._loaded() as engine:
+            vector, states = engine.encode_query(text)
         # Copies, because a view would keep what it is a part of in memory.
         encoded = EncodedQuestion(vector.copy(), None if states is None else states.copy())
         for array in encoded:
@@ -250,10 +263,12 @@ class EmbeddingModel:
         return encoded
 
     def _load_quietly(self) -> None:
-        with suppress(EmbeddingUnavailableError):
-            self._loaded()
+        with suppress(EmbeddingUnavailableError), self._loaded():
+            pass
 
-    def _loaded(self) -> Embedder:
+    @contextmanager
+    def _loaded(self) -> Iterator[Embedder]:
+        """Yield the engine. Runtimes raise any kind of exception: as EmbeddingFailedError."""
         self._used_at = self._clock()
         engine = self._engine  # it may be unloaded at any moment
         if engine is None:
@@ -263,7 +278,13 @@ class EmbeddingModel:
                 engine = self._engine
                 if engine is None:
                     raise EmbeddingUnavailableError(str(self._failure)) from self._failure
-        return engine
+        try:
+            yield engine
+        except VectorMemoryError:
+            raise
+        except Exception as error:
+            log.warning("The embedding model failed: %s", where(error))
+            raise EmbeddingFailedError(type(error).__name__) from error
 
     def _may_try(self) -> bool:
         return self._failure is None or self._clock() - self._failed_at >= LOAD_RETRY_SECONDS

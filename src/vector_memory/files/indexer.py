@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from vector_memory.domain.text import counted, text_in
 from vector_memory.embedding import Vectors
-from vector_memory.errors import ValidationError, VectorMemoryError, where
+from vector_memory.errors import ValidationError, VectorMemoryError, is_about_text, where
 from vector_memory.files.chunker import cut_file
 from vector_memory.files.folder import FileStatus, MemoryFolder, is_daily
 from vector_memory.files.walking import Skipped
@@ -178,9 +178,9 @@ class FolderIndexer:
         try:
             units = [UnitText(chunk.text, 0) for chunk in chunks]
             embedded = within(self._seconds_to_embed, lambda: self._indexer.embed(units))
-        except VectorMemoryError:
-            raise
-        except Exception as error:  # runtimes raise any kind of exception; TimeoutError comes from `within`
+        except Exception as error:  # TimeoutError comes from `within`
+            if not is_about_text(error):
+                raise
             # The error's message is not logged, because it may quote the text.
             logger.warning("%s could not be embedded: %s", counted(len(chunks), "chunk"), type(error).__name__)
             with index.write() as connection:

@@ -5,7 +5,8 @@ through its leases, the oldest memory first; short texts need not wait for a lon
 done, its leases run out, and the threads of all other processes that have the file open take the memories over, one at
 a time; if there is none, the next one that starts does. They also take over some of what a process that has promised
 many has not begun. Each batch of vectors is stored when it is computed, so that the work of a process that is killed is
-not lost.
+not lost. A text that the engine fails on is tried again a few times, and so is what was stored while no engine could be
+used.
 """
 
 import logging
@@ -17,9 +18,8 @@ from contextlib import contextmanager
 
 from vector_memory.errors import (
     ClosedMemoryError,
-    DatabaseError,
-    EmbeddingUnavailableError,
     VectorMemoryError,
+    is_about_text,
     where,
 )
 from vector_memory.indexing.completion import complete
@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 LEASE_SECONDS = 5.0
 """A process renews its leases twice as often while it works; after this time without it others take them over."""
+
+HANGING_SECONDS = 120.0
+"""If a batch takes longer, the engine seems to hang on it, and the leases are not renewed."""
 
 SHORT = 25_000
 """Texts of so many characters are usually embedded in one batch. They need not wait for longer ones."""
@@ -44,7 +47,8 @@ class BackgroundVectors:
         self._indexer = indexer
         self.owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
-        self._defers = self._works = False
+        self._defers = self._works = self._has_failed = False
+        self._progress_at = time.monotonic()
         self._wanted = threading.Event()
         self._stopping = threading.Event()
 
@@ -66,9 +70,12 @@ class BackgroundVectors:
             thread.start()
             self._thread = thread  # only now: `stop` cannot join a thread that has not been started
 
-    def defer(self, writer: Writer, memory_id: int) -> None:
-        """Promise the vectors of a memory that the transaction adds. Call `begin` when it is committed."""
-        writer.defer_vectors(memory_id, self._lease())
+    def defer(self, writer: Writer, memory_id: int, *, promised: bool) -> None:
+        """Promise the vectors of a memory that the transaction adds, or leave them to whoever can compute them.
+
+        Call `begin` when it is committed.
+        """
+        writer.defer_vectors(memory_id, self._lease() if promised else Lease(owner="", until=0.0))
 
     def begin(self) -> None:
         """Begin with what was deferred."""
@@ -114,6 +121,7 @@ class BackgroundVectors:
             self._wanted.clear()
 
     def _work(self) -> None:
+        self._has_failed = False
         memory = self._next()
         if memory is None:
             return
@@ -127,12 +135,15 @@ class BackgroundVectors:
         """Return the oldest memory that this process has leased; if there is none, take one over from another.
 
         Only one, so that other processes can share the work, and that a text which kills its process is not blamed on
-        others. Raises EmbeddingUnavailableError, having taken nothing over, without a model whose vectors can be used.
+        others; and none after a failure, so that it is not tried again at once. Raises EmbeddingUnavailableError,
+        having taken nothing over, without a model whose vectors can be used.
         """
         with self._storage.read() as reader:
             memory = reader.next_leased(self.owner)
-            if memory is not None or not reader.can_take_over(self.owner):
+            if memory is not None or self._has_failed or not reader.can_take_over(self.owner):
                 return memory
+        if not self._indexer.is_loadable:
+            return None
         fingerprint = self._indexer.fingerprint
         with self._storage.read() as reader:
             reader.require_comparable(fingerprint)
@@ -141,20 +152,23 @@ class BackgroundVectors:
             return writer.next_leased(self.owner)  # another process may have been faster
 
     def _complete(self, memory: Memory, on_progress: EmbeddingProgress) -> None:
+        self._progress_at = time.monotonic()
         try:
             complete(self._storage, self._indexer, memory, on_progress)
         except ClosedMemoryError:
             raise
-        except (EmbeddingUnavailableError, DatabaseError):
-            self._release()  # nobody is to wait for them any more; each round tries again
-            raise
-        except Exception as error:  # the engine fails on this text: a backfill will try again
-            logger.warning("Memory %d could not be indexed: %s", memory.id, type(error).__name__)
+        except Exception as error:
+            if not is_about_text(error):
+                self._release()  # nobody is to wait for them any more; each round tries again
+                raise
+            logger.warning("Memory %d could not be indexed: %s", memory.id, where(error))
+            self._has_failed = True
             with self._storage.write() as writer:
-                writer.settle(memory.id)
+                writer.release_leases(self.owner, memory.id)
 
     def _go_on(self, _done: int, _total: int) -> None:
         """Raise ClosedMemoryError if the file is being closed."""
+        self._progress_at = time.monotonic()
         if self._stopping.is_set():
             raise ClosedMemoryError
 
@@ -183,6 +197,8 @@ class BackgroundVectors:
 
     def _keep_leases(self, done: threading.Event) -> None:
         while not done.wait(LEASE_SECONDS / 2) and not self._stopping.is_set():
+            if time.monotonic() - self._progress_at > HANGING_SECONDS:
+                continue
             try:
                 with self._storage.write() as writer:
                     if not done.is_set():

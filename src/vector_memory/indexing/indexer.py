@@ -68,6 +68,11 @@ class Indexer:
         return self._settings.late_interaction and self._model.has_states
 
     @property
+    def is_loadable(self) -> bool:
+        """Whether the last attempt to load the model, if there was one, has succeeded."""
+        return self._model.failure is None
+
+    @property
     def is_ready(self) -> bool:
         """Whether the model is loaded, so that nothing waits for it."""
         return self._model.is_ready

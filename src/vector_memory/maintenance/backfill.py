@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, is_about_text, where
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
@@ -154,9 +154,9 @@ def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:
     """Return `index(memory)`, or None if the engine fails on this memory; the others are still indexed."""
     try:
         return index(memory)
-    except VectorMemoryError:
-        raise
     except Exception as error:
+        if not is_about_text(error):
+            raise
         # The error's message is not logged, because it may quote the text.
-        logger.warning("Memory %d could not be indexed: %s", memory.id, type(error).__name__)
+        logger.warning("Memory %d could not be indexed: %s", memory.id, where(error))
         return None

@@ -107,9 +107,9 @@ class MemoryWriter:
             )
             history = History(created_at, created_at, created_at)
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
-            if is_pending := is_pending and problem is None:
-                self._background.defer(writer, memory_id)
-        if is_pending:
+            if is_pending:
+                self._background.defer(writer, memory_id, promised=problem is None)
+        if is_pending := is_pending and problem is None:
             self._background.begin()
         return StoredMemory(
             memory=memory,

@@ -295,11 +295,8 @@ class Writer(Reader, Protocol):
         returns it on request.
         """
 
-    def release_leases(self, owner: str) -> None:
-        """Let any other process go on with what this one has not done."""
-
-    def settle(self, memory_id: int) -> None:
-        """Note that nobody computes the vectors of a memory any more; `add_vectors` does so itself at the end."""
+    def release_leases(self, owner: str, failed: int | None = None) -> None:
+        """Let any process go on with what this one has not done, or a few times with the memory that has `failed`."""
 
     def delete(self, memory_id: int) -> int | None:
         """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""

@@ -54,13 +54,13 @@ def test_promises_of_long_ago_do_not_say_how_long_vectors_have_been_pending(engi
 
 def test_what_one_process_has_promised_can_be_told_from_the_rest(storage: Storage) -> None:
     _, prompt = deferred(storage, lease("me"))
+    third = add(storage, new_memory("third", MemoryKind.INPUT_PROMPT, session_id="t"), model=None)
     with storage.write() as writer:
-        writer.settle(prompt)
-        writer.defer_vectors(prompt, lease("you"))
+        writer.defer_vectors(third, lease("you"))
     with storage.read() as reader:
         yours = reader.pending(Scope(), owner="you")
-        assert (yours.memories, yours.last_id, yours.size) == (1, prompt, len("prompt"))
-        assert reader.pending(Scope(session_id="t"), owner="me") == Pending()
+        assert (yours.memories, yours.last_id, yours.size) == (1, third, len("third"))
+        assert reader.pending(Scope(), owner="me").last_id == prompt
 
 
 def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(engine: Engine) -> None:
@@ -82,23 +82,32 @@ def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(
         assert reader.next_without_vectors(0, given_up=False) != given_up
 
 
-def test_a_lease_is_renewed_released_and_settled(storage: Storage) -> None:
-    report, prompt = deferred(storage, lease("me", -1))
+def test_a_lease_is_renewed_and_released(storage: Storage) -> None:
+    _, prompt = deferred(storage, lease("me", -1))
     with storage.write() as writer:
         writer.renew_leases(lease("me"))
     with storage.read() as reader:
-        assert reader.pending(Scope()).memories == 2
+        assert (reader.pending(Scope()).memories, reader.can_take_over("other")) == (2, False)
     with storage.write() as writer:
-        writer.settle(prompt)
+        writer.release_leases("me", prompt)
+    with storage.read() as reader:
+        assert (reader.pending(Scope()).memories, reader.can_take_over("other")) == (1, True)
+    with storage.write() as writer:
         writer.release_leases("me")
     with storage.read() as reader:
-        assert (reader.pending(Scope()).memories, reader.can_take_over("other")) == (0, True)
+        assert reader.pending(Scope()) == Pending()
+
+
+def test_what_lacks_vectors_is_left_to_whoever_takes_it_over(storage: Storage) -> None:
+    memory_id = add(storage, PROMPT, model=None)
     with storage.write() as writer:
-        writer.settle(report)
-        assert not writer.can_take_over("other")
+        assert not writer.can_take_over("me")
         writer.defer_missing_vectors()
         writer.defer_missing_vectors()
-        assert writer.can_take_over("other")
+        writer.take_over(lease("me"))
+        taken = writer.next_leased("me")
+    assert taken is not None
+    assert taken.id == memory_id
 
 
 def test_vectors_come_in_batches_and_the_last_one_settles_the_memory(storage: Storage) -> None:

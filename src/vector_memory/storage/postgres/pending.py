@@ -76,13 +76,19 @@ def take_over(connection: Connection, lease: Lease) -> None:
     )
 
 
-def release_leases(connection: Connection, owner: str) -> None:
-    """Let any other process go on with what this one has not done.
+def release_leases(connection: Connection, owner: str, failed: int | None) -> None:
+    """Let any process go on with what this one has not done, or only with the memory that has `failed`.
 
-    That is not the fault of the text, so the attempt at the one memory that was taken over does not count.
+    Otherwise that is not the fault of the text, so the attempt at the one memory that was taken over does not count.
     """
     connection.later(
-        "update pending_vectors set leased_until = 0, attempts = greatest(attempts - 1, 0) where owner = %s", (owner,)
+        """
+        update pending_vectors set leased_until = 0,
+            owner = case when %(failed)s::bigint is null then owner else '' end,
+            attempts = case when %(failed)s::bigint is null then greatest(attempts - 1, 0) else attempts end
+        where owner = %(owner)s and memory_id = coalesce(%(failed)s, memory_id)
+        """,
+        {"owner": owner, "failed": failed},
     )
 
 

@@ -77,13 +77,19 @@ def take_over(connection: apsw.Connection, lease: Lease) -> None:
     )
 
 
-def release_leases(connection: apsw.Connection, owner: str) -> None:
-    """Let any other process go on with what this one has not done.
+def release_leases(connection: apsw.Connection, owner: str, failed: int | None) -> None:
+    """Let any process go on with what this one has not done, or only with the memory that has `failed`.
 
-    That is not the fault of the text, so the attempt at the one memory that was taken over does not count.
+    Otherwise that is not the fault of the text, so the attempt at the one memory that was taken over does not count.
     """
     connection.execute(
-        "update pending_vectors set leased_until = 0, attempts = max(attempts - 1, 0) where owner = ?", (owner,)
+        """
+        update pending_vectors
+        set leased_until = 0, owner = iif(:failed is null, owner, ''),
+            attempts = iif(:failed is null, max(attempts - 1, 0), attempts)
+        where owner = :owner and memory_id = coalesce(:failed, memory_id)
+        """,
+        {"owner": owner, "failed": failed},
     )
 
 

@@ -244,11 +244,8 @@ class SqliteWriter(SqliteReader):
     def take_over(self, lease: Lease) -> None:
         pending.take_over(self.connection, lease)
 
-    def release_leases(self, owner: str) -> None:
-        pending.release_leases(self.connection, owner)
-
-    def settle(self, memory_id: int) -> None:
-        pending.settle(self.connection, memory_id)
+    def release_leases(self, owner: str, failed: int | None = None) -> None:
+        pending.release_leases(self.connection, owner, failed)
 
     def delete(self, memory_id: int) -> int | None:
         from vector_memory.storage.sqlite import adding
