@@ -21,7 +21,7 @@ def post(url: str, secret: str | None = None, *, tool: str = "list_sessions", **
     arguments = options.pop("arguments", {})
     params = {"name": tool, "arguments": arguments, "_meta": ENVELOPE}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return httpx2.post(url, json=body, headers=headers, timeout=60, **options)
+    return httpx2.post(url, json=body, headers=headers, **{"timeout": 60, **options})
 
 
 def send(url: str, secret: str | None, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:

@@ -5,8 +5,9 @@ lost. Of a passage, each state is stored as the signs of its numbers, one bit fo
 content counts, in both: tokens that are words, but not stop words.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,10 @@ PIECE = "#▁Ġ"
 """Characters by which vocabularies mark where words begin or go on."""
 
 SMALLEST_LENGTH = np.float32(1e-12)
+
+
+MOST_BYTES = 64 * 2**10
+"""Bytes of passages that are compared together. Unpacked they take 2 MB, which the processor's cache holds."""
 
 
 class Content:
@@ -89,19 +94,42 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
     passage without tokens.
     """
     asked, dimensions = question.shape
-    width, total = bytes_per_state(dimensions), question.sum(axis=1)
+    nothing = Compared(0.0, np.zeros(asked, np.float32), np.zeros(dimensions, np.float32), 0)
+    compared = [nothing] * len(passages)
+    for group in groups([len(passage) if asked else 0 for passage in passages], MOST_BYTES):
+        found = compare_group(question, [passages[index] for index in group])
+        for index, one in zip(group, found, strict=True):
+            compared[index] = one
+    return compared
+
+
+def groups(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Yield the indices of sizes in groups of at most `most` together, or of one; those of zero are left out."""
+    group: list[int] = []
+    for index, size in enumerate(sizes):
+        if group and sum(sizes[one] for one in group) + size > most:
+            yield group
+            group = []
+        if size:
+            group.append(index)
+    if group:
+        yield group
+
+
+def compare_group(question: States, passages: Sequence[bytes]) -> list[Compared]:
+    """Compare passages that have tokens with a question that has some."""
+    asked, dimensions = question.shape
+    width = bytes_per_state(dimensions)
+    bits = np.frombuffer(b"".join(passages), np.uint8).reshape(-1, width)
+    signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
+    lengths = [len(passage) // width for passage in passages]
+    starts = [0, *accumulate(lengths[:-1])]
+    parts = [signs[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+    # One product for each passage: its numbers do not depend on the others.
+    cosines = np.concatenate([part @ question.T for part in parts])
+    nearest = 2 * np.maximum.reduceat(cosines, starts) - question.sum(axis=1)
+    means = 2 * np.array([part.mean(axis=0) for part in parts]) - 1
+    directions = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), SMALLEST_LENGTH)
     scale = float(np.sqrt(dimensions * 2 / np.pi))
-
-    def one(passage: bytes) -> Compared:
-        # One passage at a time: its score does not depend on the others, and a long note would take a gigabyte.
-        if not passage or not asked:
-            return Compared(0.0, np.zeros(asked, np.float32), np.zeros(dimensions, np.float32), 0)
-        bits = np.frombuffer(passage, np.uint8).reshape(-1, width)
-        signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
-        nearest = (2 * (signs @ question.T) - total).max(axis=0)
-        mean = 2 * signs.mean(axis=0) - 1
-        direction = mean / max(np.linalg.norm(mean), SMALLEST_LENGTH)
-        score = float(rounded(np.array(float(nearest.sum()) / asked / scale)))
-        return Compared(score, nearest / np.float32(scale), direction, len(bits))
-
-    return list(map(one, passages))
+    scores = rounded(nearest.sum(axis=1).astype(np.float64) / asked / scale).tolist()
+    return list(map(Compared, scores, nearest / np.float32(scale), directions, lengths))

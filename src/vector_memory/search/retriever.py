@@ -19,6 +19,7 @@ from vector_memory.search.question import Question, prepare
 from vector_memory.search.retrieval import Known, Retrieval
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.calls import give_way
 from vector_memory.storage.ranking import Method
 from vector_memory.storage.records import Pending
 
@@ -114,6 +115,7 @@ class Retriever:
         """Wait while vectors are likely to come soon; not at all if many searches wait already."""
         if not _places_to_wait.acquire(blocking=False):
             return
+        give_way.get()()
         try:
             deadline = time.monotonic() + PATIENCE_SECONDS
             while time.monotonic() < deadline:

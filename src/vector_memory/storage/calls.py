@@ -1,6 +1,7 @@
-"""The client's call that a thread works for: when it arrived, and whether it was cancelled."""
+"""The client's call that a thread works for: when it arrived, whether it was cancelled, and how it lets others work."""
 
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -21,3 +22,7 @@ class Call:
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
 """Set when the server receives a request; the tasks and threads that work for the request inherit it."""
+
+
+give_way: ContextVar[Callable[[], object]] = ContextVar("give_way", default=lambda: None)
+"""What a thread that works for a call does before it waits for long: others may work meanwhile."""

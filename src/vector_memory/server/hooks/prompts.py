@@ -8,6 +8,7 @@ from vector_memory.server.conversation import HeardSession
 from vector_memory.server.hooks import capture
 from vector_memory.server.hooks.capture import READING_SECONDS, Event, keep, log_failure, settle
 from vector_memory.server.hooks.catching_up import begin_to_catch_up
+from vector_memory.server.turns import turn_of_caller
 from vector_memory.sessions.past import Told
 from vector_memory.settings import Recall
 from vector_memory.transcripts.worth import prompt_in
@@ -32,7 +33,8 @@ async def told_with(event: Event, heard: HeardSession, prompt: str) -> str | Non
     """Return what the agent is to be told with a prompt; nothing if the memory cannot be read."""
     try:
         with fail_after(READING_SECONDS):
-            return await run_sync(recalled, event, heard, prompt, abandon_on_cancel=True)
+            async with turn_of_caller():
+                return await run_sync(recalled, event, heard, prompt, abandon_on_cancel=True)
     except Exception as error:
         log_failure("Nothing was recalled", error)
         return None

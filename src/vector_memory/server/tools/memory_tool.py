@@ -1,6 +1,8 @@
 """Turns a function into a tool: shortens its schemas and turns its failures into answers."""
 
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from inspect import iscoroutinefunction
 from typing import Any, cast, get_args
 
 from fastmcp.decorators import get_fastmcp_meta
@@ -20,6 +22,7 @@ from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import LEAN, admitting_failures, compact, inlined, without_null
 from vector_memory.server.tools.text_copy import for_client
+from vector_memory.server.turns import turn_of_caller
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
@@ -74,6 +77,11 @@ class MemoryTool(FunctionTool):
         arms: tuple[type, ...] = get_args(self.return_type) or (self.return_type,)
         return next(arm for arm in arms if issubclass(arm, Result))
 
+    @property
+    def reads_in_thread(self) -> bool:
+        """Whether it only reads, in a thread. Other tools choose a thread themselves, or wait for what may happen."""
+        return reads(self.fn) and not iscoroutinefunction(self.fn)
+
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the tool. A null parameter counts as omitted, which is what clients mean by it."""
         known = self.parameters["properties"]
@@ -88,7 +96,8 @@ class MemoryTool(FunctionTool):
         try:
             limit = longest_answer(given)
             await with_names(given, known, get_context(), stores=self.name.startswith("store_"))
-            answer = await super().run(given)
+            async with turn_of_caller() if self.reads_in_thread else nullcontext():
+                answer = await super().run(given)
         except Exception as error:  # the outermost handler: every exception becomes an answer
             answer = failed_result(self.result_model, to_memory_error(error, self))
         return for_client(self._bounded(answer, limit), get_context())

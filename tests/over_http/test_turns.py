@@ -1,0 +1,160 @@
+"""Searches take turns: a few at once, namespaces in turn, and none for a caller that has left."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx2
+import pytest
+
+from over_http.calling import answer_in, post
+from over_http.conftest import SETTINGS, Team, serving
+from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.server.turns import AT_ONCE, Turns
+from vector_memory.settings import HttpOptions
+from vector_memory.storage.calls import give_way
+from vector_memory.tenancy import namespaces
+from vector_memory.tenancy.folders import FolderRegistry
+from waiting import eventually, until
+
+pytestmark = pytest.mark.anyio
+
+
+class Calls:
+    """Calls that have a turn until they are told to end."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.begun: list[str] = []
+        self.turns = turns
+        self._ends: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, name: str) -> None:
+        """Start a call; its namespace is the first letter of its name."""
+        self._ends[name] = asyncio.Event()
+        self.tasks[name] = asyncio.create_task(self._work(name))
+        await asyncio.sleep(0)
+
+    async def end(self, name: str, *, cancelled: bool = False) -> None:
+        """Let a call end, and the one whose turn it is then begin."""
+        if cancelled:
+            self.tasks[name].cancel()
+        self._ends[name].set()
+        with suppress(asyncio.CancelledError):
+            await self.tasks[name]
+        await asyncio.sleep(0)
+
+    async def _work(self, name: str) -> None:
+        async with self.turns.taken(name[0]):
+            self.begun.append(name)
+            await self._ends[name].wait()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Calls with one turn, which is never too long."""
+    monkeypatch.setattr("vector_memory.server.turns.SECONDS_IN_THE_WAY", 3_600)
+    return Calls(Turns(1))
+
+
+async def test_namespaces_take_turns_and_their_calls_go_in_order(calls: Calls) -> None:
+    for name in ("a1", "a2", "a3", "a4", "b1", "b2"):
+        await calls.start(name)
+    assert calls.begun == ["a1"]
+    for name in ("a1", "a2", "b1", "a3", "b2", "a4"):
+        assert calls.begun[-1] == name
+        await calls.end(name)
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_never_begins_and_takes_no_turn(calls: Calls) -> None:
+    for name in ("a1", "a2", "a3", "a4"):
+        await calls.start(name)
+    await calls.end("a2", cancelled=True)
+    await calls.end("a1")
+    assert calls.begun == ["a1", "a3"]
+    await calls.end("a3", cancelled=True)
+    assert calls.begun == ["a1", "a3", "a4"]
+    await calls.end("a4")
+    await calls.start("b1")
+    assert calls.begun[-1] == "b1"
+
+
+async def test_a_call_that_is_cancelled_as_its_turn_comes_hands_it_on(calls: Calls) -> None:
+    async with calls.turns.taken("a"):
+        await calls.start("a1")
+        await calls.start("a2")
+    calls.tasks["a1"].cancel()  # its turn has come, and it has not noticed
+    await until(lambda: calls.begun == ["a2"])
+    await calls.end("a2")
+
+
+async def test_a_call_that_waits_or_takes_long_lets_others_work_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(1)
+    async with turns.taken("a"):
+        await asyncio.to_thread(give_way.get())
+        async with asyncio.timeout(60), turns.taken("b"):
+            monkeypatch.setattr("vector_memory.server.turns.SECONDS_IN_THE_WAY", 0.001)
+    async with turns.taken("a"), asyncio.timeout(60), turns.taken("b"), turns.taken("c"):
+        pass
+
+
+class HeldEngine(ToyEngine):
+    """Embeds nothing before its gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS.embedding_dim)
+        self.gate = Event()
+        self.asked: list[str] = []
+
+    def embed_query(self, text: str) -> Vectors:
+        self.asked.append(text)
+        assert self.gate.wait(60)
+        return super().embed_query(text)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldEngine]:
+    made = HeldEngine()
+    monkeypatch.setattr(namespaces, "load_embedder", lambda _settings: made)
+    monkeypatch.setattr("vector_memory.server.turns.SECONDS_IN_THE_WAY", 3_600)
+    yield made
+    made.gate.set()
+
+
+@pytest.fixture
+def team(tmp_path: Path, engine: HeldEngine) -> Iterator[Team]:
+    """A server whose searches wait for the engine's gate."""
+    del engine
+    FolderRegistry(tmp_path).create("red")
+    with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path) as url:
+        yield Team(url, tmp_path)
+
+
+def running_calls(team: Team, secret: str) -> int:
+    """Return how many calls the server says are worked on, or wait."""
+    said = httpx2.get(team.url.replace("/mcp", "/metrics"), headers={"Authorization": f"Bearer {secret}"}).text
+    return int(re.findall(r"^vector_memory_running_calls (\d+)", said, re.MULTILINE)[0])
+
+
+def test_a_search_whose_caller_has_left_is_never_begun(team: Team, engine: HeldEngine) -> None:
+    secret = team.token("ada")
+
+    def search(query: str, **options: Any) -> httpx2.Response:
+        return post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": query}, **options)
+
+    with ThreadPoolExecutor(AT_ONCE) as callers:
+        held = [callers.submit(search, f"what is number {number}") for number in range(AT_ONCE)]
+        eventually(lambda: len(engine.asked) == AT_ONCE)
+        with pytest.raises(httpx2.TimeoutException):
+            search("who has left", timeout=1)
+        eventually(lambda: running_calls(team, secret) == AT_ONCE)
+        engine.gate.set()
+        assert all(answer_in(one.result())["success"] for one in held)
+    assert answer_in(search("who is there"))["success"]
+    assert "who has left" not in engine.asked
