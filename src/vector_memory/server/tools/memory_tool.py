@@ -77,11 +77,6 @@ class MemoryTool(FunctionTool):
         arms: tuple[type, ...] = get_args(self.return_type) or (self.return_type,)
         return next(arm for arm in arms if issubclass(arm, Result))
 
-    @property
-    def reads_in_thread(self) -> bool:
-        """Whether it only reads, in a thread. Other tools choose a thread themselves, or wait for what may happen."""
-        return reads(self.fn) and not iscoroutinefunction(self.fn)
-
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the tool. A null parameter counts as omitted, which is what clients mean by it."""
         known = self.parameters["properties"]
@@ -96,7 +91,9 @@ class MemoryTool(FunctionTool):
         try:
             limit = longest_answer(given)
             await with_names(given, known, get_context(), stores=self.name.startswith("store_"))
-            async with turn_of_caller() if self.reads_in_thread else nullcontext():
+            # Others choose a thread themselves, or wait for what may happen.
+            searches = reads(self.fn) and not iscoroutinefunction(self.fn)
+            async with turn_of_caller() if searches else nullcontext():
                 answer = await super().run(given)
         except Exception as error:  # the outermost handler: every exception becomes an answer
             answer = failed_result(self.result_model, to_memory_error(error, self))
