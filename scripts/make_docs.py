@@ -27,7 +27,7 @@ from vector_memory.storage.sqlite.database import Database
 DOCS = Path(__file__).parents[1] / "docs"
 
 TABLES = {
-    "schema_migrations": "The schema migrations that were applied to the file.",
+    "schema_migrations": "The versions that the file has had.",
     "session_memories": "One row for each memory of any kind, with its text exactly as stored.",
     "memory_chunks": "The chunks of memories, with their place in the text.",
     "embedding_models": "The model that made the vectors. Vectors of different models are never mixed.",
@@ -37,10 +37,9 @@ TABLES = {
     "revision": "One row: what tells a process whether what it keeps of the file in memory is still right.",
     "pending_vectors": "One row for each memory whose vectors are to come: by whom, until when, and the attempts.",
     "index_keys": "Numbers for the names of sessions, agents and tasks: the vector index filters by numbers.",
-    "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
+    "keyword_blocks": "The keyword index: memories of one session that share rows of postings; the rules of terms.",
     "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",
     "keyword_postings": "Which unit contains which term, and how often: 64 bits each. Holds hashes, not words.",
-    "outdated_words": "The blocks of the keyword index whose words an upgrade has left to be indexed again.",
     "token_states": "The states of a passage's tokens: a bit for each number. Order the best results anew.",
     "vec_chunk_search": "The vectors of the passages of chunks, one partition per session.",
     "vec_session_search": "The vectors of the passages of memories that are not chunked.",

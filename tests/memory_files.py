@@ -15,7 +15,6 @@ from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.migrations import register_writer_function
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
@@ -62,17 +61,15 @@ def create_file(path: Path, dimensions: int = 16) -> None:
     database.close()
 
 
-def be_of_version(patch: pytest.MonkeyPatch, version: int) -> None:
-    """Create files with the tables that so many migrations made."""
-    patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:version])
-    patch.setattr("vector_memory.storage.sqlite.database.finish_at_opening", lambda *_: None)
+def be_of_first_version(patch: pytest.MonkeyPatch) -> None:
+    """Create files as the first release did, before any migration."""
+    patch.setattr(migrations, "MIGRATIONS", ())
 
 
 def change(path: Path, sql: str) -> None:
     """Change a file behind the store's back."""
     connection = apsw.Connection(str(path))
     load_vector_search(connection)
-    register_writer_function(connection)
     connection.execute(sql)
     assert connection.total_changes() or any(word in sql for word in ("drop", "create", "alter"))
     connection.close()

@@ -12,7 +12,7 @@ from typing import Any
 import engine_memories
 from engine_memories import ENGINES, add
 from vector_memory.domain import Chunk, NewMemory
-from vector_memory.storage import outdated
+from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite import upgrading
 
@@ -28,26 +28,8 @@ def add_old(storage: Storage, *memories: NewMemory) -> list[int]:
         ids = [add(storage, memory) for memory in memories]
     finally:
         engine_memories.searchable_texts = new_texts  # type: ignore[attr-defined]
-    known = "select block_id from outdated_words"
-    execute(storage, f"insert into outdated_words select id from keyword_blocks where id not in ({known})")
+    execute(storage, "update keyword_blocks set rules = 0")
     return ids
-
-
-def downgrade(storage: Storage) -> None:
-    """Let a memory have the tables of a release that indexed no titles."""
-    statements = {
-        "SqliteStorage": ["delete from schema_migrations where version >= 12", "drop table token_states"],
-        "PostgresStorage": [
-            "update namespace set schema_version = 1", "alter table memory_passages drop column states",
-            "drop table generations",
-        ],
-    }  # fmt: skip
-    execute(
-        storage,
-        *statements[type(storage).__name__],
-        "drop table outdated_words",
-        "alter table pending_vectors drop column promised_at",
-    )
 
 
 def execute(storage: Storage, *statements: str) -> None:
@@ -59,7 +41,7 @@ def execute(storage: Storage, *statements: str) -> None:
 
 
 def die_at_third(storage: Storage) -> None:
-    replace, replaced = outdated.replace_block, []
+    replace, replaced = reindexing.replace_block, []
 
     def replace_and_die(*arguments: Any) -> None:
         replace(*arguments)
@@ -67,11 +49,11 @@ def die_at_third(storage: Storage) -> None:
         if len(replaced) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    outdated.replace_block = replace_and_die
+    reindexing.replace_block = replace_and_die
     storage.finish_upgrade(lambda _: [])
 
 
 if __name__ == "__main__":
-    outdated.CHARACTERS_AT_ONCE = 1
+    reindexing.CHARACTERS_AT_ONCE = 1
     upgrading.SECONDS_AT_OPENING = 0
     die_at_third(ENGINES[sys.argv[1]](Path(sys.argv[2])))

@@ -257,7 +257,7 @@ class FailingUpgrade:
 
     def __init__(self, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
         store.store_memory("report", DOCUMENT, session_id="s")
-        execute(store, "insert into outdated_words select id from keyword_blocks")
+        execute(store, "update keyword_blocks set rules = 0")
         self._storage = store._storage
         self._finish_upgrade = self._storage.finish_upgrade
         self.fails, self.tried = True, 0

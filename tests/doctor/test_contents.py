@@ -41,7 +41,7 @@ def test_altered_text_is_reported_and_not_changed(path: Path, sql: str) -> None:
 
 
 def test_words_that_an_earlier_release_indexed_are_a_warning_that_a_repair_ends(path: Path) -> None:
-    change(path, "insert into outdated_words select id from keyword_blocks")
+    change(path, "update keyword_blocks set rules = 0")
     report = examine(path)
     assert found(report) == {"keywords": State.WARNING}
     assert report.healthy
@@ -96,9 +96,10 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        ("drop index idx_observed_report; delete from schema_migrations where version >= 9"),
+        "alter table pending_vectors drop column promised_at; delete from schema_migrations where version > 16",
         State.WARNING,
     ),
+    "a development version": ("update schema_migrations set version = version - 15", State.PROBLEM),
 }
 
 

@@ -57,7 +57,7 @@ FIXABLE = {
     ),
     "a length changed": ("update keyword_memories set lengths = zeroblob(length(lengths))", "keywords"),
     "keywords of another session": ("update keyword_blocks set session_id = 'elsewhere'", "keywords"),
-    "a block that counts too few pieces": ("update keyword_blocks set pieces = 1", "keywords"),
+    "a block that counts too few pieces": ("update keyword_blocks set units = 1", "keywords"),
     "a block removed": ("delete from keyword_blocks where id = 1; delete from keyword_memories", "keywords"),
 }
 

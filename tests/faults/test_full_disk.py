@@ -16,7 +16,7 @@ from engine_memories import add, new_memory, open_sqlite
 from faults.conftest import mounted
 from faults.workload import content, memory, open_store, search
 from forked import finished
-from memory_files import be_of_version, create_file, examine, said
+from memory_files import be_of_first_version, create_file, examine, said
 from old_words import add_old
 from servers import QUICK, Server
 from vector_memory.domain import MemoryKind, Scope
@@ -128,7 +128,7 @@ def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_unchanged(
 ) -> None:
     path = small_disk / "memory.db"
     with monkeypatch.context() as earlier:
-        be_of_version(earlier, 3)
+        be_of_first_version(earlier)
         create_file(path)
     before = path.read_bytes()
     fill(small_disk)

@@ -84,7 +84,7 @@ def test_a_role_without_ddl_is_told_which_command_to_run_for_an_outdated_schema(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(database, serving=["server"], reading=["reader"])
-    newer = [*migrations.MIGRATIONS, lambda connection, _: connection.execute("create table added (id int)")]
+    newer = [*migrations.MIGRATIONS, lambda connection: connection.execute("create table added (id int)")]
     monkeypatch.setattr(migrations, "MIGRATIONS", newer)
     for role, read_only in (("server", False), ("reader", True)):
         with pytest.raises(DatabaseError, match="vector-memory database prepare"):

@@ -1,4 +1,4 @@
-"""A memory in PostgreSQL is upgraded while a server of the release before still writes."""
+"""The version of a memory in PostgreSQL, and its upgrade while a server of the release before still writes."""
 
 import threading
 from collections.abc import Callable
@@ -7,8 +7,10 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from engine_memories import DIMENSIONS, new_memory
-from old_words import add_old, downgrade
+from engine_memories import DIMENSIONS, add, new_memory
+from vector_memory.domain import Scope
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import migrations, schema
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from waiting import eventually
@@ -24,38 +26,47 @@ def url(database: Callable[[str], str]) -> str:
     return database("postgres")
 
 
-def test_words_that_an_earlier_release_commits_during_the_upgrade_are_outdated_too(
-    url: str,
-) -> None:
-    def opened() -> PostgresStorage:
-        return PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))
+def opened(url: str) -> PostgresStorage:
+    return PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))
 
+
+def create_first_version(url: str) -> None:
+    """Create the tables as the first release did, before any migration."""
+    with closing(opened(url)) as storage:
+        add(storage, new_memory("a", session_id="s"))
+    with psycopg.connect(url, options="-c search_path=memory,public") as connection:
+        connection.execute("alter table pending_vectors drop column promised_at")
+        connection.execute("update namespace set schema_version = %s", (schema.FIRST_VERSION,))
+
+
+def test_the_version_counts_the_migrations() -> None:
+    assert migrations.newest_version() == schema.VERSION
+
+
+def test_a_memory_of_the_first_version_is_upgraded_once_the_writers_before_have_ended(url: str) -> None:
     def upgrade() -> None:
-        with closing(opened()) as storage, storage.read() as reader:
-            counted.append(reader.upkeep.count_outdated())
+        with closing(opened(url)) as storage, storage.read() as reader:
+            counted.append(reader.count(Scope()))
 
     counted: list[int] = []
-    with closing(opened()) as storage:
-        add_old(storage, new_memory("a", session_id="s"), new_memory("b", session_id="t"))
-        downgrade(storage)
+    create_first_version(url)
     with psycopg.connect(url, options="-c search_path=memory,public") as writer:
         writer.execute("update namespace set revision = revision + 1")
         upgrading = threading.Thread(target=upgrade)
         upgrading.start()
         with psycopg.connect(url, autocommit=True) as watching:
             eventually(lambda: watching.execute(WAITING).fetchall() == [(1,)])
-        writer.execute("insert into keyword_blocks (session_id, units) values ('u', 1)")
-        writer.execute("update keyword_memories set block_id = 3 where memory_id = 2")
+        writer.execute("update session_memories set title = 'Written during the upgrade'")
         writer.commit()
         upgrading.join()
-    assert counted == [2]
+        row = writer.execute("select schema_version, title from namespace, session_memories").fetchone()
+    assert row == (schema.VERSION, "Written during the upgrade")
+    assert counted == [1]
 
 
-def test_an_upgrade_leaves_the_tables_of_the_schema_of_pgvector_alone(url: str) -> None:
-    with closing(PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))) as storage:
-        downgrade(storage)
-    columns = "select column_name from information_schema.columns where table_schema = 'public' and table_name = %s"
-    with psycopg.connect(url, autocommit=True) as other:
-        other.execute("create table public.spare_memory_passages (id bigint)")
-        PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS)).close()
-        assert other.execute(columns, ("spare_memory_passages",)).fetchall() == [("id",)]
+def test_a_memory_of_a_development_version_is_refused_with_what_to_do(url: str) -> None:
+    create_first_version(url)
+    with psycopg.connect(url, options="-c search_path=memory,public") as connection:
+        connection.execute("update namespace set schema_version = 6")
+    with pytest.raises(DatabaseError, match="Run `vector-memory export` with that version"):
+        opened(url)

@@ -108,7 +108,7 @@ def test_a_server_indexes_outdated_words_again_in_the_background_also_if_others_
     with open_store(path) as store:
         store.store_memory("report", REPORT, session_id="s", agent_id="x")
         execute(store, "delete from keyword_postings")
-        execute(store, "insert into outdated_words select id from keyword_blocks")
+        execute(store, "update keyword_blocks set rules = 0")
     with open_store(path) as store:
         finish, failed = store._storage.finish_upgrade, []
 

@@ -5,7 +5,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_files import be_of_version
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
@@ -378,46 +376,3 @@ def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert found == [wanted] * 200
-
-
-@pytest.mark.parametrize("version", [10, 11, 14])
-def test_a_file_indexed_by_other_rules_is_indexed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
-) -> None:
-    path = tmp_path / "memory.db"
-    with monkeypatch.context() as patch:
-        be_of_version(patch, version)
-        patch.setattr(postings, "terms", lambda text: text.split())
-        older = Database(path, dimensions=16)
-        with older.write() as connection:
-            wanted = save(connection, ["commit 3f2a9c8ed01b4c5d6e7f"], title="Tuesday")
-            before = fetch_value(connection, "select epoch from revision")
-        older.close()
-    newer = Database(path, dimensions=16)
-    with newer.read() as connection:
-        assert [match.memory_id for match in find(connection, "3f2a9c8")] == [wanted]
-        assert [match.memory_id for match in find(connection, "Tuesday")] == [wanted]
-        assert is_keyword_index_correct(connection, ())
-        assert fetch_value(connection, "select epoch from revision") > before
-    newer.close()
-
-
-def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "memory.db"
-    with monkeypatch.context() as patch:
-        be_of_version(patch, 1)
-        patch.setattr(keywords, "add", lambda *_: None)
-        older = Database(path, dimensions=16)
-        with older.write() as connection:
-            save(connection, ["alpha beta", "gamma"])
-            save(connection, ["delta"], PROMPT, session_id="t")
-        older.close()
-    newer = Database(path, dimensions=16)
-    with newer.read() as connection:
-        assert [match[:2] for match in find(connection, "gamma")] == [(2, 1)]
-        assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, 2)]
-        assert is_keyword_index_correct(connection, ())
-        assert fetch_column(connection, "select name from sqlite_schema where name like '%fts%'") == []
-    newer.close()

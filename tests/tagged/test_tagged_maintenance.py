@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import apsw
 import pytest
 
 from engines import execute
-from memory_files import be_of_version, change, create_file
+from memory_files import change, create_file
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
@@ -224,15 +223,3 @@ def test_a_backup_contains_tagged_memories_and_their_vocabulary(toy_store: Sessi
     with SessionMemoryStore(tmp_path / "copy.db", embedder=ToyEngine()) as copy:
         assert copy.tagged.search("one", tags=["laravel"], category="bug").count == 1
         assert copy.tags.frequencies().frequencies == {"laravel": 1}
-
-
-def test_a_file_of_the_release_before_gets_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "memory.db"
-    with monkeypatch.context() as patch:
-        be_of_version(patch, 3)
-        create_file(path, 384)
-    before = apsw.Connection(str(path))
-    assert before.execute("select max(version) from schema_migrations").get == 3
-    before.close()
-    with SessionMemoryStore(path, embedder=ToyEngine()) as store:
-        assert store.tagged.store("One.", tags=["laravel"]).tags == ["laravel"]

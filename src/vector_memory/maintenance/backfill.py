@@ -1,7 +1,7 @@
 """Computes the vectors of memories and tags that have none: stored without a model, or by the original server.
 
-First it finishes what an upgrade has left: outdated words are indexed again, and documents of the original server that
-have no chunks yet are cut, so that they are found by their words long before they have vectors.
+First it finishes what an upgrade has left: words by earlier rules are indexed again, and documents of the original
+server that have no chunks yet are cut, so that they are found by their words long before they have vectors.
 """
 
 import logging

@@ -13,6 +13,7 @@ from vector_memory.storage.sqlite import inspection
 from vector_memory.storage.sqlite.copying import Progress, copy_database, mark_backup, replace_database, unmark_backup
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.inspection import FileKind
+from vector_memory.storage.sqlite.migrations import DEVELOPMENT
 
 COPYABLE = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}
 
@@ -90,6 +91,8 @@ def require_copyable(source: Path) -> None:
         raise DatabaseError(f"{source} cannot be copied. {error}") from error
     if kind == FileKind.NEWER:
         raise DatabaseError(f"{source} was written by a newer release of vector-memory: upgrade vector-memory first.")
+    if kind == FileKind.DEVELOPMENT:
+        raise DatabaseError(f"{source} cannot be copied. {DEVELOPMENT}")
     if kind not in COPYABLE:
         raise DatabaseError(f"{source} is not a memory, or its header is damaged: choose another file.")
 

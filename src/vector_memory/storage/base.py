@@ -80,7 +80,7 @@ class Storage(Protocol):
         """
 
     def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        """Index outdated words again, and cut the documents that an upgrade has left without chunks.
+        """Index words by earlier rules again, and cut the documents that an upgrade has left without chunks.
 
         `cut` returns the chunks of a document. Not in one transaction: what is done stays done.
         """

@@ -17,6 +17,10 @@ import apsw
 
 from vector_memory.storage.folding import folded, with_letters_for_marks
 
+RULES = 1
+"""The number of the rules by which terms are made, and texts cut into units. Blocks of words carry it; those that carry
+another one are indexed again (`storage.reindexing`). Count it up whenever the terms of a text change."""
+
 STOP_WORDS = frozenset(
     """
     a about above after again against all am an and any are as at be because been before being below between both but by

@@ -7,6 +7,11 @@ from typing import NamedTuple, Protocol
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.records import CanonicalTag, Embedded, Memory, StoredChunk, StoredPassage
 
+EXPORT_AND_IMPORT = (
+    "Run `vector-memory export` with that version, and `vector-memory import` with this one, into another memory."
+)
+"""What to do with a memory of a development version."""
+
 
 class Upkeep(Protocol):
     """What maintenance does in the transaction of a reader or writer."""
@@ -23,7 +28,7 @@ class Upkeep(Protocol):
         """Index the words of all memories again."""
 
     def count_outdated(self) -> int:
-        """Return the number of memories whose words an earlier release may have indexed by other rules."""
+        """Return the number of memories whose words were indexed by earlier rules."""
 
 
 class SpareVectors(Protocol):
@@ -111,15 +116,15 @@ class PlacedLengths(NamedTuple):
 class WordBlock(NamedTuple):
     """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket.
 
-    `is_outdated`: an earlier release may have indexed its words by other rules.
+    `rules`: those by which its terms were made.
     """
 
     id: int
     session_id: str | None
     units: int
+    rules: int
     memories: list[PlacedLengths]
     postings: dict[int, bytes]
-    is_outdated: bool
 
 
 class LastIds(NamedTuple):

@@ -15,6 +15,7 @@ from vector_memory.maintenance.doctor.report import Finding, State, agreement, f
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
 from vector_memory.storage.searchable import searchable_texts
+from vector_memory.storage.terms import RULES
 from vector_memory.storage.upkeep import WholeMemory, WordBlock
 
 MEMORIES_AT_ONCE = 100
@@ -95,13 +96,13 @@ def are_passages_correct(whole: WholeMemory) -> bool:
 
 
 def are_words_correct(reader: Reader, faults: Faults) -> bool:
-    """Return whether the keyword index matches the texts, apart from outdated blocks, and from damaged memories."""
+    """Return whether the keyword index matches the texts, apart from blocks by earlier rules and damaged memories."""
     damaged, wanted, last_id = faults.text | faults.chunks, set(faults.searchable), 0
     while blocks := reader.upkeep.portions.blocks(last_id, BLOCKS_AT_ONCE):
         last_id = blocks[-1].id
         for block in blocks:
             placed = {memory.memory_id for memory in block.memories}
-            unknown = block.is_outdated or placed & damaged
+            unknown = block.rules < RULES or placed & damaged
             if not placed <= wanted or not (unknown or is_block_correct(reader, block)):
                 return False
             wanted -= placed
@@ -166,8 +167,8 @@ def words(*, right: bool, outdated: int) -> Finding:
     """Say whether the keyword index matches the texts. `outdated`: memories whose words are to be indexed again."""
     if right and outdated:
         message = (
-            f"The words of {counted(outdated, 'memory', 'memories')} were indexed by an earlier release: titles and "
-            "headings do not count yet. A server indexes them again in the background."
+            f"The words of {counted(outdated, 'memory', 'memories')} were indexed by the rules of an earlier "
+            "release, so not all of them are found yet. A server indexes them again in the background."
         )
         return fixable("keywords", message, State.WARNING)
     wrong = "" if right else "The keyword index does not match the texts."

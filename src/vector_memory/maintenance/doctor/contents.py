@@ -37,6 +37,7 @@ from vector_memory.storage.sqlite.migrations import expected_schema
 from vector_memory.storage.sqlite.schema_check import schema_faults
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.value_faults import value_faults
+from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
 
 NOT_PRESENT = {
     FileKind.EMPTY: warning("schema", "The file is empty.", "The server creates the tables when it starts."),
@@ -48,6 +49,7 @@ NOT_PRESENT = {
     FileKind.OLDER: warning(
         "schema", "The file was written by an earlier release.", "The server upgrades it when it starts."
     ),
+    FileKind.DEVELOPMENT: problem("schema", "The file was written by a development version.", EXPORT_AND_IMPORT),
     FileKind.NEWER: problem(
         "schema", "The file was written by a newer release of vector-memory.", "Upgrade vector-memory to open it."
     ),
@@ -131,7 +133,7 @@ def checked(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
 
 
 def tables(connection: Connection) -> Finding:
-    """Check that tables, indexes and triggers are those that the migrations create."""
+    """Check that tables, indexes and triggers are those of this release."""
     faults = schema_faults(connection, expected_schema())
     if not faults and not schema_repair.is_record_wrong(connection):
         return fine("tables", "The tables match this release.")

@@ -42,7 +42,8 @@ from vector_memory.storage.postgres import inspection, migrations
 from vector_memory.storage.postgres.connecting import require_supported
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.generations import Generation, Lineage, is_over
-from vector_memory.storage.postgres.schema import VERSION
+from vector_memory.storage.postgres.schema import FIRST_VERSION, VERSION
+from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
 DERIVED = {"chunks", "passages", "vectors"}
@@ -198,12 +199,14 @@ def privileges(connection: Connection) -> Finding:
 
 def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
     """Check the version of the schema and its tables."""
-    applied = inspection.schema_version(connection, schema)
-    if applied > VERSION:
+    recorded = inspection.schema_version(connection, schema)
+    if recorded > VERSION:
         yield problem("schema", "A newer release has changed the memory.", "Upgrade vector-memory to open it.")
-    elif not applied:
+    elif 0 < recorded < FIRST_VERSION:
+        yield problem("schema", "A development version has created the tables.", EXPORT_AND_IMPORT)
+    elif not recorded:
         yield warning("schema", f"There is no memory in the schema {schema}.", "The server creates it when it starts.")
-    elif applied < VERSION:
+    elif recorded < VERSION:
         yield warning("schema", "An earlier release has created the tables.", "The server upgrades them.")
     else:
         yield fine("schema", "The tables have the format of this release.")

@@ -110,7 +110,7 @@ def maintained(url: str, schema: str) -> Iterator[Connection]:
     Raises DatabaseError.
     """
     with translated_errors(), closing(connecting.connect(url, schema, connecting.MAINTAINING)) as connection:
-        if not migrations.applied(connection, schema):
+        if not migrations.version_of(connection, schema):
             raise DatabaseError(migrations.MISSING)
         lock = (LOCK_KEY, schema)
         if not fetch_value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", lock):

@@ -43,7 +43,7 @@ class PostgresFeed:
 
     def is_settled(self) -> bool:
         """Return whether the words of units stay as they are."""
-        return not self._connection.state.is_outdated
+        return not self._connection.state.has_old_words
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""

@@ -127,8 +127,8 @@ def server_of(connection: Connection) -> Server:
 
 
 def schema_version(connection: Connection, schema_name: str) -> int:
-    """Return the number of migrations that the schema has had; 0: it does not exist."""
-    return migrations.applied(connection, schema_name)
+    """Return the recorded version of the tables; 0: the schema does not exist."""
+    return migrations.recorded_version(connection, schema_name)
 
 
 def size(connection: Connection, schema_name: str) -> int:

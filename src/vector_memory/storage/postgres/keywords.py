@@ -21,6 +21,7 @@ from vector_memory.storage.postings import (
 )
 from vector_memory.storage.ranking import Numbers
 from vector_memory.storage.searchable import searchable_text
+from vector_memory.storage.terms import RULES
 from vector_memory.storage.values import texts_in
 
 ADD = """
@@ -53,9 +54,10 @@ TAKE_OUT = f"""
 def latest_block(session_id: str | None) -> Statement:
     """Return a query for the block that takes the words of a session's next memory, if it has room."""
     latest = "order by session_id desc, id desc limit 1"  # as in the index, also of memories without a session
+    blocks = f"select id, units from keyword_blocks where rules = {RULES} and session_id"
     if session_id is None:
-        return Statement(f"select id, units from keyword_blocks where session_id is null {latest}")
-    return Statement(f"select id, units from keyword_blocks where session_id = %s {latest}", (session_id,))
+        return Statement(f"{blocks} is null {latest}")
+    return Statement(f"{blocks} = %s {latest}", (session_id,))
 
 
 def block_in(cursor: Cursor) -> Block:
@@ -68,8 +70,8 @@ def add(connection: Connection, memory_id: int, session_id: str | None, words: W
     blocks = connection.state.blocks
     block = blocks.get(session_id) or block_in(connection.together(latest_block(session_id))[0])
     if block.units >= UNITS_PER_BLOCK:
-        new = "insert into keyword_blocks (session_id, units) values (%s, 0) returning id"
-        block = Block(int(fetch_value(connection, new, (session_id,))), 0)
+        new = "insert into keyword_blocks (session_id, units, rules) values (%s, 0, %s) returning id"
+        block = Block(int(fetch_value(connection, new, (session_id, RULES))), 0)
     blocks[session_id] = Block(block.id, block.units + words.units)
     rows = rows_to_add(words, block)
     parameters = {

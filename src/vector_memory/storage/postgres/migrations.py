@@ -13,7 +13,9 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import schema as tables
 from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported, set_up
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.schema import FIRST_VERSION
 from vector_memory.storage.postgres.state import NEWER
+from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
 
 LOCK_KEY = 0x76656374  # "vect"
 """Of the advisory lock under which the schemas of a database are created and upgraded, one at a time."""
@@ -27,87 +29,71 @@ OUTDATED = (
     "a role that may change them."
 )
 
+DEVELOPMENT = (
+    "The tables of this memory were created by a development version of vector-memory, and were not changed. "
+    f"{EXPORT_AND_IMPORT}"
+)
+
 
 def create_tables(connection: psycopg.Connection[tuple[object, ...]], dimensions: int) -> None:
     """Create the tables of a memory whose vectors have this length."""
-    for script in tables.FIRST_TABLES:
+    for script in tables.TABLES:
         connection.execute(script.replace("{dimensions}", str(dimensions)).encode())
-    connection.execute("insert into namespace (id, schema_version, dimensions) values (1, 0, %s)", (dimensions,))
+    connection.execute(
+        "insert into namespace (id, schema_version, dimensions) values (1, %s, %s)", (FIRST_VERSION, dimensions)
+    )
 
 
-def index_names_above(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
-    """Let all words be indexed again: those of a unit now include those of its title and of the headings above it."""
-    connection.execute(tables.OUTDATED_WORDS.encode())
-    connection.execute("insert into outdated_words select id from keyword_blocks")
-
-
-def add_token_states(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
-    """Make room for the states of tokens. Passages that are stored already have none until they are embedded again."""
-    connection.execute(tables.STATES_OF_TOKENS.encode())
-    # By its schema: a statement would also find a table of this name in the schema of pgvector.
-    spare = "select to_regclass(quote_ident(current_schema()) || '.spare_memory_passages')"
-    if connection.execute(spare).fetchall() != [(None,)]:
-        connection.execute(tables.STATES_OF_TOKENS.replace("memory_passages", "spare_memory_passages").encode())
-
-
-def time_promises(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
+def time_promises(connection: psycopg.Connection[tuple[object, ...]]) -> None:
     """Record since when a process computes the vectors of a memory."""
     connection.execute(tables.PROMISED_AT.encode())
 
 
-def fold_words(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
-    """Let all words be indexed again: equal words now have equal terms, however they are written."""
-    connection.execute("insert into outdated_words select id from keyword_blocks on conflict do nothing")
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (time_promises,)
+"""In order: each raises the version by one. Only ever append, and count up `schema.VERSION` with it."""
 
 
-def add_generations(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
-    """Make room for on which server the memory is: its writers notice when it goes on from a copy."""
-    connection.execute(tables.GENERATIONS.encode())
-
-
-MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (
-    create_tables,
-    index_names_above,
-    add_token_states,
-    time_promises,
-    fold_words,
-    add_generations,
-)
-"""A migration gets the length of the vectors."""
+def newest_version() -> int:
+    """Return the version that this release writes: that of `schema`, and one for each migration."""
+    return FIRST_VERSION + len(MIGRATIONS)
 
 
 def prepare(connection: Connection, schema: str, dimensions: int, *, read_only: bool) -> None:
     """Bring a schema up to date, unless a newer release has changed it. Raises DatabaseError."""
-    done = applied(connection, schema)
-    if done < len(MIGRATIONS):
+    version = version_of(connection, schema)
+    if version < newest_version():
         if read_only:
-            raise DatabaseError(OUTDATED if done else MISSING)
+            raise DatabaseError(OUTDATED if version else MISSING)
         migrate(connection, schema, dimensions)
-    elif done > len(MIGRATIONS):
+    elif version > newest_version():
         raise DatabaseError(NEWER)
     require_supported(connection)
 
 
 def migrate(connection: Connection, schema: str, dimensions: int) -> None:
-    """Run the migrations that are missing, while nobody else does."""
-    done = 0
+    """Create the tables, or run the migrations that are missing, while nobody else does."""
+    version = 0
     try:
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
             if pgvector_in(connection) is None:
                 create_extension(connection)
             require_supported(connection)
-            done = applied(connection, schema)
-            if not done:
+            version = version_of(connection, schema)
+            if not version:
                 connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
             set_up(connection, schema, {})
-            if done:  # a writer of an earlier release ends first, and the next one finds the new version
+            if version:  # a writer of an earlier release ends first, and the next one finds the new version
                 connection.execute("select from namespace for update")
-            for migration in MIGRATIONS[done:]:
-                migration(connection, dimensions)
-            connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (len(MIGRATIONS),))
+            else:
+                create_tables(connection, dimensions)
+            for migration in MIGRATIONS[max(version - FIRST_VERSION, 0) :]:
+                migration(connection)
+            connection.execute(
+                "update namespace set schema_version = greatest(schema_version, %s)", (newest_version(),)
+            )
     except postgres.InsufficientPrivilege:
-        raise DatabaseError(OUTDATED if done else MISSING) from None
+        raise DatabaseError(OUTDATED if version else MISSING) from None
 
 
 def create_extension(connection: Connection) -> None:
@@ -123,8 +109,16 @@ def create_extension(connection: Connection) -> None:
         raise DatabaseError(NO_PGVECTOR) from None
 
 
-def applied(connection: Connection, schema: str) -> int:
-    """Return the number of migrations that a schema has had; 0: it has no tables, or does not exist."""
+def version_of(connection: Connection, schema: str) -> int:
+    """Return the version of a schema; 0: it has no tables, or does not exist. Raises DatabaseError for one too old."""
+    version = recorded_version(connection, schema)
+    if 0 < version < FIRST_VERSION:
+        raise DatabaseError(DEVELOPMENT)
+    return version
+
+
+def recorded_version(connection: Connection, schema: str) -> int:
+    """Return the recorded version of a schema; 0: it has no tables, or does not exist."""
     if not has_tables(connection, schema):
         return 0
     version = connection.execute(f"select schema_version from {Identifier(schema).as_string()}.namespace").fetchone()

@@ -49,8 +49,8 @@ PASSAGES_AT_ONCE = 2_000
 """Passages sent in one statement, 12 MB."""
 
 ADD_BLOCKS = """
-    insert into keyword_blocks (id, session_id, units) overriding system value
-    select * from unnest(%s::bigint[], %s::text[], %s::integer[])
+    insert into keyword_blocks (id, session_id, units, rules) overriding system value
+    select * from unnest(%s::bigint[], %s::text[], %s::integer[], %s::integer[])
 """
 ADD_PLACED = """
     insert into keyword_memories (block_id, memory_id, first_unit, lengths)
@@ -115,8 +115,7 @@ class PostgresPortions:
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
         sql = """
-            select b.id, b.session_id, b.units, exists (select from outdated_words where block_id = b.id)
-            from keyword_blocks b where b.id > %s order by b.id limit %s
+            select id, session_id, units, rules from keyword_blocks where id > %s order by id limit %s
         """
         found = self._connection.execute(sql, (after_id, limit)).fetchall()
         if not found:
@@ -134,8 +133,8 @@ class PostgresPortions:
         for number, row in rows:
             postings[number // BUCKETS][number % BUCKETS] = row
         return [
-            WordBlock(number, session_id, units, memories[number], postings[number], is_outdated)
-            for number, session_id, units, is_outdated in found
+            WordBlock(number, session_id, units, rules, memories[number], postings[number])
+            for number, session_id, units, rules in found
         ]
 
     def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
@@ -176,13 +175,11 @@ class PostgresPortions:
 
     def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
         later = self._connection.later
-        later(ADD_BLOCKS, columns([block[:3] for block in blocks], 3))
+        later(ADD_BLOCKS, columns([block[:4] for block in blocks], 4))
         placed = [(block.id, *memory) for block in blocks for memory in block.memories]
         later(ADD_PLACED, columns(placed, 4))
         postings = [(block.id * BUCKETS + bucket, row) for block in blocks for bucket, row in block.postings.items()]
         later(ADD_POSTINGS, columns(postings, 2))
-        outdated = [block.id for block in blocks if block.is_outdated]
-        later("insert into outdated_words select unnest(%s::bigint[])", (outdated,))
 
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
         connection = self._connection

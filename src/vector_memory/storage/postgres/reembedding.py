@@ -82,7 +82,7 @@ class PostgresSpareVectors:
         execute = self._connection.execute
         execute("create table spare_embedding_models (model text, dimensions integer, precision text, engine text)")
         execute("insert into spare_embedding_models values (%s, %s, %s, %s)", astuple(fingerprint))
-        statements = schema.PASSAGES.replace("{dimensions}", str(fingerprint.dimensions)) + schema.STATES_OF_TOKENS
+        statements = schema.PASSAGES.replace("{dimensions}", str(fingerprint.dimensions))
         for name in NAMES:
             statements = statements.replace(name, SPARE + name)
         for statement in filter(str.strip, statements.split(";")):

@@ -5,8 +5,11 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
-VERSION = 6
-"""The number of migrations."""
+FIRST_VERSION = 7
+"""The version of these tables. Those of lower versions were created during the development, and never by a release."""
+
+VERSION = 8
+"""The version that this release writes: each migration raises it by one."""
 
 SYMBOL_FOR_NULL = "\u2400"
 
@@ -99,7 +102,8 @@ create table embedding_models (
 
 # The filter columns are copied from the memory, so that a scan of a scope reads no other table.
 # The type of the vectors does not have their length: else statements that a connection has prepared would fail when
-# vectors of another length are put in use.
+# vectors of another length are put in use. The states of tokens are always outside the rows, so that those of a scope
+# stay on few pages. As bits, they cannot be compressed.
 PASSAGES = """
 create table memory_passages (
     id bigint primary key,
@@ -112,9 +116,11 @@ create table memory_passages (
     session_id text collate "C",
     session_iter integer not null,
     task_code text collate "C",
-    embedding vector not null check (vector_dims(embedding) = {dimensions})
-);
+    embedding vector not null check (vector_dims(embedding) = {dimensions}),
+    states bytea
+) with (toast_tuple_target = 128);
 alter table memory_passages alter column embedding set storage plain;
+alter table memory_passages alter column states set storage external;
 create index idx_passage_memory on memory_passages(memory_id);
 create index idx_passage_chunk on memory_passages(chunk_id);
 create index idx_passage_session on memory_passages(session_id, memory_type);
@@ -122,21 +128,17 @@ create index idx_passage_agent on memory_passages(agent_id, memory_type);
 create index idx_passage_task on memory_passages(task_code, memory_type);
 """
 
-# Always outside the rows, so that those of a scope stay on few pages. As bits, they cannot be compressed.
-STATES_OF_TOKENS = """
-alter table memory_passages add column states bytea;
-alter table memory_passages alter column states set storage external;
-alter table memory_passages set (toast_tuple_target = 128);
-"""
-
 # Blobs of postings as in the SQLite engine: a term is a hash. They change with every store, so they are not compressed.
+# `rules`: those by which the terms of a block were made.
 KEYWORDS = """
 create table keyword_blocks (
     id bigint primary key generated always as identity,
     session_id text collate "C",
-    units integer not null
+    units integer not null,
+    rules integer not null
 );
 create index idx_keyword_block_session on keyword_blocks(session_id, id);
+create index idx_keyword_block_rules on keyword_blocks(rules);
 
 create table keyword_memories (
     memory_id bigint primary key references session_memories(id),
@@ -151,13 +153,6 @@ create table keyword_postings (
     postings bytea not null
 ) with (fillfactor = 70);
 alter table keyword_postings alter column postings set storage external;
-"""
-
-# An upgrade by which units are found by other words does not index them: `storage.outdated` does, block by block.
-OUTDATED_WORDS = """
-create table outdated_words (
-    block_id bigint primary key references keyword_blocks(id) on delete cascade
-);
 """
 
 # Memories with ids above `last_kept_id` and below `first_id` were stored on another server, and are lost.
@@ -194,9 +189,18 @@ create table canonical_tags (
 );
 """
 
-FIRST_TABLES = (NAMESPACE, EMBEDDING_MODELS, MEMORIES, CHUNKS, PASSAGES, KEYWORDS, PENDING_VECTORS, CANONICAL_TAGS)
-TABLES = (*FIRST_TABLES, OUTDATED_WORDS, GENERATIONS)
-"""In the order of their creation; `FIRST_TABLES` are those of the first version, before STATES_OF_TOKENS."""
+TABLES = (
+    NAMESPACE,
+    EMBEDDING_MODELS,
+    MEMORIES,
+    CHUNKS,
+    PASSAGES,
+    KEYWORDS,
+    PENDING_VECTORS,
+    CANONICAL_TAGS,
+    GENERATIONS,
+)
+"""In the order of their creation."""
 
 SIZE = """
 select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes

@@ -14,6 +14,7 @@ from vector_memory.storage.postgres import generations
 from vector_memory.storage.postgres.generations import Generation, Lineage
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
+from vector_memory.storage.terms import RULES
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from vector_memory.storage.postings import Block
@@ -41,7 +42,8 @@ LOCK = Statement(
 READ = Statement(
     f"""
     select n.schema_version, n.revision, n.epoch, n.removals, n.last_memory_id, n.last_chunk_id, n.last_passage_id,
-        n.dimensions, (select count(*) from pending_vectors where {IS_HELD}), exists (select from outdated_words),
+        n.dimensions, (select count(*) from pending_vectors where {IS_HELD}),
+        exists (select from keyword_blocks where rules < {RULES}),
         e.id, e.model, e.dimensions, e.precision, e.engine, {generations.READ}
     from namespace n left join embedding_models e on true
     """
@@ -52,7 +54,7 @@ READ = Statement(
 class State:
     """The state of a memory. `pending`: how many memories have vectors that somebody is computing now.
 
-    `dimensions`: the length of the vectors. `is_outdated`: some words have to be indexed again. `model_id` and
+    `dimensions`: the length of the vectors. `has_old_words`: some words have to be indexed again. `model_id` and
     `fingerprint`: those of the vectors, or None while there are none. `lineage`: that of the connection.
     """
 
@@ -64,7 +66,7 @@ class State:
     last_passage_id: int
     dimensions: int
     pending: int
-    is_outdated: bool
+    has_old_words: bool
     model_id: int | None
     fingerprint: Fingerprint | None
     lineage: Lineage
@@ -107,7 +109,7 @@ def state_in(cursor: Cursor) -> State:
     row = cursor.fetchone()
     if row is None:
         raise DamagedError(MISSING)
-    version, *numbers, pending, is_outdated, model_id, model, length, precision, engine = row[:15]
+    version, *numbers, pending, has_old_words, model_id, model, length, precision, engine = row[:15]
     if version > VERSION:
         raise DatabaseError(NEWER)
     fingerprint = None if model_id is None else Fingerprint(model, length, precision, engine)
@@ -121,7 +123,7 @@ def state_in(cursor: Cursor) -> State:
         last_passage_id=passage,
         dimensions=dimensions,
         pending=pending,
-        is_outdated=is_outdated,
+        has_old_words=has_old_words,
         model_id=model_id,
         fingerprint=fingerprint,
         lineage=Lineage._make(row[15:18]),

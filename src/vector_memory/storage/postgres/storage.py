@@ -45,19 +45,19 @@ class PostgresStorage:
         return indexed(texts)
 
     def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        """Index outdated words again. No release has left documents without chunks, so `cut` is not needed."""
-        from vector_memory.storage import outdated
-        from vector_memory.storage.postgres.outdated_words import PostgresOutdatedWords
+        """Index words by earlier rules again. There are no documents without chunks, so `cut` is not needed."""
+        from vector_memory.storage import reindexing
+        from vector_memory.storage.postgres.old_blocks import PostgresOldBlocks
 
         del cut
 
         @contextmanager
-        def words(transaction: AbstractContextManager[Connection]) -> Iterator[PostgresOutdatedWords]:
+        def words(transaction: AbstractContextManager[Connection]) -> Iterator[PostgresOldBlocks]:
             with transaction as connection:
-                yield PostgresOutdatedWords(connection)
+                yield PostgresOldBlocks(connection)
 
         database = self._database
-        outdated.index_again(lambda: words(database.read()), lambda: words(database.write()))
+        reindexing.index_again(lambda: words(database.read()), lambda: words(database.write()))
 
     def purge_deleted(self) -> bool:
         """Return True: the server reuses the place of deleted rows when it has vacuumed their table."""

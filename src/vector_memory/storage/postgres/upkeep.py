@@ -5,6 +5,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.portions import PostgresPortions
 from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
 from vector_memory.storage.postgres.rows import fetch_value
+from vector_memory.storage.terms import RULES
 
 # ruff: noqa: D102 - the methods are described in storage.upkeep
 
@@ -27,5 +28,5 @@ class PostgresUpkeep:
         keywords.rebuild(self._connection)
 
     def count_outdated(self) -> int:
-        sql = "select count(*) from outdated_words o join keyword_memories k on k.block_id = o.block_id"
-        return int(fetch_value(self._connection, sql))
+        sql = "select count(*) from keyword_memories k join keyword_blocks b on b.id = k.block_id where b.rules < %s"
+        return int(fetch_value(self._connection, sql, (RULES,)))

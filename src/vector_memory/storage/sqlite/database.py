@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -51,8 +51,9 @@ class Database:
     A file that does not exist is an empty memory: the first `write` creates it with its folder (modes 0600 and 0700).
     `dimensions`: the length of the vectors, for a new file. `read_only`: nothing can be written, except to upgrade an
     older file; the file and its folder need not be writable. `cut`: cuts documents that an upgrade has left without
-    chunks; without it, the next process that has it does so. Raises DatabaseError if the file cannot be used or a newer
-    release wrote it; so does each `read` and `write` while another file is at `path`.
+    chunks; without it, the next process that has it does so. `extend`: prepares a connection for the tables. Raises
+    DatabaseError if the file cannot be used or a newer release wrote it; so does each `read` and `write` while another
+    file is at `path`.
 
     If the disk is too full to open the file for writing, it is read-only until a `write` finds space.
     """
@@ -65,6 +66,7 @@ class Database:
         synchronous: Mode = "FULL",
         read_only: bool = False,
         cut: Cut | None = None,
+        extend: Callable[[apsw.Connection], None] = load_vector_search,
     ) -> None:
         require_safe_sqlite()
         self.path = path
@@ -72,6 +74,7 @@ class Database:
         self._only_reads = read_only
         self._synchronous = synchronous
         self._cut = cut
+        self._extend = extend
         self._write_lock = WriteLock((apsw.BusyError, apsw.LockedError))
         self._closed = False
         self._full_disk = FullDisk(path, self._extend)
@@ -274,7 +277,7 @@ class Database:
 
     def _is_present(self, connection: apsw.Connection) -> bool:
         """Return whether the file has the tables of this release."""
-        return migrations.applied_migrations(connection) == len(migrations.MIGRATIONS)
+        return migrations.version_of(connection) == migrations.newest_version()
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
         """Upgrade the file to the current schema, or reject it unchanged."""
@@ -282,11 +285,6 @@ class Database:
         use_write_ahead_log(writer)
         migrations.migrate(writer, dimensions)
         finish_at_opening(writer, self._cut)
-
-    def _extend(self, connection: apsw.Connection) -> None:
-        """Load what the tables of the file require."""
-        load_vector_search(connection)
-        migrations.register_writer_function(connection)
 
     def _require_open(self) -> None:
         if self._closed:

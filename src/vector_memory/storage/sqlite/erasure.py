@@ -8,15 +8,6 @@ import apsw
 
 from vector_memory.storage.sqlite.rows import fetch_value
 
-TABLE = """
-create table erasure (
-    id integer primary key check (id = 1),
-    deletes integer not null,
-    erased integer not null
-);
-insert into erasure values (1, 0, 0);
-"""
-
 
 def count_delete(connection: apsw.Connection) -> None:
     """Record, in the transaction that deletes, that bytes have to be erased."""

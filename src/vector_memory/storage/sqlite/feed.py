@@ -24,9 +24,8 @@ from vector_memory.storage.ranking import (
 )
 from vector_memory.storage.sqlite.candidates import table_of
 from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.keywords import read_postings
+from vector_memory.storage.sqlite.keywords import has_old_blocks, read_postings
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
-from vector_memory.storage.sqlite.upgrading import has_outdated_words
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
 from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
@@ -55,7 +54,7 @@ class SqliteFeed:
 
     def is_settled(self) -> bool:
         """Return whether the words of units stay as they are."""
-        return not has_outdated_words(self._connection)
+        return not has_old_blocks(self._connection)
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""
@@ -144,7 +143,7 @@ class SqliteFeed:
     def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
         sql = f"""
             select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''),
-                m.session_iter, m.created_at, k.block_id, k.first_piece, k.lengths
+                m.session_iter, m.created_at, k.block_id, k.first_unit, k.lengths
             from keyword_memories k join session_memories m on m.id = k.memory_id where {condition}
         """
         rows: list[Any] = self._connection.execute(sql, bindings).fetchall()

@@ -16,8 +16,8 @@ from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.sqlite.connecting import use_write_ahead_log
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.erasure import TABLE as ERASURE
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.schema import ERASURE
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema
 from vector_memory.storage.sqlite.vec0 import load_vector_search, shadow_tables
 
@@ -88,7 +88,7 @@ class FileIndex(Database):
         self.vectors_usable = True
         self.contents: Contents | None = None
         # What is lost in a power cut is made again from the folder.
-        super().__init__(path, dimensions=dimensions, synchronous="NORMAL")
+        super().__init__(path, dimensions=dimensions, synchronous="NORMAL", extend=self._load_vector_search)
         self.create()
 
     def is_in_place(self) -> bool:
@@ -118,7 +118,7 @@ class FileIndex(Database):
         require_ours(connection)
         return bool(connection.pragma("user_version") == VERSION)
 
-    def _extend(self, connection: apsw.Connection) -> None:
+    def _load_vector_search(self, connection: apsw.Connection) -> None:
         try:
             load_vector_search(connection)
         except apsw.Error as error:

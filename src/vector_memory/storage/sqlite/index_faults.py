@@ -15,6 +15,7 @@ from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent
 from vector_memory.storage.sqlite.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
+from vector_memory.storage.terms import RULES
 
 UNIT_LENGTH_TOLERANCE = 0.01
 
@@ -196,9 +197,9 @@ def _vector_states(connection: apsw.Connection, table: str, *, of_chunks: bool) 
 
 
 def is_keyword_index_correct(connection: apsw.Connection, damaged: Collection[int]) -> bool:
-    """Return whether the keyword index matches the text, apart from outdated blocks, and from damaged memories."""
-    known = "select id as block_id, session_id, pieces from keyword_blocks where id not in outdated_words"
-    blocks = fetch(connection, as_dict, known)
+    """Return whether the keyword index matches the text, apart from blocks by earlier rules and damaged memories."""
+    known = "select id as block_id, session_id, units from keyword_blocks where rules >= ?"
+    blocks = fetch(connection, as_dict, known, (RULES,))
     strays = "select count(*) from keyword_postings where id / ? not in (select id from keyword_blocks)"
     lost = """
         select m.id from session_memories m
@@ -215,7 +216,7 @@ def is_keyword_index_correct(connection: apsw.Connection, damaged: Collection[in
 
 
 def _is_block_correct(
-    connection: apsw.Connection, *, block_id: int, session_id: str | None, pieces: int, damaged: Collection[int]
+    connection: apsw.Connection, *, block_id: int, session_id: str | None, units: int, damaged: Collection[int]
 ) -> bool:
     found = _entries(keywords.postings_of(connection, block_id))
     unknown = set[int]()
@@ -223,14 +224,14 @@ def _is_block_correct(
         connection,
         IndexEntry,
         """
-        select k.memory_id as id, k.first_piece as first, k.lengths, m.id is null as is_gone, m.session_id
+        select k.memory_id as id, k.first_unit as first, k.lengths, m.id is null as is_gone, m.session_id
         from keyword_memories k left join session_memories m on m.id = k.memory_id where k.block_id = ?
         """,
         (block_id,),
     )
     for memory in memories:
         end = memory.first + len(memory.lengths) // LENGTH.itemsize
-        if not 0 <= memory.first <= end <= pieces <= MAX_UNITS:
+        if not 0 <= memory.first <= end <= units <= MAX_UNITS:
             return False
         if memory.is_gone or memory.id in damaged:
             unknown.update(range(memory.first, end))

@@ -40,6 +40,7 @@ class FileKind(StrEnum):
     FOREIGN = "foreign"
     ORIGINAL = "original"
     OLDER = "older"
+    DEVELOPMENT = "development"
     PRESENT = "present"
     NEWER = "newer"
 
@@ -98,9 +99,11 @@ def file_kind(connection: apsw.Connection) -> FileKind:
     # First: another process may make it one of ours meanwhile, but never the other way round.
     is_empty, is_original = not migrations.names_of_tables(connection), legacy.is_original(connection)
     if migrations.is_ours(connection):
-        version, known = migrations.recorded_version(connection), len(migrations.MIGRATIONS)
+        version, known = migrations.recorded_version(connection), migrations.newest_version()
         if version is not None and version > known:
             return FileKind.NEWER
+        if version is not None and version < migrations.FIRST_VERSION:
+            return FileKind.DEVELOPMENT
         return FileKind.PRESENT if version == known or schema_repair.is_record_wrong(connection) else FileKind.OLDER
     if is_empty:
         return FileKind.EMPTY

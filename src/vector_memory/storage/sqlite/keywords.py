@@ -23,13 +23,14 @@ from vector_memory.storage.ranking import Numbers
 from vector_memory.storage.searchable import searchable_text
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.terms import RULES
 from vector_memory.storage.values import texts_in
 
 
 def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:
     """Add a memory to the index. The units of its words are numbered from 0."""
     block = _open_block(connection, memory_id)
-    connection.execute("update keyword_blocks set pieces = ? where id = ?", (block.units + words.units, block.id))
+    connection.execute("update keyword_blocks set units = ? where id = ?", (block.units + words.units, block.id))
     connection.execute(
         "insert into keyword_memories values (?, ?, ?, ?)", (memory_id, block.id, block.units, words.lengths)
     )
@@ -76,6 +77,11 @@ def rebuild(connection: apsw.Connection) -> None:
     begin_epoch(connection)
 
 
+def has_old_blocks(connection: apsw.Connection) -> bool:
+    """Return whether there are words by earlier rules."""
+    return fetch_value(connection, "select 1 from keyword_blocks where rules < ? limit 1", (RULES,)) is not None
+
+
 def fill(connection: apsw.Connection) -> None:
     """Index all memories; none may be indexed yet. One memory is in RAM at a time."""
     for memory_id in fetch_column(connection, "select id from session_memories order by id"):
@@ -107,7 +113,7 @@ def decoded(text: bytes) -> str:
 
 def placed_in(connection: apsw.Connection, block_id: int) -> list[PlacedWords]:
     """Return where the memories of a block are."""
-    sql = "select memory_id, block_id, first_piece, lengths from keyword_memories where block_id = ? order by memory_id"
+    sql = "select memory_id, block_id, first_unit, lengths from keyword_memories where block_id = ? order by memory_id"
     rows: list[Any] = connection.execute(sql, (block_id,)).fetchall()
     return list(map(PlacedWords._make, rows))
 
@@ -131,14 +137,14 @@ def read_postings(connection: apsw.Connection, wanted: Numbers) -> FoundPostings
 def _open_block(connection: apsw.Connection, memory_id: int) -> Block:
     """Return the block for a new memory's units; create one if necessary."""
     session_id = fetch_value(connection, "select session_id from session_memories where id = ?", (memory_id,))
-    latest = "select id, pieces as units from keyword_blocks where session_id is ? order by id desc limit 1"
-    block = fetch_one(connection, Block, latest, (session_id,))
+    latest = "select id, units from keyword_blocks where session_id is ? and rules = ? order by id desc limit 1"
+    block = fetch_one(connection, Block, latest, (session_id, RULES))
     if block is not None and block.units < UNITS_PER_BLOCK:
         return block
-    new = "insert into keyword_blocks (session_id, pieces) values (?, 0) returning id"
-    return Block(int(fetch_value(connection, new, (session_id,))), 0)
+    new = "insert into keyword_blocks (session_id, units, rules) values (?, 0, ?) returning id"
+    return Block(int(fetch_value(connection, new, (session_id, RULES))), 0)
 
 
 def _placed_words(connection: apsw.Connection, memory_id: int) -> PlacedWords | None:
-    sql = "select memory_id, block_id, first_piece, lengths from keyword_memories where memory_id = ?"
+    sql = "select memory_id, block_id, first_unit, lengths from keyword_memories where memory_id = ?"
     return next(map(PlacedWords._make, connection.execute(sql, (memory_id,)).fetchall()), None)

@@ -14,17 +14,7 @@ from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value
 
-TABLE = """
-create table pending_vectors (
-    memory_id integer primary key references session_memories(id) on delete cascade,
-    owner text not null,
-    leased_until real not null
-);
-"""
-
 PROMISED_AT = "alter table pending_vectors add column promised_at real not null default 0"
-
-ATTEMPTS = "alter table pending_vectors add column attempts integer not null default 0"
 
 MAX_ATTEMPTS = 3
 

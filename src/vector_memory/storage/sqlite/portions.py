@@ -71,17 +71,17 @@ class SqlitePortions:
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
         sql = """
-            select id, session_id, pieces, id in (select block_id from outdated_words) from keyword_blocks
+            select id, session_id, units, rules from keyword_blocks
             where id > ? order by id limit ?
         """
         found: list[Any] = self._connection.execute(sql, (after_id, limit)).fetchall()
         return [
-            WordBlock(number, session_id, units, *self._words(number), is_outdated=bool(is_outdated))
-            for number, session_id, units, is_outdated in found
+            WordBlock(number, session_id, units, rules, *self._words(number))
+            for number, session_id, units, rules in found
         ]
 
     def _words(self, block_id: int) -> tuple[list[PlacedLengths], dict[int, bytes]]:
-        sql = "select memory_id, first_piece, lengths from keyword_memories where block_id = ? order by memory_id"
+        sql = "select memory_id, first_unit, lengths from keyword_memories where block_id = ? order by memory_id"
         memories = list(map(PlacedLengths._make, self._connection.execute(sql, (block_id,)).fetchall()))
         first = block_id * BUCKETS
         sql = "select id - ?, postings from keyword_postings where id >= ? and id < ? order by id"
@@ -112,9 +112,12 @@ class SqlitePortions:
 
     def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
         execute = self._connection.executemany
-        execute("insert into keyword_blocks (id, session_id, pieces) values (?, ?, ?)", [block[:3] for block in blocks])
         execute(
-            "insert into keyword_memories (memory_id, block_id, first_piece, lengths) values (?, ?, ?, ?)",
+            "insert into keyword_blocks (id, session_id, units, rules) values (?, ?, ?, ?)",
+            [block[:4] for block in blocks],
+        )
+        execute(
+            "insert into keyword_memories (memory_id, block_id, first_unit, lengths) values (?, ?, ?, ?)",
             [(memory_id, block.id, first, lengths) for block in blocks for memory_id, first, lengths in block.memories],
         )
         execute(
@@ -125,9 +128,6 @@ class SqlitePortions:
                 for bucket, postings in block.postings.items()
             ],
         )
-
-        outdated = [(block.id,) for block in blocks if block.is_outdated]
-        execute("insert into outdated_words (block_id) values (?)", outdated)
 
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
         connection = self._connection

@@ -2,21 +2,6 @@
 
 import apsw
 
-TABLE = """
-create table revision (
-    id integer primary key check (id = 1),
-    epoch integer not null,
-    removals integer not null
-);
-insert into revision values (1, 1, 0);
-"""
-
-TRIGGER = """
-create trigger memory_unindexed after delete on keyword_memories begin
-    update revision set removals = removals + 1;
-end;
-"""
-
 
 def begin_epoch(connection: apsw.Connection) -> None:
     """Invalidate the in-memory data of all processes, after tables were swapped or their rows rebuilt.

@@ -37,7 +37,7 @@ def is_record_wrong(connection: apsw.Connection) -> bool:
     version = migrations.recorded_version(connection)
     if version is None:
         return True
-    return version < len(migrations.MIGRATIONS) and not schema_faults(connection, migrations.expected_schema())
+    return version < migrations.newest_version() and not schema_faults(connection, migrations.expected_schema())
 
 
 def can_be_repaired(connection: apsw.Connection, faults: SchemaFaults) -> bool:
@@ -113,10 +113,10 @@ def _repair(connection: apsw.Connection, dimensions: int) -> None:
 
 
 def _rewrite_record(connection: apsw.Connection) -> None:
-    """Record that all migrations have been applied."""
+    """Record that the tables are those of this release."""
     connection.execute("drop table schema_migrations")
-    for version, migration in enumerate(migrations.MIGRATIONS, start=1):
-        migrations.record(connection, version, migration.name)
+    connection.execute(migrations.RECORD_TABLE)
+    migrations.record(connection, migrations.newest_version(), "repaired")
 
 
 def _recreate_vector_tables(connection: apsw.Connection, faults: SchemaFaults, dimensions: int) -> None:

@@ -11,6 +11,7 @@ import apsw
 from vector_memory.storage.sqlite.connecting import wait_for_locks
 from vector_memory.storage.sqlite.cutting import Cut, Transaction, cut_documents
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.terms import RULES
 
 SECONDS_AT_OPENING = 5.0
 """About 5 MB of documents to cut, or 15 MB of texts to index. What takes longer is left to the next opening, to a
@@ -32,33 +33,28 @@ def finish_at_opening(connection: apsw.Connection, cut: Cut | None) -> None:
 
 
 def finish(read: Transaction, write: Transaction, cut: Cut | None, seconds: float = math.inf) -> None:
-    """Index outdated words again, and cut the documents that have no chunks; begin nothing after `seconds`."""
+    """Index words by earlier rules again, and cut the documents without chunks; begin nothing after `seconds`."""
     deadline = time.monotonic() + seconds
     with read() as connection:
-        is_outdated = has_outdated_words(connection)
-    if is_outdated:
+        is_old = fetch_value(connection, "select 1 from keyword_blocks where rules < ? limit 1", (RULES,))
+    if is_old:
         index_again(read, write, seconds)
     if cut is not None:
         cut_documents(read, write, cut, deadline - time.monotonic())
 
 
-def has_outdated_words(connection: apsw.Connection) -> bool:
-    """Return whether there are words that an earlier release indexed by other rules."""
-    return bool(fetch_value(connection, "select exists (select 1 from outdated_words)"))
-
-
 def index_again(read: Transaction, write: Transaction, seconds: float) -> None:
-    """Index outdated words again, as `storage.outdated` does."""
+    """Index words by earlier rules again, as `storage.reindexing` does."""
     # They import numpy, which few openings need.
-    from vector_memory.storage import outdated  # noqa: PLC0415
-    from vector_memory.storage.sqlite.outdated_words import SqliteOutdatedWords  # noqa: PLC0415
+    from vector_memory.storage import reindexing  # noqa: PLC0415
+    from vector_memory.storage.sqlite.old_blocks import SqliteOldBlocks  # noqa: PLC0415
 
     @contextmanager
-    def words(transaction: AbstractContextManager[apsw.Connection]) -> Iterator[SqliteOutdatedWords]:
+    def words(transaction: AbstractContextManager[apsw.Connection]) -> Iterator[SqliteOldBlocks]:
         with transaction as connection:
-            yield SqliteOutdatedWords(connection)
+            yield SqliteOldBlocks(connection)
 
-    outdated.index_again(lambda: words(read()), lambda: words(write()), seconds)
+    reindexing.index_again(lambda: words(read()), lambda: words(write()), seconds)
 
 
 @contextmanager

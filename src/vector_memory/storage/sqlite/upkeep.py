@@ -6,6 +6,7 @@ from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.portions import SqlitePortions
 from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.terms import RULES
 
 # ruff: noqa: D102 - the methods are described in storage.upkeep
 
@@ -28,5 +29,5 @@ class SqliteUpkeep:
         keywords.rebuild(self._connection)
 
     def count_outdated(self) -> int:
-        sql = "select count(*) from outdated_words o join keyword_memories k on k.block_id = o.block_id"
-        return int(fetch_value(self._connection, sql))
+        sql = "select count(*) from keyword_memories k join keyword_blocks b on b.id = k.block_id where b.rules < ?"
+        return int(fetch_value(self._connection, sql, (RULES,)))

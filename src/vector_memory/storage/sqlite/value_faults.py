@@ -24,7 +24,6 @@ TABLES = (
     "keyword_blocks",
     "keyword_memories",
     "keyword_postings",
-    "outdated_words",
     "canonical_tags",
     "erasure",
     "revision",

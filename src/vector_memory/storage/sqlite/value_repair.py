@@ -108,7 +108,6 @@ def remove_orphans(connection: apsw.Connection) -> int:
     count_delete(connection)
     for memory_id in fetch_column(connection, gone):
         keywords.remove(connection, memory_id)
-    connection.execute("delete from outdated_words where block_id not in (select id from keyword_blocks)")
     connection.execute("delete from memory_chunks where parent_id not in (select id from session_memories)")
     connection.execute(
         """

@@ -32,16 +32,16 @@ class ScopeWords:
         condition = memory_filter(self._scope)
         rows = self._connection.execute(
             f"""
-            select k.memory_id, k.block_id, k.first_piece, k.lengths,
+            select k.memory_id, k.block_id, k.first_unit, k.lengths,
                 coalesce((select min(c.id) from memory_chunks c where c.parent_id = k.memory_id), k.memory_id)
             from session_memories m join keyword_memories k on k.memory_id = m.id
-            where {condition.sql} order by k.block_id, k.first_piece
+            where {condition.sql} order by k.block_id, k.first_unit
             """,
             condition.bindings,
         ).fetchall()
         memories = list(map(MemoryInBlock._make, rows))
         sizes: list[Any] = self._connection.execute(
-            "select b.id, b.pieces from json_each(?) wanted cross join keyword_blocks b on b.id = wanted.value",
+            "select b.id, b.units from json_each(?) wanted cross join keyword_blocks b on b.id = wanted.value",
             (json.dumps(list({memory.block_id for memory in memories})),),
         ).fetchall()
         return memories, dict(sizes)

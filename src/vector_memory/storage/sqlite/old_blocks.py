@@ -1,4 +1,4 @@
-"""The outdated blocks of the keyword index of a file: implements `storage.outdated.OutdatedWords`."""
+"""The blocks of the keyword index of a file by earlier rules: implements `storage.reindexing.OldBlocks`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,23 +8,25 @@ from vector_memory.storage.postings import PlacedWords, row_ids
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.upgrading import has_outdated_words
+from vector_memory.storage.terms import RULES
 
-# ruff: noqa: D102 - the methods are described in storage.outdated
+# ruff: noqa: D102 - the methods are described in storage.reindexing
 
 
-class SqliteOutdatedWords:
-    """`storage.outdated.OutdatedWords` over a connection in a transaction."""
+class SqliteOldBlocks:
+    """`storage.reindexing.OldBlocks` over a connection in a transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
     def blocks(self, limit: int) -> list[int]:
-        sql = "select block_id from outdated_words order by block_id limit ?"
-        return fetch_column(self._connection, sql, (limit,))
+        return fetch_column(
+            self._connection, "select id from keyword_blocks where rules < ? order by id limit ?", (RULES, limit)
+        )
 
-    def is_outdated(self, block_id: int) -> bool:
-        return fetch_value(self._connection, "select 1 from outdated_words where block_id = ?", (block_id,)) is not None
+    def is_old(self, block_id: int) -> bool:
+        sql = "select 1 from keyword_blocks where id = ? and rules < ?"
+        return fetch_value(self._connection, sql, (block_id, RULES)) is not None
 
     def memories_in(self, block_id: int) -> list[PlacedWords]:
         return keywords.placed_in(self._connection, block_id)
@@ -42,6 +44,6 @@ class SqliteOutdatedWords:
         self.keep(block_id)
 
     def keep(self, block_id: int) -> None:
-        self._connection.execute("delete from outdated_words where block_id = ?", (block_id,))
-        if not has_outdated_words(self._connection):
+        self._connection.execute("update keyword_blocks set rules = ? where id = ?", (RULES, block_id))
+        if not keywords.has_old_blocks(self._connection):
             begin_epoch(self._connection)

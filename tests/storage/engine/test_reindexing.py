@@ -12,16 +12,16 @@ import pytest
 from clusters import shared_cluster
 from engine_memories import ENGINES, SERVER, Engine, add, new_memory
 from forked import Forked
-from old_words import add_old, downgrade, execute
+from old_words import add_old, execute
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.maintenance import copying
 from vector_memory.maintenance.doctor.agreement import are_words_correct, faults_in, words
 from vector_memory.maintenance.doctor.report import State
-from vector_memory.storage import outdated
+from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
 from vector_memory.storage.ranking import Method
 from vector_memory.storage.sqlite import upgrading
-from vector_memory.storage.terms import query_terms
+from vector_memory.storage.terms import RULES, query_terms
 
 PROMPT = MemoryKind.INPUT_PROMPT
 SESSIONS = 5
@@ -31,7 +31,7 @@ SESSIONS = 5
 def nothing_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave everything to `finish_upgrade`, which goes on block by block."""
     monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
-    monkeypatch.setattr(outdated, "CHARACTERS_AT_ONCE", 1)
+    monkeypatch.setattr(reindexing, "CHARACTERS_AT_ONCE", 1)
 
 
 @pytest.fixture
@@ -80,19 +80,6 @@ def test_outdated_words_are_those_of_the_text_until_they_are_indexed_again(stora
     assert is_right(storage)
 
 
-def test_a_memory_of_the_release_before_is_usable_at_once_and_all_its_words_are_outdated(
-    engine: Engine, ids: list[int]
-) -> None:
-    downgrade(engine.storage)
-    storage = engine.open()
-    assert (found(storage), found(storage, "stop")) == ([], ids)
-    new = add(storage, prompt("new"))
-    assert (found(storage), is_settled(storage)) == ([new], False)
-    finish(storage)
-    assert found(storage) == [*ids, new]
-    assert is_right(storage)
-
-
 def test_chunks_are_found_by_their_headings_after_the_upgrade(storage: Storage) -> None:
     (report,) = add_old(storage, new_memory("0123456789" * 3, title="Title"))
     assert found(storage, "1 2", MemoryKind.REPORT) == []
@@ -104,7 +91,7 @@ def test_chunks_are_found_by_their_headings_after_the_upgrade(storage: Storage) 
 def test_what_is_stored_and_deleted_during_the_upgrade_is_indexed_once_or_not_at_all(
     engine: Engine, ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    next_texts, other = outdated.next_texts, engine.open()
+    next_texts, other = reindexing.next_texts, engine.open()
     added: list[int] = []
 
     def meanwhile(reading: Any) -> Any:
@@ -115,7 +102,7 @@ def test_what_is_stored_and_deleted_during_the_upgrade_is_indexed_once_or_not_at
                 writer.delete(ids[len(added) - 1])
         return texts
 
-    monkeypatch.setattr(outdated, "next_texts", meanwhile)
+    monkeypatch.setattr(reindexing, "next_texts", meanwhile)
     finish(engine.storage)
     assert found(engine.storage) == [ids[-1], *added]
     assert is_right(engine.storage)
@@ -166,7 +153,7 @@ def test_the_doctor_tells_of_outdated_words_and_does_not_take_them_for_damage(st
         right = are_words_correct(reader, faults_in(reader))
         finding = words(right=right, outdated=reader.upkeep.count_outdated())
     assert (finding.state, finding.fixable) == (State.WARNING, True)
-    assert f"The words of {len(ids)} memories were indexed by an earlier release" in finding.message
+    assert f"The words of {len(ids)} memories were indexed by the rules of an earlier release" in finding.message
 
 
 def test_a_block_of_a_memory_that_has_lost_a_chunk_is_left_to_the_doctor(storage: Storage, ids: list[int]) -> None:
@@ -183,7 +170,7 @@ def test_a_copy_is_as_outdated_as_its_source_and_can_be_finished(
     storage: Storage, ids: list[int], tmp_path: Path
 ) -> None:
     add(storage, prompt("new"))
-    execute(storage, "delete from outdated_words where block_id = 2")
+    execute(storage, f"update keyword_blocks set rules = {RULES} where id = 2")
     for name, open_at in ENGINES.items():
         (place := tmp_path / name).mkdir()
         with closing(open_at(place)) as target:

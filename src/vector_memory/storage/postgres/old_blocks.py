@@ -1,4 +1,4 @@
-"""The outdated blocks of the keyword index of a schema: implements `storage.outdated.OutdatedWords`."""
+"""The blocks of the keyword index of a schema by earlier rules: implements `storage.reindexing.OldBlocks`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,8 +6,9 @@ from vector_memory.storage.postgres import keywords
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.rows import fetch_column, fetch_value
 from vector_memory.storage.postings import PlacedWords, row_ids
+from vector_memory.storage.terms import RULES
 
-# ruff: noqa: D102 - the methods are described in storage.outdated
+# ruff: noqa: D102 - the methods are described in storage.reindexing
 
 ADD_POSTINGS = "insert into keyword_postings (id, postings) select * from unnest(%s::bigint[], %b::bytea[])"
 REPLACE_LENGTHS = """
@@ -16,19 +17,19 @@ REPLACE_LENGTHS = """
 """
 
 
-class PostgresOutdatedWords:
-    """`storage.outdated.OutdatedWords` over a connection in a transaction."""
+class PostgresOldBlocks:
+    """`storage.reindexing.OldBlocks` over a connection in a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def blocks(self, limit: int) -> list[int]:
-        sql = "select block_id from outdated_words order by block_id limit %s"
-        return fetch_column(self._connection, sql, (limit,))
+        sql = "select id from keyword_blocks where rules < %s order by id limit %s"
+        return fetch_column(self._connection, sql, (RULES, limit))
 
-    def is_outdated(self, block_id: int) -> bool:
-        sql = "select exists (select from outdated_words where block_id = %s)"
-        return bool(fetch_value(self._connection, sql, (block_id,)))
+    def is_old(self, block_id: int) -> bool:
+        sql = "select exists (select from keyword_blocks where id = %s and rules < %s)"
+        return bool(fetch_value(self._connection, sql, (block_id, RULES)))
 
     def memories_in(self, block_id: int) -> list[PlacedWords]:
         return keywords.placed_in(self._connection, block_id)
@@ -45,5 +46,8 @@ class PostgresOutdatedWords:
 
     def keep(self, block_id: int) -> None:
         later = self._connection.later
-        later("delete from outdated_words where block_id = %s", (block_id,))
-        later("update namespace set epoch = epoch + 1 where not exists (select from outdated_words)")
+        later("update keyword_blocks set rules = %s where id = %s", (RULES, block_id))
+        later(
+            "update namespace set epoch = epoch + 1 where not exists (select from keyword_blocks where rules < %s)",
+            (RULES,),
+        )

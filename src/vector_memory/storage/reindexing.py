@@ -1,8 +1,8 @@
-"""Indexes words again that an earlier release indexed by other rules.
+"""Indexes the words of blocks again that were indexed by other rules (`terms.RULES`).
 
-An upgrade only records which blocks of the keyword index are outdated. A few of them at a time are then replaced: the
-words are prepared outside of transactions, and each transaction is short. So other processes are not held up, several
-may do this at once, and one that ends before it is done loses nothing: the next one goes on. A unit keeps its place.
+A few blocks at a time are replaced: the words are prepared outside of transactions, and each transaction is short. So
+other processes are not held up, several may do this at once, and one that ends before it is done loses nothing: the
+next one goes on. A unit keeps its place.
 """
 
 import math
@@ -21,14 +21,14 @@ CHARACTERS_AT_ONCE = 500_000
 BLOCKS_AT_ONCE = 500
 
 
-class OutdatedWords(Protocol):
-    """The outdated blocks of a keyword index, in one transaction. `replace` and `keep` need one that writes."""
+class OldBlocks(Protocol):
+    """The blocks of a keyword index by other rules, in one transaction. `replace` and `keep` need one that writes."""
 
     def blocks(self, limit: int) -> list[int]:
-        """Return the ids of the first outdated blocks."""
+        """Return the ids of the first of them."""
 
-    def is_outdated(self, block_id: int) -> bool:
-        """Return whether a block is still there and outdated."""
+    def is_old(self, block_id: int) -> bool:
+        """Return whether a block is still there and one of them."""
 
     def memories_in(self, block_id: int) -> list[PlacedWords]:
         """Return where the memories of a block are."""
@@ -37,17 +37,17 @@ class OutdatedWords(Protocol):
         """Return the searchable texts of a memory's units. Raises DamagedError."""
 
     def replace(self, block_id: int, memories: Sequence[PlacedWords], rows: Mapping[int, bytes]) -> None:
-        """Replace the lengths of a block's units and its rows of postings; it is no longer outdated."""
+        """Replace the lengths of a block's units and its rows of postings; they are by the rules of this release."""
 
     def keep(self, block_id: int) -> None:
-        """Count a block as no longer outdated, as it is."""
+        """Count a block as one of this release, as it is."""
 
 
-Transaction = Callable[[], AbstractContextManager[OutdatedWords]]
+Transaction = Callable[[], AbstractContextManager[OldBlocks]]
 
 
 def index_again(read: Transaction, write: Transaction, seconds: float = math.inf) -> None:
-    """Replace all outdated blocks; begin nothing after `seconds`."""
+    """Replace all blocks by other rules; begin nothing after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with read() as words:
@@ -60,12 +60,12 @@ def index_again(read: Transaction, write: Transaction, seconds: float = math.inf
         }
         with write() as words:
             for block_id, known in prepared.items():
-                if words.is_outdated(block_id):  # another process may have been faster
+                if words.is_old(block_id):  # another process may have been faster
                     replace_block(words, block_id, known)
 
 
-def next_texts(words: OutdatedWords) -> dict[int, dict[int, list[str]]]:
-    """Return the texts of the next outdated blocks, as many as are replaced at once, by block and memory."""
+def next_texts(words: OldBlocks) -> dict[int, dict[int, list[str]]]:
+    """Return the texts of the next blocks by other rules, as many as are replaced at once, by block and memory."""
     found: dict[int, dict[int, list[str]]] = {}
     length = 0
     for block_id in words.blocks(BLOCKS_AT_ONCE):
@@ -79,7 +79,7 @@ def next_texts(words: OutdatedWords) -> dict[int, dict[int, list[str]]]:
     return found
 
 
-def replace_block(words: OutdatedWords, block_id: int, known: Mapping[int, Words]) -> None:
+def replace_block(words: OldBlocks, block_id: int, known: Mapping[int, Words]) -> None:
     """Replace the words of a block. `known`: those of its memories, unless they were added meanwhile.
 
     A block with a damaged memory stays as it is: `vector-memory doctor` finds it.
