@@ -1,13 +1,21 @@
 """Memories of other sessions that are told with a prompt because they are close to it."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hook_texts import REPORT
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.indexing import background
+from vector_memory.server.hooks import prompts
+from vector_memory.sessions import past
 from vector_memory.settings import Recall, SearchMode, Settings
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +82,50 @@ async def test_a_model_that_is_not_loaded_is_not_waited_for(
         monkeypatch.setattr(EmbeddingModel, "embed_query", lambda *_: pytest.fail("it waited"))
         assert await talk.prompt("new", CLOSE) is None
         assert len(talk.memories()) == 4
+
+
+class Gate(ToyEngine):
+    """Computes vectors in the background while it is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = threading.Event()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if threading.current_thread().name == "vectors":
+            assert self.open.wait(60)
+        return super().embed(texts)
+
+
+async def test_what_a_neighbour_has_just_stored_is_waited_for(
+    talking: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "RECALL_SECONDS", 60.0)
+    monkeypatch.setattr(prompts, "READING_SECONDS", 60.0)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
+    gate = Gate()
+    async with talking(ALL) as talk:
+        with SessionMemoryStore(tmp_path / "memory.db", embedder=gate) as neighbour:
+            await talk.prompt("new", "Hello.")
+            neighbour.defer_vectors()
+            number = neighbour.store_memory("report", REPORT, session_id="other").memory_id
+            threading.Timer(0.3, gate.open.set).start()
+            assert f"memory {number}, report of " in await talk.prompt("new", CLOSE)
+
+
+async def test_a_prompt_does_not_wait_long_for_vectors(
+    talking: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "RECALL_SECONDS", 0.2)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
+    gate = Gate()
+    async with talking(ALL) as talk:
+        with SessionMemoryStore(tmp_path / "memory.db", embedder=gate) as neighbour:
+            await talk.prompt("new", "Hello.")
+            neighbour.defer_vectors()
+            neighbour.store_memory("report", REPORT, session_id="other")
+            assert await talk.prompt("new", CLOSE) is None
+            gate.open.set()
 
 
 async def test_up_to_three_are_told_in_few_characters(talking: Callable[..., Any]) -> None:

@@ -106,18 +106,25 @@ class Retriever:
             if question.vector is None or awaited is None:
                 yield self.within(reader, question, known)
                 return
-        self._wait_for_vectors(awaited)
+        self._wait_for_vectors(awaited, time.monotonic() + PATIENCE_SECONDS)
         with self._storage.read() as reader:
             _, known = self._at_first(reader, scope, question.terms)
             yield self.within(reader, question, known)
 
-    def _wait_for_vectors(self, awaited: Awaited) -> None:
+    def wait_for_vectors(self, scopes: Sequence[Scope], seconds: float) -> None:
+        """Wait for vectors of several scopes that are likely to come soon, but only so long."""
+        deadline = time.monotonic() + seconds
+        with self._storage.read() as reader:
+            awaited = [awaited_in(reader, scope, None) for scope in scopes]
+        for one in filter(None, awaited):
+            self._wait_for_vectors(one, deadline)
+
+    def _wait_for_vectors(self, awaited: Awaited, deadline: float) -> None:
         """Wait while vectors are likely to come soon; not at all if many searches wait already."""
         if not _places_to_wait.acquire(blocking=False):
             return
         give_way.get()()
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
             while time.monotonic() < deadline:
                 if not self._background.pause(POLL_SECONDS):
                     raise ClosedMemoryError

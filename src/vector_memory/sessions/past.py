@@ -30,7 +30,10 @@ EXCERPT = 480
 LOOKED_AT = 20
 """So many of the nearest chunks of each kind are looked at: some are of this session, or were told before."""
 
-RECALLED_KINDS = (MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE)
+RECALLED_SCOPES = [Scope(kind) for kind in (MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE)]
+
+RECALL_SECONDS = 1.0
+"""A prompt waits so long for vectors of what was stored just before it. A quiet machine needs a tenth of that."""
 
 TAG = re.compile(r"<(?=[/!?a-zA-Z])")
 """The beginning of a tag: stored text must not end the client's own tags around it."""
@@ -78,11 +81,14 @@ class Past:
     def near(self, prompt: str, besides: str, known: Collection[int]) -> Told | None:
         """Return up to three memories close to a prompt, in at most 1,800 characters; None if none is close.
 
-        None of the session `besides`, and none of `known`. Waits for nothing: None while the model is not loaded.
+        None of the session `besides`, and none of `known`. Waits a moment for vectors of what was just stored, but not
+        for the model: None while it is not loaded.
         """
         if not self._retriever.is_ready:
             return None
         question = self._retriever.prepare(prompt[:MAX_QUERY])
+        if question.vector is not None:
+            self._retriever.wait_for_vectors(RECALLED_SCOPES, RECALL_SECONDS)
         with self._storage.read() as reader:
             retrieval = self._retriever.within(reader, question)
             if retrieval.question.vector is None:
@@ -91,7 +97,7 @@ class Past:
 
     def _told_near(self, retrieval: Retrieval, besides: str, known: Collection[int]) -> Told | None:
         reader = retrieval.reader
-        found = retrieval.find_among(list(map(Scope, RECALLED_KINDS)), LOOKED_AT)._replace(wording=None)
+        found = retrieval.find_among(RECALLED_SCOPES, LOOKED_AT)._replace(wording=None)
         origins = reader.origins(sorted({hit.memory_id for hit in found.hits}))
         others = [
             hit
