@@ -11,7 +11,7 @@ from forked import finished
 from tls_front import tls_front, write_certificate
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.settings import DatabaseUrl
-from vector_memory.storage.postgres.connecting import READING, connect
+from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.refusals import UnreachableError
 
 SECRET = "open-sesame"  # noqa: S105 - of a server that lives for a moment
@@ -19,7 +19,7 @@ SECRET = "open-sesame"  # noqa: S105 - of a server that lives for a moment
 
 def answers(url: str, **options: object) -> bool:
     address = DatabaseUrl.parse(url, **options)  # type: ignore[arg-type]
-    with connect(address.conninfo(), address.schema, READING) as connection:
+    with connect(address.conninfo()) as connection:
         return connection.execute("select 1").fetchall() == [(1,)]
 
 

@@ -17,7 +17,7 @@ from vector_memory.domain import Scope
 from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError, DuplicateMemoryError
 from vector_memory.settings import Settings
 from vector_memory.storage.calls import Call, current_call
-from vector_memory.storage.postgres import connecting, database, pool
+from vector_memory.storage.postgres import beginnings, database, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.postgres.transactions import PostgresWriter
@@ -300,7 +300,7 @@ def test_a_writer_that_stops_in_a_transaction_is_ended_so_that_others_can_write(
 ) -> None:
     one, other = open_memory(), open_memory()
     count_tag(other)  # its connection is not the one that is ended
-    monkeypatch.setitem(connecting.WRITING, "idle_in_transaction_session_timeout", "100ms")
+    monkeypatch.setitem(beginnings.WRITING, "idle_in_transaction_session_timeout", "100ms")
     with pytest.raises(DatabaseError, match=f"{LOST}|This process stopped"), one.write() as stopped:  # noqa: PT012
         stopped.cursor()
         count_tag(other)

@@ -1,5 +1,6 @@
 """The optional index of vectors answers searches of large scopes, and never makes an answer worse than it must be."""
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,17 +15,17 @@ from forked import finished
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.storage.postgres import approximate, vectors
-from vector_memory.storage.postgres.connecting import SETTINGS, connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.filters import passage_filter
-from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes
+from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
 from vector_memory.storage.postgres.rows import fetch_column
 from waiting import eventually
 
 DIMENSIONS = 32
 PASSAGES = 4_000
 SCHEMA = "memory"
+NUMBERS = itertools.count()
 SHARES = (2, 10, 100, 1_000)
 """A task of this number has one in so many passages."""
 
@@ -56,7 +57,7 @@ def url(cluster: Cluster) -> str:
 
     Creating an index waits for all older transactions of its database: no other test has any there.
     """
-    url = cluster.create_database("indexed")
+    url = cluster.create_database(f"indexed_{next(NUMBERS)}")  # the tests of this file may not follow each other
     made = unit_vectors(PASSAGES, 1)
     ids = np.arange(1, PASSAGES + 1)
     tasks = np.array([max((share for share in SHARES if number % share == 0), default=0) for number in ids])
@@ -126,20 +127,24 @@ def test_an_answer_is_complete_where_the_index_finds_too_few(
     assert len(vectors.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
 
 
+def state_of_index(url: str) -> tuple[list[str], bool]:
+    """Return the faulty indexes, and whether searches use the one of vectors."""
+    with inspected(url, SCHEMA) as connection:
+        everything = passage_filter(Scope(MemoryKind.INPUT_PROMPT))
+        return faulty_indexes(connection), approximate.is_usable(connection, everything)
+
+
 def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
-    with connect(url, SCHEMA, SETTINGS) as connection:
-        approximate.create(url, SCHEMA)
-        invalid = f"update pg_index set indisvalid = %s where indexrelid = '{SCHEMA}.{approximate.NAME}'::regclass"
+    approximate.create(url, SCHEMA)
+    invalid = f"update pg_index set indisvalid = %s where indexrelid = '{SCHEMA}.{approximate.NAME}'::regclass"
+    with psycopg.connect(url) as connection:
         connection.execute(invalid, (False,))
-        assert faulty_indexes(connection) == [approximate.NAME]
-        everything = passage_filter(Scope(MemoryKind.INPUT_PROMPT))
-        assert not approximate.is_usable(connection, everything)
-        approximate.create(url, SCHEMA)
-        assert faulty_indexes(connection) == []
-        assert approximate.is_usable(connection, everything)
-        approximate.drop(url, SCHEMA)
-        assert not approximate.is_usable(connection, everything)
+    assert state_of_index(url) == ([approximate.NAME], False)
+    approximate.create(url, SCHEMA)
+    assert state_of_index(url) == ([], True)
+    approximate.drop(url, SCHEMA)
+    assert state_of_index(url) == ([], False)
 
 
 def test_one_process_at_a_time_creates_or_drops_the_index(url: str) -> None:
@@ -166,14 +171,13 @@ def test_an_index_that_is_being_built_is_neither_used_nor_faulty(url: str, monke
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
     approximate.drop(url, SCHEMA)
     building = threading.Thread(target=approximate.create, args=(url, SCHEMA), daemon=True)
-    with psycopg.connect(url) as older, connect(url, SCHEMA, SETTINGS) as connection:
+    with psycopg.connect(url) as older, psycopg.connect(url, autocommit=True) as watching:
         older.execute("begin isolation level repeatable read")
         older.execute("select 1")  # the end of building waits for its snapshot
         building.start()
         waits = "select 1 from pg_stat_progress_create_index where phase ~ 'waiting for old snapshots'"
-        eventually(lambda: connection.execute(waits).fetchall())
-        assert faulty_indexes(connection) == []
-        assert not approximate.is_usable(connection, passage_filter(Scope(MemoryKind.INPUT_PROMPT)))
+        eventually(lambda: watching.execute(waits).fetchall())
+        assert state_of_index(url) == ([], False)
         older.rollback()
         building.join()
     approximate.drop(url, SCHEMA)
@@ -183,15 +187,16 @@ def test_only_the_index_of_the_memory_itself_is_created_and_dropped(database: Ca
     url = database("postgres")
     for memory in ("memory", "public"):  # all have the schema of pgvector in their path
         PostgresDatabase(url, schema=memory, dimensions=DIMENSIONS).close()
-    with connect(url, "public", SETTINGS) as connection:
-        approximate.create(url, "public")
-        with pytest.raises(DatabaseError, match="no memory in this schema"):
-            approximate.drop(url, "absent")
-        approximate.drop(url, "memory")
+    approximate.create(url, "public")
+    with pytest.raises(DatabaseError, match="no memory in this schema"):
+        approximate.drop(url, "absent")
+    approximate.drop(url, "memory")
+    with inspected(url, "public") as connection:
         assert approximate.NAME in fetch_column(connection, PRESENT_INDEXES)
-        approximate.drop(url, "public")
-        with pytest.raises(DatabaseError, match="no memory in this schema"):
-            approximate.create(url, "absent")
+    approximate.drop(url, "public")
+    with pytest.raises(DatabaseError, match="no memory in this schema"):
+        approximate.create(url, "absent")
+    with inspected(url, "public") as connection:
         assert approximate.NAME not in fetch_column(connection, PRESENT_INDEXES)
 
 
@@ -209,7 +214,7 @@ def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: C
 
 
 def test_the_command_creates_and_drops_the_index(url: str) -> None:
-    with connect(url, SCHEMA, SETTINGS) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         there = f"select to_regclass('{SCHEMA}.{approximate.NAME}') is not null"
         for flags, is_there in (((), True), (("--drop",), False)):
             ended = finished("database", "index", "--database-url", url, *flags)

@@ -13,7 +13,7 @@ from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.settings import Settings
-from vector_memory.storage.postgres import approximate
+from vector_memory.storage.postgres.connecting import statements_alone
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.inspection import inspected
 from vector_memory.storage.postgres.rows import fetch_value
@@ -84,7 +84,7 @@ def test_a_server_that_is_set_to_read_only_is_said_to_accept_no_changes(database
 def test_maintenance_takes_as_long_as_it_needs_whatever_the_role_is_set_to(database: Callable[[str], str]) -> None:
     opened(database("postgres")).close()
     url = f"{database('postgres')}&options=-c%20statement_timeout%3D5s%20-c%20lock_timeout%3D5s"
-    for open_for_maintenance in (approximate.maintained, inspected):
-        with open_for_maintenance(url, "memory") as connection:
+    for maintenance in (statements_alone(url), inspected(url, "memory"), inspected(url, "memory", writes=True)):
+        with maintenance as connection:
             for name in ("statement_timeout", "lock_timeout"):
                 assert fetch_value(connection, "select current_setting(%s)", (name,)) == "0"

@@ -1,6 +1,6 @@
 """A memory in PostgreSQL, as the doctor sees it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.metadata import version
 
@@ -47,7 +47,14 @@ from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
 DERIVED = {"chunks", "passages", "vectors"}
-TABLES_CHECKS = {"indexes", "orphans", "index", "vacuum"}
+TABLE_REPAIRS: Mapping[str, Callable[[Connection], str]] = {
+    "indexes": lambda connection: f"Rebuilt {counted(inspection.rebuild_indexes(connection), 'index', 'indexes')}.",
+    "orphans": lambda connection: f"Removed {counted(inspection.remove_orphans(connection), 'orphaned row')}.",
+    "index": lambda connection: (
+        f"Corrected the copied fields of {counted(inspection.file_passages(connection), 'passage')}."
+    ),
+}
+"""What only PostgreSQL has, by check. Each runs in a transaction of its own."""
 
 # ruff: noqa: D102 - the methods are described in `examination`
 
@@ -118,20 +125,14 @@ class PostgresMemory:
 
     def _repair_tables(self, wrong: set[str]) -> list[str]:
         """Repair what only PostgreSQL has. What the other checks find afterwards is left to the next round."""
+        url, schema = self._address.conninfo(), self._address.schema
         done: list[str] = []
-        if not wrong & TABLES_CHECKS:
-            return done
-        with inspection.inspected(self._address.conninfo(), self._address.schema, writes=True) as connection:
-            if "indexes" in wrong:
-                done.append(f"Rebuilt {counted(inspection.rebuild_indexes(connection), 'index', 'indexes')}.")
-            if "orphans" in wrong:
-                done.append(f"Removed {counted(inspection.remove_orphans(connection), 'orphaned row')}.")
-            if "index" in wrong:
-                done.append(
-                    f"Corrected the copied fields of {counted(inspection.file_passages(connection), 'passage')}."
-                )
-            if "vacuum" in wrong:
-                done.append(f"Cleaned {counted(inspection.vacuum(connection), 'table')}.")
+        for check, repair in TABLE_REPAIRS.items():
+            if check in wrong:
+                with inspection.inspected(url, schema, writes=True) as connection:
+                    done.append(repair(connection))
+        if "vacuum" in wrong:
+            done.append(f"Cleaned {counted(inspection.vacuum(url, schema), 'table')}.")
         return done
 
     def _opened(self, *, read_only: bool = False) -> Storage:

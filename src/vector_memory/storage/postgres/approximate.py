@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from psycopg import errors as postgres
-from psycopg.sql import Identifier
+from psycopg.sql import SQL, Identifier, Literal
 
 from vector_memory.errors import DatabaseError, DatabaseLockError
-from vector_memory.storage.postgres import connecting, migrations
+from vector_memory.storage.postgres import beginnings, migrations
+from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.filters import Filter
 from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.statement import Row, Statement
@@ -52,6 +52,18 @@ CHOOSE = Statement(
 LEAVE = Statement("select set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)")
 
 
+VECTORS = """
+select dimensions, (
+    select n.nspname::text from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'
+) from namespace
+"""
+
+CREATE = """
+create index concurrently if not exists {name} on {schema}.memory_passages
+using hnsw ((embedding::{extension}.halfvec({length})) {extension}.halfvec_l2_ops)
+"""
+
+
 def is_usable(connection: Connection, condition: Filter) -> bool:
     """Return whether there is an index, and more than EXACT_PASSAGES passages fulfil a condition."""
     sql = USABLE.format(name=NAME, condition=condition.sql)
@@ -81,20 +93,17 @@ def create(url: str, schema: str) -> None:
 
     Raises DatabaseError, also if another process is creating or dropping it.
     """
-    with maintained(url, schema) as connection:
-        length = connection.execute("select dimensions from namespace").fetchall()[0][0]
+    with maintained(url, schema) as (connection, length, extension):
         index = f"{Identifier(schema).as_string()}.{NAME}"
         if fetch_value(connection, "select not indisvalid from pg_index where indexrelid = to_regclass(%s)", (index,)):
             drop_from(connection, schema)
-        connection.execute(
-            f"create index concurrently if not exists {NAME} on memory_passages "
-            f"using hnsw ((embedding::halfvec({int(length)})) halfvec_l2_ops)"
-        )
+        names = {"name": Identifier(NAME), "schema": Identifier(schema), "extension": Identifier(extension)}
+        connection.execute(SQL(CREATE).format(**names, length=Literal(length)).as_string())
 
 
 def drop(url: str, schema: str) -> None:
     """Drop the index, if it exists, while others read and write the memory. Raises DatabaseError like `create`."""
-    with maintained(url, schema) as connection:
+    with maintained(url, schema) as (connection, _, _):
         drop_from(connection, schema)
 
 
@@ -104,21 +113,20 @@ def drop_from(connection: Connection, schema: str) -> None:
 
 
 @contextmanager
-def maintained(url: str, schema: str) -> Iterator[Connection]:
-    """Yield a connection whose statements may take as long as they need, and which alone changes the index of a memory.
+def maintained(url: str, schema: str) -> Iterator[tuple[Connection, int, str]]:
+    """Yield a connection for `statements_alone` which alone changes the index of a memory.
 
-    Raises DatabaseError.
+    Also the length of the vectors, and the schema of pgvector. A transaction on another connection holds the lock
+    meanwhile: it has no snapshot, so nobody waits for it. Raises DatabaseError.
     """
-    with translated_errors(), closing(connecting.connect(url, schema, connecting.MAINTAINING)) as connection:
+    with statements_alone(url) as connection, closing(connect(url)) as holder:
         if not migrations.version_of(connection, schema):
             raise DatabaseError(migrations.MISSING)
-        lock = (LOCK_KEY, schema)
-        if not fetch_value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", lock):
-            raise DatabaseLockError(BEING_CHANGED)
-        try:
-            yield connection
-        except postgres.InsufficientPrivilege:
-            raise DatabaseError(NOT_OWNER) from None
-        finally:
-            if connection.is_usable():  # PostgreSQL notices only some time later that a connection was closed
-                connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", lock)
+        with holder.writing(beginnings.maintaining(schema)):
+            if not fetch_value(holder, "select pg_try_advisory_xact_lock(%s, hashtext(%s))", (LOCK_KEY, schema)):
+                raise DatabaseLockError(BEING_CHANGED)
+            ((length, extension),) = holder.execute(VECTORS).fetchall()
+            try:
+                yield connection, length, extension
+            except postgres.InsufficientPrivilege:
+                raise DatabaseError(NOT_OWNER) from None

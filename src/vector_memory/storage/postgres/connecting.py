@@ -1,16 +1,18 @@
 """How a connection to a PostgreSQL server is made, and what the server must be."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.storage.postgres.beginnings import UNLIMITED
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.refusals import refusal
-from vector_memory.storage.postgres.statement import Statement
 
 # psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)
@@ -37,62 +39,50 @@ ADDRESS: Mapping[str, str | int] = {
 """Parameters of a connection, unless its address has them. A server that does not answer counts as lost after seconds.
 """
 
-SETTINGS: Mapping[str, str] = {
-    "plan_cache_mode": "force_custom_plan",  # the plan of a search depends on its scope
-    "jit": "off",
-    "standard_conforming_strings": "on",  # else psycopg doubles the backslashes of bytes
-    "array_nulls": "on",
-    "client_min_messages": "warning",  # which a connection takes note of while it commits
-    "tcp_keepalives_idle": "10",  # so that the server ends the transaction of a machine that is gone
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "3",
-}
 
-MAINTAINING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "0", "lock_timeout": "0"}
-"""For statements that take as long as they need, whatever the role is set to."""
+def connect(url: str) -> Connection:
+    """Return a connection on which nothing is set.
 
-READING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "60s"}
-WRITING: Mapping[str, str] = {
-    **SETTINGS,
-    "plan_cache_mode": "auto",  # writers look for ids: planning takes longer than running the statement
-    "enable_seqscan": "off",  # so a plan that was made for a small table is as good when the table has grown
-    "statement_timeout": "900s",
-    "lock_timeout": "100ms",
-    "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
-}
-
-# Before it, somebody's function in the schema `public` could stand for one that the next statement names.
-BUILT_IN = Statement("select pg_catalog.set_config('search_path', 'pg_catalog', false)")
-
-# The schema of pg_temp is last: else somebody's temporary table could stand for one of ours.
-SET_UP = """
-select set_config('search_path', concat_ws(', ', quote_ident(%(schema)s), (
-        select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace
-        where e.extname = 'vector'
-    ), 'pg_temp'), false),
-    (select count(set_config(name, value, false)) from unnest(%(names)s::text[], %(values)s::text[]) s(name, value))
-"""
-
-
-def connect(url: str, schema: str, settings: Mapping[str, str]) -> Connection:
-    """Return a connection whose statements name the tables of a schema, and the types of pgvector if it is there.
-
-    `settings`: READING, WRITING or MAINTAINING. Raises UnreachableError if the server may answer later, and
-    DatabaseError otherwise.
+    Raises UnreachableError if the server may answer later, and DatabaseError otherwise.
     """
     parameters = parameters_in(url)
     try:
         connection = Connection.connect(**parameters, autocommit=True)
+        note_pooler(connection)
     except psycopg.OperationalError as error:
         refused = refusal(error)
         refused.add_note(f"The database is {parameters.get('dbname', '')} at {parameters.get('host', 'localhost')}.")
         raise refused from None
-    try:
-        set_up(connection, schema, settings)
-    except BaseException:
-        connection.close()
-        raise
     return connection
+
+
+def note_pooler(connection: Connection) -> None:
+    """Find out whether a pooler is in between, and have no statement named then: another session does not know it.
+
+    A session of the server says its number when it begins. A pooler has to say another one, which is its own. It is
+    asked in a transaction, which some poolers refuse.
+    """
+    answers = connection.execute("begin; select pg_catalog.pg_backend_pid()")
+    answers.nextset()
+    ((number,),) = answers.fetchall()
+    connection.rollback()
+    connection.is_pooled = number != connection.info.backend_pid
+    if connection.is_pooled:
+        connection.prepare_threshold = None
+
+
+@contextmanager
+def statements_alone(url: str) -> Iterator[Connection]:
+    """Yield a connection for statements that may be in no transaction, and take as long as they need.
+
+    Through a pooler, the time limits of the role apply: what is set for a session could reach others.
+    """
+    with translated_errors(), closing(connect(url)) as connection:
+        if not connection.is_pooled:
+            values = [value for setting in UNLIMITED.items() for value in setting]
+            calls = ", ".join(["pg_catalog.set_config(%s, %s, false)"] * len(UNLIMITED))
+            connection.execute(f"select {calls}", values)
+        yield connection
 
 
 def parameters_in(url: str) -> dict[str, Any]:
@@ -103,12 +93,6 @@ def parameters_in(url: str) -> dict[str, Any]:
         raise ConfigurationError(
             "A parameter in the database URL is unknown or invalid: check what follows ?."
         ) from None
-
-
-def set_up(connection: Connection, schema: str, settings: Mapping[str, str]) -> None:
-    """Set the search path and the settings of a connection."""
-    named = {"schema": schema, "names": list(settings), "values": list(settings.values())}
-    connection.together(BUILT_IN, Statement(SET_UP, named))
 
 
 def require_supported(connection: Connection) -> None:

@@ -4,8 +4,8 @@ A round trip takes 0.05 ms on a socket and 0.5 to 2 ms in a network. So a transa
 changes whose results nobody needs wait for the next one, and the end of a read is sent without waiting for the answer.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -23,8 +23,6 @@ T = TypeVar("T")
 Attempt = Callable[[Callable[[], object]], None]
 """Calls a function, again and again if it fails because another process is writing."""
 
-READING = (Statement("begin isolation level repeatable read read only"), state.READ)
-WRITING = (Statement("begin isolation level read committed"), state.LOCK, state.READ)
 COMMIT = Statement("commit")
 
 WARNING_CLASS = "01"
@@ -55,7 +53,7 @@ class Connection(psycopg.Connection[Row]):
     """Used by one thread at a time, and in autocommit mode. Rows are tuples.
 
     Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_silent`: it was closed because the
-    server was not heard any more.
+    server was not heard any more. `is_pooled`: each transaction may run in another session of the server.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -68,13 +66,33 @@ class Connection(psycopg.Connection[Row]):
         self._gathering = False
         self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
-        self.is_silent = False
+        self.is_silent = self.is_pooled = False
         self.add_notice_handler(self._note_warning)
 
     # A transaction
 
+    @contextmanager
+    def reading(self, opening: Sequence[Statement]) -> Iterator[None]:
+        """Read in a transaction, which begins with the first statement. `opening`: one of `beginnings`."""
+        self.begin(opening)
+        try:
+            yield
+        finally:
+            self.end_read()
+
+    @contextmanager
+    def writing(self, opening: Sequence[Statement], attempt: Attempt = once) -> Iterator[None]:
+        """Read and write in a transaction: committed at the end of the block, rolled back on any error."""
+        self.begin(opening, attempt)
+        try:
+            yield
+            self.end_write()
+        except BaseException:
+            self.undo()
+            raise
+
     def begin(self, opening: Sequence[Statement], attempt: Attempt = once) -> None:
-        """Begin a transaction with the next statement. `opening`: READING or WRITING."""
+        """Begin a transaction with the next statement."""
         self._opening, self._attempt, self._state = opening, attempt, None
         self._waiting.clear()
 
@@ -141,18 +159,14 @@ class Connection(psycopg.Connection[Row]):
         """Send a statement before the next one, or at the latest before the commit. Its result cannot be read."""
         self._waiting.append(Statement(sql, parameters))
 
-    def cursor(self, *args: Any, **options: Any) -> Any:
-        """Return a cursor of psycopg, after sending what waits."""
-        if self._opening or self._waiting:
-            self.together()
-        return super().cursor(*args, **options)
-
     def end_write(self) -> None:
         """Commit. Sends nothing if the transaction has sent and changed nothing."""
         if self._opening and not self._waiting:
             self._opening = ()
             return
-        self._waiting.extend(self.state.changes())  # nothing is committed in tables of a newer release
+        if self._opening:
+            self.together()  # nothing is committed in tables of a newer release
+        self._waiting.extend(self._state.changes() if self._state else ())
         self._warnings = 0
         (committed,) = self.together(COMMIT)
         if self._warnings:
@@ -224,10 +238,11 @@ class Connection(psycopg.Connection[Row]):
                 raise
 
         self._attempt(send)
-        last = len(self._opening) - 1
-        is_writing, self._opening = self._opening is WRITING, ()
-        self._state = state.state_in(cursors[last])
-        self._waiting[:] = self._state.new_generation() if is_writing else []
+        opening, self._opening = self._opening, ()
+        self._waiting.clear()
+        if opening[-1] is state.READ:
+            self._state = state.state_in(cursors[len(opening) - 1])
+            self._waiting.extend(self._state.new_generation() if state.LOCK in opening else ())
         return cursors[len(sent) - len(statements) :]
 
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:

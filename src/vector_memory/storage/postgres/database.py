@@ -2,12 +2,13 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError
-from vector_memory.storage.postgres import connecting, migrations
-from vector_memory.storage.postgres.connection import READING, WRITING, Connection
+from vector_memory.storage.postgres import beginnings, migrations
+from vector_memory.storage.postgres.connecting import connect
+from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import BUSY, translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.postgres.refusals import UnreachableError
@@ -32,11 +33,10 @@ class PostgresDatabase:
     def __init__(self, url: str, *, schema: str = "memory", dimensions: int, read_only: bool = False) -> None:
         self.schema = schema
         self.read_only = read_only
-        self._url = url
         self._closed = False
         self._write_lock = WriteLock(BUSY)
-        self._readers = ConnectionPool(lambda: self._connect(connecting.READING), MOST_READERS)
-        self._writers = ConnectionPool(lambda: self._connect(connecting.WRITING), 1)
+        self._readers = ConnectionPool(lambda: connect(url), MOST_READERS)
+        self._writers = ConnectionPool(lambda: connect(url), 1)
         self._dimensions = dimensions
         self._is_prepared = False
         self._preparing = threading.Lock()
@@ -52,12 +52,9 @@ class PostgresDatabase:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection that sees one state of the schema. Never waits for writers."""
-        with translated_errors(), self._reader() as connection:
-            connection.begin(READING)
-            try:
-                yield connection
-            finally:
-                connection.end_read()
+        opening = beginnings.reading(self.schema)
+        with translated_errors(), self._reader() as connection, connection.reading(opening):
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -72,20 +69,14 @@ class PostgresDatabase:
             translated_errors(),
             self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
             self._prepared(self._writers).connection() as connection,
+            connection.writing(beginnings.writing(self.schema), turn.take),
         ):
-            connection.begin(WRITING, turn.take)
-            try:
-                yield connection
-                connection.end_write()
-            except BaseException:
-                connection.undo()
-                raise
+            yield connection
 
     def version(self) -> int:
         """Return a number that changes with every commit of any process."""
         with translated_errors(), self._reader() as connection:
-            (row,) = connection.execute("select revision from namespace").fetchall()
-            return int(row[0])
+            return migrations.revision(connection, self.schema)
 
     def require_time_to_write(self) -> None:
         """Raise what `write` would raise at once; call this before a long preparation."""
@@ -113,9 +104,6 @@ class PostgresDatabase:
 
     def _prepare(self) -> None:
         pool = self._readers if self.read_only else self._writers
-        with self._preparing, pool.connection() as connection:
-            migrations.prepare(connection, self.schema, self._dimensions, read_only=self.read_only)
+        with self._preparing:
+            migrations.prepare(pool, self.schema, self._dimensions, read_only=self.read_only)
             self._is_prepared = True
-
-    def _connect(self, settings: Mapping[str, str]) -> Connection:
-        return connecting.connect(self._url, self.schema, settings)

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from psycopg.sql import SQL, Identifier
 
-from vector_memory.storage.postgres import connecting, migrations, schema
+from vector_memory.storage.postgres import beginnings, migrations, schema
+from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
@@ -112,10 +113,11 @@ class Server(NamedTuple):
 
 @contextmanager
 def inspected(url: str, schema_name: str, *, writes: bool = False) -> Iterator[Connection]:
-    """Yield a connection that is in no transaction. Raises DatabaseError."""
-    settings = {**connecting.MAINTAINING, "default_transaction_read_only": "off" if writes else "on"}
-    with translated_errors(), connecting.connect(url, schema_name, settings) as connection:
-        yield connection
+    """Yield a connection in a transaction that may take as long as it needs. Raises DatabaseError."""
+    with translated_errors(), closing(connect(url)) as connection:
+        changing = connection.writing(beginnings.maintaining(schema_name))
+        with changing if writes else connection.reading(beginnings.looking(schema_name)):
+            yield connection
 
 
 def server_of(connection: Connection) -> Server:
@@ -160,7 +162,7 @@ def faulty_indexes(connection: Connection) -> list[str]:
 
 
 def rebuild_indexes(connection: Connection) -> int:
-    """Create the indexes again that are missing or unusable; return their number. Not in a transaction."""
+    """Create the indexes again that are missing or unusable; return their number."""
     names = faulty_indexes(connection)
     for name in names:
         if name in INDEXES:
@@ -176,11 +178,13 @@ def neglected_tables(connection: Connection) -> list[str]:
     return fetch_column(connection, NEGLECTED, {"large": LARGE, "share": MOST_DEAD})
 
 
-def vacuum(connection: Connection) -> int:
-    """Clean these tables and compute their statistics; return their number. Not in a transaction."""
-    names = neglected_tables(connection)
-    for name in names:
-        connection.execute(SQL("vacuum (analyze) {}").format(Identifier(name)).as_string())
+def vacuum(url: str, schema_name: str) -> int:
+    """Clean these tables and compute their statistics; return their number."""
+    with inspected(url, schema_name) as connection:
+        names = neglected_tables(connection)
+    with statements_alone(url) as connection:
+        for name in names:
+            connection.execute(SQL("vacuum (analyze) {}").format(Identifier(schema_name, name)).as_string())
     return len(names)
 
 
@@ -208,12 +212,11 @@ def misfiled_memories(connection: Connection) -> list[int]:
 
 def file_passages(connection: Connection) -> int:
     """Give these passages the fields of their memories, and return their number."""
-    filed = connection.execute(
+    connection.execute("update namespace set epoch = epoch + 1")  # the lock of a writer
+    return connection.execute(
         f"""
         update memory_passages p set memory_type = m.memory_type, agent_id = m.agent_id, session_id = m.session_id,
             session_iter = m.session_iter, task_code = m.task_code
         from session_memories m where {MISFILED}
         """
     ).rowcount
-    connection.execute("update namespace set epoch = epoch + 1")
-    return filed

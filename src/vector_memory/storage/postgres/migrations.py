@@ -10,9 +10,11 @@ from psycopg import errors as postgres
 from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import beginnings
 from vector_memory.storage.postgres import schema as tables
-from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported, set_up
+from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.postgres.schema import FIRST_VERSION
 from vector_memory.storage.postgres.state import NEWER
 from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
@@ -58,40 +60,43 @@ def newest_version() -> int:
     return FIRST_VERSION + len(MIGRATIONS)
 
 
-def prepare(connection: Connection, schema: str, dimensions: int, *, read_only: bool) -> None:
+def prepare(pool: ConnectionPool, schema: str, dimensions: int, *, read_only: bool) -> None:
     """Bring a schema up to date, unless a newer release has changed it. Raises DatabaseError."""
-    version = version_of(connection, schema)
-    if version < newest_version():
-        if read_only:
-            raise DatabaseError(OUTDATED if version else MISSING)
-        migrate(connection, schema, dimensions)
-    elif version > newest_version():
+    with pool.connection() as connection, connection.reading(beginnings.looking(schema)):
+        version = version_of(connection, schema)
+        if version == newest_version():
+            return require_supported(connection)
+    if version > newest_version():
         raise DatabaseError(NEWER)
-    require_supported(connection)
+    if read_only:
+        raise DatabaseError(OUTDATED if version else MISSING)
+    with pool.connection() as connection, connection.writing(beginnings.maintaining(schema)):
+        migrate(connection, schema, dimensions)
+    return None
 
 
 def migrate(connection: Connection, schema: str, dimensions: int) -> None:
-    """Create the tables, or run the migrations that are missing, while nobody else does."""
+    """Create the tables, or run the migrations that are missing, while nobody else does.
+
+    The connection is in a transaction that may take as long as it needs, and whose statements name the tables then.
+    """
     version = 0
     try:
-        with connection.transaction():
-            connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-            if pgvector_in(connection) is None:
-                create_extension(connection)
-            require_supported(connection)
-            version = version_of(connection, schema)
-            if not version:
-                connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
-            set_up(connection, schema, {})
-            if version:  # a writer of an earlier release ends first, and the next one finds the new version
-                connection.execute("select from namespace for update")
-            else:
-                create_tables(connection, dimensions)
-            for migration in MIGRATIONS[max(version - FIRST_VERSION, 0) :]:
-                migration(connection)
-            connection.execute(
-                "update namespace set schema_version = greatest(schema_version, %s)", (newest_version(),)
-            )
+        connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+        if pgvector_in(connection) is None:
+            create_extension(connection)
+        require_supported(connection)
+        version = version_of(connection, schema)
+        if not version:
+            connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
+        connection.together(*beginnings.in_schema(schema, {}))
+        if version:  # a writer of an earlier release ends first, and the next one finds the new version
+            connection.execute("select from namespace for update")
+        else:
+            create_tables(connection, dimensions)
+        for migration in MIGRATIONS[max(version - FIRST_VERSION, 0) :]:
+            migration(connection)
+        connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (newest_version(),))
     except postgres.InsufficientPrivilege:
         raise DatabaseError(OUTDATED if version else MISSING) from None
 
@@ -129,3 +134,9 @@ def has_tables(connection: Connection, schema: str) -> bool:
     """Return whether a schema has the tables of a memory."""
     (row,) = connection.execute("select to_regclass(format('%%I.namespace', %s::text))", (schema,)).fetchall()
     return row[0] is not None
+
+
+def revision(connection: Connection, schema: str) -> int:
+    """Return a number that changes with every commit. Needs no transaction."""
+    (row,) = connection.execute(f"select revision from {Identifier(schema).as_string()}.namespace").fetchall()
+    return int(row[0])

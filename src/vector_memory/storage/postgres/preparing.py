@@ -1,10 +1,11 @@
 """Prepares a database for servers whose roles may create nothing."""
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import migrations, roles, shared
-from vector_memory.storage.postgres.connecting import READING, connect, set_up
+from vector_memory.storage.postgres import beginnings, migrations, roles, shared
+from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.errors import translated_errors
 
 NOT_ALLOWED = "This role may not create tables in the database: use one that owns it, or has the right CREATE on it."
@@ -17,7 +18,8 @@ def prepare(
 
     `may_write`: the roles to add, with whether they may write.
     """
-    with translated_errors(), connect(url, shared_schema, READING) as connection, connection.transaction():
+    opening = beginnings.maintaining(shared_schema)
+    with translated_errors(), closing(connect(url)) as connection, connection.writing(opening):
         (may_create,) = connection.execute("select has_database_privilege(current_database(), 'create')").fetchall()
         if not may_create[0]:
             raise DatabaseError(NOT_ALLOWED)
@@ -36,5 +38,4 @@ def prepare(
             roles.grant(connection, shared_schema, role, may_write=False)
             for memory in memories:
                 roles.grant(connection, memory, role, may_write=writes)
-        set_up(connection, shared_schema, READING)
         return memories

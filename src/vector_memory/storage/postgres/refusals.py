@@ -26,7 +26,13 @@ UNREACHABLE = (
     "The database server cannot be reached: check its address, and that it is running. Repeat the call when it is back."
 )
 
+NO_TRANSACTIONS = (
+    "The pooler in front of the database server gives each statement to another session, so it keeps no change "
+    "together: set `pool_mode = transaction` for this database in its settings, or use the address of the server."
+)
+
 REFUSALS = (
+    ("statement pooling mode", NO_TRANSACTIONS),
     ("certificate verify failed", CERTIFICATE),
     ("does not match host name", CERTIFICATE),
     ("root certificate file", AUTHORITIES),

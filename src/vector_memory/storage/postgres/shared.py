@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from psycopg import errors as postgres
-from psycopg.rows import dict_row
 
 from vector_memory.errors import ConfigurationError
-from vector_memory.storage.postgres import migrations, roles
-from vector_memory.storage.postgres.connecting import READING, connect, set_up
+from vector_memory.storage.postgres import beginnings, migrations, roles
+from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
+from vector_memory.storage.postgres.rows import fetch
 from vector_memory.storage.postgres.schema import SIZE
 
 MOST_CONNECTIONS = 4
@@ -62,7 +62,7 @@ class SharedTables:
     """The tables of one database. Safe to use from several threads."""
 
     def __init__(self, url: str, schema: str) -> None:
-        self._pool = ConnectionPool(lambda: connect(url, schema, READING), MOST_CONNECTIONS)
+        self._pool = ConnectionPool(lambda: connect(url), MOST_CONNECTIONS)
         self._schema = schema
 
     def ping(self) -> None:
@@ -84,11 +84,11 @@ class SharedTables:
             update namespaces set memories = %(memories)s, megabytes = %(megabytes)s,
                 calls_per_minute = %(calls_per_minute)s where name = %(name)s returning name
         """
-        return bool(self._rows(sql, {**limits, "name": namespace}))
+        return bool(self._rows(sql, {**limits, "name": namespace}, writes=True))
 
     def add_namespace(self, name: str, schema: str, dimensions: int) -> bool:
         """Create a namespace with its schema, which all roles may use as they may use the others; False: it exists."""
-        with self._connection() as connection, connection.transaction():
+        with self._transaction(writes=True) as connection:
             sql = "insert into namespaces (name) values (%s) on conflict do nothing returning name"
             if not connection.execute(sql, (name,)).fetchall():
                 return False
@@ -96,7 +96,6 @@ class SharedTables:
             migrations.migrate(connection, schema, dimensions)
             for role, may_write in known:
                 roles.grant(connection, schema, role, may_write=may_write)
-            set_up(connection, self._schema, READING)
             return True
 
     def size_of(self, schema: str) -> int:
@@ -123,35 +122,36 @@ class SharedTables:
                 %(agent_id)s)
             on conflict (name) do nothing returning name
         """
-        return bool(self._rows(sql, token))
+        return bool(self._rows(sql, token, writes=True))
 
     def remove_token(self, name: str) -> bool:
         """Remove a token; False: there is none with this name."""
-        return bool(self._rows("delete from tokens where name = %s returning name", (name,)))
+        return bool(self._rows("delete from tokens where name = %s returning name", (name,), writes=True))
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
 
-    def _rows(self, sql: str, parameters: Any = None) -> list[Fields]:
-        with self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            found: list[Fields] = cursor.execute(sql, parameters).fetchall()
-            return found
+    def _rows(self, sql: str, parameters: Any = None, *, writes: bool = False) -> list[Fields]:
+        with self._transaction(writes=writes) as connection:
+            return fetch(connection, dict, sql, parameters)
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
+        reading = beginnings.looking(self._schema, beginnings.READING)
         with translated_errors(), self._pool.connection() as connection:
+            changing = connection.writing(beginnings.maintaining(self._schema))
             try:
-                yield connection
+                with changing if writes else connection.reading(reading):
+                    yield connection
             except postgres.UndefinedTable:
                 raise ConfigurationError(MISSING) from None
 
 
 def create(connection: Connection, schema: str) -> None:
-    """Create the tables, where they do not exist yet. From now on the statements of the connection name them."""
+    """Create the tables, where they do not exist yet, in a transaction whose statements name this schema."""
     if not connection.execute("select 1 from pg_namespace where nspname = %s", (schema,)).fetchall():
         connection.execute(f"create schema {schema}")
-    set_up(connection, schema, READING)
     connection.execute(TABLES)
     connection.execute(
         "insert into server_key (id, key) values (1, %s) on conflict do nothing", (os.urandom(KEY_BYTES),)

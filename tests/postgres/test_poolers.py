@@ -1,0 +1,145 @@
+"""A pooler in front of the server changes no answer: it gives each transaction to whichever session is free."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from clusters import Cluster
+from doctor.test_postgres import USUAL, change, doctor, wrong_in
+from engine_memories import DIMENSIONS
+from engines import column
+from forked import finished
+from lattice import LatticeEmbedder
+from memory_files import SETTINGS
+from poolers import PORT, Pooler, running_pooler
+from vector_memory.domain import Scope
+from vector_memory.errors import DatabaseError
+from vector_memory.settings import DatabaseUrl, Settings
+from vector_memory.storage.opening import index_vectors
+from vector_memory.storage.postgres import inspection
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.store import SessionMemoryStore
+
+NAMESPACES = 12
+STORES = 6
+SESSIONS = 3
+"""Sessions of the server that all namespaces have to share."""
+
+
+@pytest.fixture(scope="module")
+def pooler(cluster: Cluster) -> Iterator[Pooler]:
+    """A pooler that gives each transaction to any of a few sessions of the server."""
+    with running_pooler(cluster, "transaction", SESSIONS) as running:
+        yield running
+
+
+@pytest.fixture
+def url(pooler: Pooler, database: Callable[[str], str], new_name: str) -> str:
+    """The address of an empty database, through the pooler."""
+    assert new_name in database("postgres")
+    return pooler.url(new_name)
+
+
+@pytest.fixture
+def direct(pooler: Pooler, cluster: Cluster) -> Callable[[str], str]:
+    """Returns an address without the pooler."""
+    return lambda url: url.replace(f"{pooler.folder}&port={PORT}", f"{cluster.folder}")
+
+
+def text(namespace: int, number: int) -> str:
+    return f"# Report {number}\n\nThe ledger of the namespace {namespace}."
+
+
+def damage(url: str) -> None:
+    """Drop an index of a memory, and let a table need to be cleaned."""
+    change(url, "drop index idx_tags")
+    change(url, "update session_memories set access_count = access_count + 1; select pg_stat_force_next_flush()")
+
+
+def test_namespaces_that_share_few_sessions_of_the_server_never_see_each_other(
+    pooler: Pooler, settings: Settings, url: str, new_name: str
+) -> None:
+    wrong: list[str] = []
+
+    def use(namespace: int, store: SessionMemoryStore) -> None:
+        for number in range(STORES):
+            try:
+                stored = store.store_memory("report", text(namespace, number), session_id="s", agent_id="a")
+                found = store.search_chunks("ledger namespace", Scope("report", session_id="s")).results
+                texts = [store.get_memory_by_id(hit.memory_id).memory.content for hit in found]
+            except DatabaseError as error:
+                wrong.append(str(error))
+            else:
+                mixed = [found for found in texts if f"of the namespace {namespace}." not in found]
+                wrong.extend(mixed if stored.memory_id == number + 1 else [f"{namespace} {stored}"])
+
+    with ExitStack() as stack:
+        stores = [
+            stack.enter_context(SessionMemoryStore(f"{url}&schema=ns_{number}", settings, embedder=LatticeEmbedder()))
+            for number in range(NAMESPACES)
+        ]
+        threads = [threading.Thread(target=use, args=pair) for pair in enumerate(stores)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert pooler.server_connections(new_name) <= SESSIONS
+        for number, store in enumerate(stores):
+            assert column(store, "select content from session_memories order by id") == [
+                text(number, place) for place in range(STORES)
+            ]
+
+
+def test_nothing_is_left_in_a_session_of_the_server_for_whoever_gets_it_next(
+    pooler: Pooler, url: str, new_name: str, direct: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "LARGE", 0)
+    changed = "select name from pg_settings where source = 'session' order by 1"
+    address = f"{url}&schema=ns_1"
+    with SessionMemoryStore(address, SETTINGS) as store:
+        for number in range(2 * STORES):  # a statement that is run so often would get a name
+            store.store_memory("report", text(1, number), session_id="s", agent_id="a")
+            store.search_chunks("ledger", Scope("report", session_id="s"))
+        damage(direct(address))
+        report, _ = doctor(address).repair_all(doctor(address).examine())
+        assert wrong_in(report) == USUAL
+        index_vectors(DatabaseUrl.parse(address))
+        index_vectors(DatabaseUrl.parse(address), drop=True)
+    with ExitStack() as stack:
+        for _ in range(SESSIONS):  # each keeps a session of its own, since none is in autocommit mode
+            connecting = psycopg.connect(pooler.url(new_name), prepare_threshold=None)
+            other = stack.enter_context(connecting)
+            assert {name for (name,) in other.execute(changed)} <= {"application_name", "client_encoding"}
+            assert other.execute("select count(*) from pg_prepared_statements").fetchall() == [(0,)]
+            assert other.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchall() == [(0,)]
+
+
+def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(
+    url: str, direct: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "LARGE", 0)
+    sound, damaged = f"{url}&schema=sound", f"{url}&schema=damaged"
+    for address in (sound, damaged):
+        with SessionMemoryStore(address, SETTINGS) as store:
+            store.store_memory("report", text(1, 1), session_id="s", agent_id="a")
+    damage(direct(damaged))
+    for _ in range(SESSIONS):
+        assert "indexes" not in wrong_in(doctor(sound).examine())
+        assert {"indexes", "vacuum"} <= set(wrong_in(doctor(damaged).examine()))
+    report, repairs = doctor(damaged).repair_all(doctor(damaged).examine())
+    assert (wrong_in(report), len(repairs)) == (USUAL, 2)
+
+
+def test_a_pooler_that_gives_each_statement_to_another_session_is_refused_at_opening(
+    cluster: Cluster, database: Callable[[str], str], new_name: str
+) -> None:
+    database("postgres")
+    with running_pooler(cluster, "statement", 2) as pooler:
+        with pytest.raises(DatabaseError, match="pool_mode = transaction"):
+            PostgresDatabase(pooler.url(new_name), dimensions=DIMENSIONS)
+        refused = finished("serve", "--database-url", pooler.url(new_name))
+        assert (refused.returncode, "pool_mode = transaction" in refused.stderr) == (1, True)
