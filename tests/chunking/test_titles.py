@@ -7,6 +7,12 @@ from vector_memory.chunking import chunk_document, headings, read_front_matter, 
 FRONT_MATTER = {
     "yaml": "---\n# comment\ntitle: The manual\ntags: [setup, '#linux']\ndate: 2024-03-05 10:00:00 +0200\n---\n",
     "toml": "+++\n# comment\ntitle = 'The manual'\ntags = ['setup', 'linux']\ndate = 2024-03-05T10:00:00+02:00\n+++\n",
+    "named yaml": "---yaml\n$schema: x\ntitle: The manual\ntags: '#setup #linux'\ndate: 2024-03-05T10:00+02:00\n---\n",
+    "broken yaml": "---\nby: @me\ntitle: The manual\ntags:\n\t- setup\n\t- linux\ndate: 2024-03-05T10:00+02:00\n...\n",
+    "yaml of one line": "---\n{title: The manual, tags: [setup, linux], date: '2024-03-05T10:00+02:00'}\n---\n",
+    "docusaurus": "---\ntitle: The manual\ntags:\n- label: setup\n- linux\ndate: 2024-03-05T10:00+02:00\n---\n",
+    "zola": "+++\ntitle='The manual'\ndate = 2024-03-05 10:00:00+02:00\n[taxonomies]\ntags = ['setup','linux']\n+++\n",
+    "json": '{\n  "title": "The manual", "tags": ["setup", "linux"],\n  "date": "2024-03-05T10:00+02:00"\n}\n',
 }
 
 
@@ -68,6 +74,9 @@ def test_a_date_that_is_none_is_left_out(date: str) -> None:
         "---\n# Title\n\nwords\n---\n",
         "---\ntitle: open\n# Title\n",
         "\n---\na: b\n---\n# Title\n",
+        '{"name": "x"}\n# Title\n',
+        '{"title": "x"} is JSON\n# Title\n',
+        '{"title": "open\n# Title\n',
     ],
 )
 def test_text_between_rules_is_no_front_matter(text: str) -> None:
@@ -92,6 +101,8 @@ def test_a_byte_order_mark_hides_no_heading() -> None:
         ("FastAPI Cloud { #fastapi-cloud }", "FastAPI Cloud"),
         ('Closed {#id .class key="a value"} ##', "Closed"),
         ("kramdown {: #id}", "kramdown"),
+        ("Preface {-}", "Preface"),
+        ("Quoted {#id key='a value'}", "Quoted"),
         ("React {/*react*/}", "React"),
         ("Contents <!-- omit in toc -->", "Contents"),
         ("Both {#id} <!-- omit in toc -->", "Both"),

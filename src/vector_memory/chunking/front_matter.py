@@ -1,5 +1,6 @@
-"""The front matter of a document: YAML between lines of `---`, or TOML between lines of `+++`, above its text."""
+"""The front matter of a document: YAML between lines of `---`, TOML between lines of `+++`, or a JSON object."""
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -10,15 +11,20 @@ import yaml
 
 LINE = r"[^\r\n]*+(?:\r\n?|\n)"
 # YAML has a key, or only comments: a text may also begin with a rule, and have another one further down.
-KEY = rf"(?:[ \t]*(?:#{LINE}|(?:\r\n?|\n)))*[\w\"'][^\r\n:]*:(?![^\s])(?s:.*?)"
+KEY = rf"(?:[ \t]*(?:#{LINE}|(?:\r\n?|\n)))*[\w\"'$.{{][^\r\n:]*:(?![^\s])(?s:.*?)"
 YAML = re.compile(
-    rf"\ufeff?---[ \t]*(?:\r\n?|\n)(?P<values>{KEY}|(?:#{LINE})+)(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)"
+    rf"\ufeff?---(?:[ \t]*ya?ml)?[ \t]*(?:\r\n?|\n)(?P<values>{KEY}|(?:#{LINE})+)"
+    r"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)"
 )
 TOML = re.compile(r"\ufeff?\+\+\+[ \t]*(?:\r\n?|\n)(?P<values>(?s:.*?))(?<=[\r\n])\+\+\+[ \t]*(?:\r\n?|\n|\Z)")
+JSON = re.compile(r"\ufeff?(?=\{\s*\")")
+LINE_END = re.compile(r"[ \t]*(?:\r\n?|\n|\Z)")
 
+FIELD = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 # `title: One: two` is no YAML, but often written.
 PAIR = re.compile(r"^(\w+):[ \t]+[\"']?([^\r\n]*?)[\"']?[ \t]*$", re.MULTILINE)
 
+SEPARATOR = re.compile(r",|\s(?=#)")
 NOTHING = {"", "~", "null"}
 
 MAX_LENGTH = 16_000
@@ -37,7 +43,7 @@ class FrontMatter(NamedTuple):
 def front_matter_end(text: str) -> int:
     """Return where the text after the front matter begins; 0: there is none."""
     found = YAML.match(text) or TOML.match(text)
-    return found.end() if found else 0
+    return found.end() if found else _json(text)[0]
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -45,18 +51,46 @@ def read_front_matter(text: str) -> FrontMatter:
     is_yaml = YAML.match(text)
     found = is_yaml or TOML.match(text)
     if found is None:
-        return FrontMatter()
-    source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
-    values = {str(key).lower(): value for key, value in (_yaml if is_yaml else _toml)(source).items()}
-    return FrontMatter(found.end(), _text(values.get("title")), _tags(values.get("tags")), _date(values.get("date")))
+        end, values = _json(text)
+    else:
+        source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
+        end, values = found.end(), (_yaml if is_yaml else _toml)(source)
+    named = {str(key).lower(): value for key, value in values.items()}
+    return FrontMatter(end, _text(named.get("title")), _tags(_listed(named)), _date(named.get("date")))
+
+
+def _json(text: str) -> tuple[int, Mapping[str, object]]:
+    """Return where a JSON object above a text ends, and its values; 0 unless it has a title, as other JSON may not."""
+    start = JSON.match(text)
+    if start is None:
+        return 0, {}
+    try:
+        values, end = json.JSONDecoder().raw_decode(text[: start.end() + MAX_LENGTH], start.end())
+    except (ValueError, RecursionError):
+        return 0, {}
+    line_end = LINE_END.match(text, end)
+    is_front_matter = line_end is not None and text[end:].strip() and "title" in values
+    return (line_end.end(), values) if line_end and is_front_matter else (0, {})
 
 
 def _yaml(source: str) -> Mapping[str, object]:
     try:
         values = yaml.load(source, yaml.BaseLoader)  # noqa: S506  builds nothing but texts, lists and mappings of them
     except (yaml.YAMLError, ValueError, RecursionError):
-        return dict(PAIR.findall(source))
+        return _pairs(source)
     return values if isinstance(values, dict) else {}
+
+
+def _pairs(source: str) -> dict[str, object]:
+    """Return the fields of YAML that cannot be read as a whole, each read alone, or else as it is written."""
+    values: dict[str, object] = {}
+    for part in FIELD.split(source.replace("\r\n", "\n").replace("\r", "\n")):
+        try:
+            alone = yaml.load(part.replace("\t", "  "), yaml.BaseLoader)  # noqa: S506  as above
+        except (yaml.YAMLError, ValueError, RecursionError):
+            alone = dict(PAIR.findall(part))
+        values |= alone if isinstance(alone, dict) else {}
+    return values
 
 
 def _toml(source: str) -> Mapping[str, object]:
@@ -72,9 +106,17 @@ def _text(value: object) -> str:
     return "" if text in NOTHING else text
 
 
+def _listed(values: Mapping[str, object]) -> object:
+    """Return the tags: Zola has them among its taxonomies, and Obsidian also has a single `tag`."""
+    taxonomies = values.get("taxonomies")
+    inner = taxonomies.get("tags") if isinstance(taxonomies, dict) else None
+    return values.get("tags") or inner or values.get("tag")
+
+
 def _tags(value: object) -> tuple[str, ...]:
-    """Return the tags of a list, or of a text with commas, without the `#` that some programs write."""
-    each = value if isinstance(value, list) else _text(value).strip("[]").split(",")
+    """Return the tags of a list, or of a text with commas or `#`, without the `#` that some programs write."""
+    each = value if isinstance(value, list) else SEPARATOR.split(_text(value).strip("[]"))
+    each = [tag.get("label") if isinstance(tag, dict) else tag for tag in each]
     return tuple(dict.fromkeys(filter(None, (_text(tag).strip("\"'").lstrip("#").strip() for tag in each))))
 
 

@@ -33,11 +33,13 @@ INVISIBLE = re.compile(
 """Only HTML comments and anchors, which are invisible in the rendered document."""
 
 
-ATTRIBUTE = r"(?:[#.][^\s{}]+|[\w-]+=(?:\"[^\"{}]*\"|[^\s\"{}]+))"
+ATTRIBUTE = r"(?:-|[#.][^\s{}]+|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*'|[^\s\"'{}]+))"
 ATTRIBUTES = re.compile(
-    rf"(?<=\S)(?:\s*\{{:?\s*{ATTRIBUTE}(?:\s+{ATTRIBUTE})*\s*\}}|\s*\{{/\*[^{{}}]*\*/\}}|\s*<!--(?:(?!-->).)*-->)+\s*\Z"
+    rf"(?<=[^\s\\])(?:\s*\{{:?\s*{ATTRIBUTE}(?:\s+{ATTRIBUTE})*\s*\}}|\s*\{{/\*[^{{}}]*\*/\}}|\s*<!--(?:(?!-->).)*-->)+\s*\Z"
 )
-"""What documentation tools read behind a heading and do not show: `{#id .class}`, `{: #id}`, `{/* id */}`, comments."""
+"""What documentation tools read behind headings, and do not show: `{#id .class}`, `{: #id}`, `{-}`, `{/* id */}`.
+
+Comments are left out as well."""
 
 
 class Section(NamedTuple):
