@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-
+from vector_memory.files.patterns import Pattern, patterns_in, said_of
 from vector_memory.settings.repository import repository_of
 from vector_memory.storage.disk.ignoring import REMARK, RULES
 
@@ -23,16 +22,15 @@ PROBES = ("MEMORY.md", "2026-01-31.md")
 
 
 class Rules(NamedTuple):
-    """The rules of one file. `above`: the path from its folder to the root; `folder`: its folder below the root."""
+    """The rules of one file, the last first. `above`: the path from its folder to the root; `folder`: its own path."""
 
-    spec: GitIgnoreSpec
+    patterns: list[Pattern]
     above: PurePosixPath
     folder: PurePosixPath
 
     def ignores(self, path: PurePosixPath, *, is_folder: bool) -> bool | None:
         """Return whether the rules name a path below the root; None: they do not say."""
-        name = str(self.above / path.relative_to(self.folder))
-        return self.spec.check_file(f"{name}/" if is_folder else name).include
+        return said_of(str(self.above / path.relative_to(self.folder)), self.patterns, is_folder=is_folder)
 
 
 def is_ignored(path: PurePosixPath, rules: tuple[Rules, ...], *, is_folder: bool) -> bool:
@@ -66,21 +64,8 @@ def rules_in(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> It
         file = os.open(RULES, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
         with os.fdopen(file, "rb") as stream:
             data = stream.read(MAX_RULES) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-        lines = data.decode(errors="replace").removeprefix("\ufeff").splitlines()
-        if lines and lines[0] != REMARK:
-            rules = Rules(_spec(lines), above, folder)
+        lines = data.decode(errors="surrogateescape").removeprefix("\ufeff").split("\n")
+        if lines[0] != REMARK:
+            rules = Rules(patterns_in(lines)[::-1], above, folder)
             if folder.parts or not all(rules.ignores(PurePosixPath(probe), is_folder=False) for probe in PROBES):
                 yield rules
-
-
-def _spec(lines: list[str]) -> GitIgnoreSpec:
-    """Return the rules without those that Git cannot read either."""
-    return GitIgnoreSpec.from_lines(line for line in lines if _is_valid(line))
-
-
-def _is_valid(line: str) -> bool:
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True
