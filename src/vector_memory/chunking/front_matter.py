@@ -42,35 +42,33 @@ class FrontMatter(NamedTuple):
 
 def front_matter_end(text: str) -> int:
     """Return where the text after the front matter begins; 0: there is none."""
-    found = YAML.match(text) or TOML.match(text)
-    return found.end() if found else _json(text)[0]
+    if found := YAML.match(text) or TOML.match(text):
+        return found.end()
+    return _json(text, found.end())[0] if (found := JSON.match(text)) else 0
 
 
 def read_front_matter(text: str) -> FrontMatter:
     """Return the end of the front matter and what it says. Values in an unknown form are left out."""
-    is_yaml = YAML.match(text)
-    found = is_yaml or TOML.match(text)
-    if found is None:
-        end, values = _json(text)
-    else:
+    if found := YAML.match(text) or TOML.match(text):
         source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
-        end, values = found.end(), (_yaml if is_yaml else _toml)(source)
+        end, values = found.end(), (_yaml if found.re is YAML else _toml)(source)
+    elif found := JSON.match(text):
+        end, values = _json(text, found.end())
+    else:
+        return FrontMatter()
     named = {str(key).lower(): value for key, value in values.items()}
     return FrontMatter(end, _text(named.get("title")), _tags(_listed(named)), _date(named.get("date")))
 
 
-def _json(text: str) -> tuple[int, Mapping[str, object]]:
-    """Return where a JSON object above a text ends, and its values; 0 unless it has a title, as other JSON may not."""
-    start = JSON.match(text)
-    if start is None:
-        return 0, {}
+def _json(text: str, start: int) -> tuple[int, Mapping[str, object]]:
+    """Return where the JSON object above a text ends, and its values; 0 if it has no title, as other JSON."""
     try:
-        values, end = json.JSONDecoder().raw_decode(text[: start.end() + MAX_LENGTH], start.end())
+        values, end = json.JSONDecoder().raw_decode(text[: start + MAX_LENGTH], start)
     except (ValueError, RecursionError):
         return 0, {}
     line_end = LINE_END.match(text, end)
-    is_front_matter = line_end is not None and text[end:].strip() and "title" in values
-    return (line_end.end(), values) if line_end and is_front_matter else (0, {})
+    is_above = line_end is not None and "title" in values and text[end:].strip()
+    return (line_end.end(), values) if line_end and is_above else (0, {})
 
 
 def _yaml(source: str) -> Mapping[str, object]:
