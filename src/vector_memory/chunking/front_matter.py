@@ -18,7 +18,7 @@ YAML = re.compile(
 )
 TOML = re.compile(r"\ufeff?\+\+\+[ \t]*(?:\r\n?|\n)(?P<values>(?s:.*?))(?<=[\r\n])\+\+\+[ \t]*(?:\r\n?|\n|\Z)")
 JSON = re.compile(r"\ufeff?(?=\{\s*\")")
-LINE_END = re.compile(r"[ \t]*(?:\r\n?|\n|\Z)")
+AFTER_JSON = re.compile(r"[ \t]*(?:\r\n?|\n|\Z)")
 
 FIELD = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 # `title: One: two` is no YAML, but often written.
@@ -44,7 +44,7 @@ def front_matter_end(text: str) -> int:
     """Return where the text after the front matter begins; 0: there is none."""
     if found := YAML.match(text) or TOML.match(text):
         return found.end()
-    return _json(text, found.end())[0] if (found := JSON.match(text)) else 0
+    return _json_above(text, found.end())[0] if (found := JSON.match(text)) else 0
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -53,20 +53,20 @@ def read_front_matter(text: str) -> FrontMatter:
         source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
         end, values = found.end(), (_yaml if found.re is YAML else _toml)(source)
     elif found := JSON.match(text):
-        end, values = _json(text, found.end())
+        end, values = _json_above(text, found.end())
     else:
         return FrontMatter()
     named = {str(key).lower(): value for key, value in values.items()}
-    return FrontMatter(end, _text(named.get("title")), _tags(_listed(named)), _date(named.get("date")))
+    return FrontMatter(end, _text(named.get("title")), _tags(_tags_in(named)), _date(named.get("date")))
 
 
-def _json(text: str, start: int) -> tuple[int, Mapping[str, object]]:
+def _json_above(text: str, start: int) -> tuple[int, Mapping[str, object]]:
     """Return where the JSON object above a text ends, and its values; 0 if it has no title, as other JSON."""
     try:
         values, end = json.JSONDecoder().raw_decode(text[: start + MAX_LENGTH], start)
     except (ValueError, RecursionError):
         return 0, {}
-    line_end = LINE_END.match(text, end)
+    line_end = AFTER_JSON.match(text, end)
     is_above = line_end is not None and "title" in values and text[end:].strip()
     return (line_end.end(), values) if line_end and is_above else (0, {})
 
@@ -104,7 +104,7 @@ def _text(value: object) -> str:
     return "" if text in NOTHING else text
 
 
-def _listed(values: Mapping[str, object]) -> object:
+def _tags_in(values: Mapping[str, object]) -> object:
     """Return the tags: Zola has them among its taxonomies, and Obsidian also has a single `tag`."""
     taxonomies = values.get("taxonomies")
     inner = taxonomies.get("tags") if isinstance(taxonomies, dict) else None

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 TRAILING_SPACES = re.compile(r"(?<!\\) +\Z")
-PART = re.compile(
+PIECE = re.compile(
     r"(?P<folders>(?:(?<=/)|\A)\*{2,}/)|(?P<inside>(?:(?<=/)|\A)\*{2,}\Z)|(?P<stars>\*+)|(?P<one>\?)"
     r"|\[(?P<not>[!^]?)(?P<set>\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]|\\(?P<escaped>.)|(?P<letter>[^\\\[])",
     re.DOTALL,
 )
 MEMBER = re.compile(r"\[:(?P<named>\w+):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^\\]))?", re.DOTALL)
-NAMED = {
+CLASSES = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \\t", "digit": "0-9", "lower": "a-z", "space": "\\s",
     "upper": "A-Z", "xdigit": "0-9A-Fa-f", "punct": "!-.:-@\\[-`{-~", "cntrl": "\\0-\\x1f\\x7f", "print": " -~",
     "graph": "!-~",
@@ -59,7 +59,7 @@ def _pattern(line: str) -> Pattern | None:
 def _regex(text: str) -> re.Pattern[str] | None:
     parts, place = [], 0
     while place < len(text):
-        found = PART.match(text, place)
+        found = PIECE.match(text, place)
         part = _part(found) if found else None
         if found is None or part is None:
             return None
@@ -88,9 +88,9 @@ def _set(text: str, *, is_not: bool) -> str | None:
     members = []
     for member in MEMBER.finditer(text):
         if name := member["named"]:
-            if name not in NAMED:
+            if name not in CLASSES:
                 return None
-            members.append(NAMED[name])
+            members.append(CLASSES[name])
         else:
             first, last = ((member[which] or "")[-1:] for which in ("first", "last"))
             if not last or first <= last:  # a range without characters matches nothing
