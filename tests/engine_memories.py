@@ -110,4 +110,4 @@ def add(storage: Storage, new: NewMemory, *, model: Fingerprint | None = MODEL, 
     """Store a memory in a transaction of its own, and return its id."""
     made = derived(storage, new, model)
     with storage.write() as writer:
-        return writer.add_memory(new, made, content_hash=content_hash(new), history=History(at, at, at))
+        return writer.add_memory(new, made, content_hash=content_hash(new), history=History(at, at, at, is_dated=True))

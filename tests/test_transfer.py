@@ -86,14 +86,14 @@ class Content(NamedTuple):
 
 
 def contents(store: SessionMemoryStore) -> list[Content]:
-    """Return everything that is stored, in order."""
+    """Return everything that is stored, in order, but for ids and turns."""
     with store._storage.read() as reader:
         stored = reader.upkeep.portions.memories(0, 1_000)
     places = {one.memory.id: place for place, one in enumerate(stored)}
     found = []
     for one in stored:
         memory = asdict(one.memory)
-        del memory["id"]
+        del memory["id"], memory["turn"]
         if isinstance(report_id := memory["metadata"].get("parent_report_id"), int):
             memory["metadata"]["parent_report_id"] = places.get(report_id)
         found.append(Content(memory, [(chunk.chunk, chunk.enriched) for chunk in one.chunks], one.places()))

@@ -191,7 +191,7 @@ def test_the_last_session_and_what_was_left_since_are_found_by_indexes(project: 
     with Database(tmp_path / "memory.db", dimensions=16).read() as connection:
         connection.exec_trace = note
         assert sessions.latest_session(connection, project, "two") is None
-        span = Span(session_id="one", since="2026", besides="two")
+        span = Span(session_id="one", since=(1, "2026"), besides="two")
         assert sessions.left_since(connection, span, MemoryKind.REPORT, 5, 80) == []
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]

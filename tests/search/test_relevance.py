@@ -13,7 +13,7 @@ from vector_memory.embedding.known import MINILM
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
-from vector_memory.search.later import with_later
+from vector_memory.search.later import is_later, with_later
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import Shown, on_page, weighed, without_long_tail
 from vector_memory.storage.ranking import Wording
@@ -123,10 +123,10 @@ def test_who_asks_for_more_than_an_answer_gets_all_that_are_related(page: Page) 
     assert places_shown("rrrrr", page) == 5
 
 
-def origin(number: int, minute: int) -> Origin:
+def origin(number: int, minute: int, turn: int = 0) -> Origin:
     return Origin(
         id=number, memory_type="report", agent_id="a", session_id="s", session_iter=1, task_code=None, title=None,
-        created_at=f"2026-11-25T08:{minute:02}:00Z",
+        created_at=f"2026-11-25T08:{minute:02}:00Z", turn=turn,
     )  # fmt: skip
 
 
@@ -155,6 +155,12 @@ def test_a_correction_is_moved_beside_its_fact_and_one_that_leads_stays_in_front
     levels = ["strong", "related", "related"]
     assert [number for number, _, _ in marked([0, 1, 9], [0, 1, 0], levels)] == [1, 3, 2]
     assert [number for number, _, _ in marked([9, 1, 0], [0, 1, 0], levels)] == [1, 2, 3]
+
+
+def test_what_was_stored_after_a_memory_may_correct_it_whatever_the_clock_said() -> None:
+    ahead, stored_next = origin(1, 50, turn=1), origin(2, 5, turn=2)
+    assert is_later(stored_next, ahead)
+    assert not is_later(ahead, stored_next)
 
 
 def test_only_of_the_best_three_it_is_told_what_may_correct_them() -> None:

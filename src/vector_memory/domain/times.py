@@ -21,9 +21,13 @@ EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 MONTH = len("2026-10")
 
 
-def utc_now() -> str:
-    """Return the current time."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+AT_ONCE_SECONDS = 10
+"""What is stored sooner after it was written is stored as it is written, whatever the clock says."""
+
+
+def utc_now(seconds_ago: float = 0) -> str:
+    """Return the current time, or an earlier one."""
+    return (datetime.now(UTC) - timedelta(seconds=seconds_ago)).isoformat(timespec="microseconds")
 
 
 def utc(time: str) -> str:

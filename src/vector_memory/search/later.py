@@ -58,7 +58,8 @@ def corrects(hit: Hit, older: Sequence[int]) -> Hit:
 def is_later(one: Origin, other: Origin) -> bool:
     """Return whether a memory was stored after another one, and not together with it."""
     first, second = (datetime.fromisoformat(each.created_at).timestamp() for each in (other, one))
-    return one.id != other.id and second - first >= APART_SECONDS
+    comes_after = (one.turn, one.created_at, one.id) > (other.turn, other.created_at, other.id)
+    return comes_after and abs(second - first) >= APART_SECONDS
 
 
 def best_on_subject(older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared]) -> list[Hit]:

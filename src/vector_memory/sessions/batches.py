@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from vector_memory.domain import NewMemory, utc_now
-from vector_memory.domain.times import microseconds
+from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
 from vector_memory.indexing.indexer import Indexer, is_chunked
 from vector_memory.sessions.writer import hash_of, time_of_prompt, with_title
 from vector_memory.storage.base import Storage
@@ -52,9 +52,9 @@ class Batches:
         stored, now = [], utc_now()
         with self._storage.write() as writer:
             for memory, derived in prepared:
-                content_hash, created_at = hash_of(memory.content), memory.created_at or now
+                content_hash, at = hash_of(memory.content), memory.created_at or now
                 if writer.find_duplicate(memory, content_hash, time_of_prompt(memory)) is None:
-                    history = History(created_at, created_at, created_at)
+                    history = History(at, at, at, is_dated=at < utc_now(AT_ONCE_SECONDS))
                     writer.add_memory(memory, derived, content_hash=content_hash, history=history)
                     stored.append(memory)
         return stored

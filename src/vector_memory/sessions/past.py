@@ -151,7 +151,7 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
     def left(kind: MemoryKind, limit: int, length: int) -> list[Moment]:
         characters = LOOKED_THROUGH * length + 1
         if owns_memory and first:
-            span = Span(session_id=session_id, since=first[0].created_at, besides=besides)
+            span = Span(session_id=session_id, since=(first[0].turn, first[0].created_at), besides=besides)
             return reader.left_since(span, kind, limit, characters)[::-1]
         return reader.timeline(Scope(kind, session_id=session_id), limit, characters)[::-1]
 
@@ -159,10 +159,10 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
     prompts = newest(MemoryKind.INPUT_PROMPT, PROMPTS)[::-1]
     answers = newest(MemoryKind.WORKING_MEMORY, 1)
     reports = left(MemoryKind.REPORT, REPORTS, TITLE)
-    times = [memory.created_at for memory in (*prompts, *answers)] + [moment.created_at for moment in states + reports]
-    if not times:
+    told: list[Memory | Moment] = [*prompts, *answers, *states, *reports]
+    if not told:
         return None
-    until = to_second(max(times))
+    until = to_second(max(told, key=lambda one: (one.turn, one.created_at)).created_at)
     lines = [f"Recap of this project's last session, {session_id}, until {until}, from its memory ({DATA})."]
     lines += [f"State (memory {one.memory_id}{elsewhere(one, session_id)}): {beginning(one, STATE)}" for one in states]
     if prompts:

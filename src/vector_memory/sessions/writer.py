@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from vector_memory.chunking import title_of
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
+from vector_memory.domain.times import AT_ONCE_SECONDS
 from vector_memory.domain.validation import as_title
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
@@ -94,18 +95,18 @@ class MemoryWriter:
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if chunked else None
         words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
         embedded, problem = self._embed(memory, chunks, on_progress, stored, defer=is_pending, wait=wait)
-        created_at = memory.created_at or utc_now()
+        at = memory.created_at or utc_now()
+        history = History(at, at, at, is_dated=at < utc_now(AT_ONCE_SECONDS))
         with self._storage.write() as writer:
             for number in replacing:
                 writer.delete(number)
             require_storable(writer, memory, content_hash, at=at)
             embedded, late_problem = usable(writer, embedded)
             if complete is not None:
-                memory = complete(writer, memory, created_at)
+                memory = complete(writer, memory, history.created_at)
             derived = Derived(
                 chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
             )
-            history = History(created_at, created_at, created_at)
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
             if is_pending:
                 self._background.defer(writer, memory_id, promised=problem is None)
@@ -118,7 +119,7 @@ class MemoryWriter:
             token_count=token_count,
             chunk_count=len(chunks),
             passage_count=0 if embedded is None else len(embedded.passages),
-            created_at=created_at,
+            created_at=history.created_at,
             is_pending=is_pending,
             problem=problem or late_problem,
             redacted=redacted,

@@ -8,7 +8,7 @@ from vector_memory.storage.records import Derived, History, Memory
 
 
 def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
-    """Return a new memory as it will be stored."""
+    """Return a new memory as it will be stored, but for the turn of a dated one, which only the engine knows."""
     return Memory(
         id=memory_id,
         memory_type=str(new.kind),
@@ -24,7 +24,11 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
         content_hash=content_hash,
         chunked=TRAITS[new.kind].chunked,
         chunk_count=chunk_count,
-        **history._asdict(),
+        created_at=history.created_at,
+        updated_at=history.updated_at,
+        accessed_at=history.accessed_at,
+        access_count=history.access_count,
+        turn=memory_id,
     )
 
 

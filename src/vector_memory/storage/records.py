@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
 Order = Literal["newest", "oldest"]
-"""Sorted by iteration, then by time, then by id."""
+"""Sorted by iteration, then by turn, then by time, then by id."""
 
 CountedBy = Literal["kind", "category", "tag"]
 """A memory is counted under each of its tags."""
@@ -25,8 +25,8 @@ VectorsByTag = Mapping[str, "NDArray[np.float32]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """A stored memory. `content_hash` is the full SHA-256 in hex."""
+class Origin:
+    """The fields of a memory that accompany a part of its text. `turn`: its place in the order of storing."""
 
     id: int
     memory_type: str
@@ -34,32 +34,25 @@ class Memory:
     session_id: str | None
     session_iter: int
     task_code: str | None
-    content: str
     title: str | None
+    created_at: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory(Origin):
+    """A stored memory. `content_hash` is the full SHA-256 in hex."""
+
+    content: str
     description: str | None
     tags: list[str]
     metadata: dict[str, Any]
     content_hash: str
-    created_at: str
     updated_at: str
     accessed_at: str
     access_count: int
     chunked: bool
     chunk_count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """The fields of a memory that accompany a part of its text."""
-
-    id: int
-    memory_type: str
-    agent_id: str
-    session_id: str | None
-    session_iter: int
-    task_code: str | None
-    title: str | None
-    created_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,20 +118,24 @@ class StoredPassage(NamedTuple):
 
 
 class History(NamedTuple):
-    """When a memory was stored, last changed and last read, and how often it was read."""
+    """When a memory was written, last changed and last read, how often, and whether its turn is that of its time."""
 
     created_at: str
     updated_at: str
     accessed_at: str
     access_count: int = 0
+    is_dated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A session since a time, and other sessions without prompts, in which agents wrote meanwhile; never `besides`."""
+    """A session since a memory, and other sessions without prompts, in which agents wrote meanwhile; never `besides`.
+
+    `since`: the turn and the time of that memory.
+    """
 
     session_id: str
-    since: str
+    since: tuple[int, str]
     besides: str
 
 
@@ -158,6 +155,7 @@ class Moment:
     content_length: int
     content_bytes: int
     chunk_count: int
+    turn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ def test_what_agents_left_since_a_time_is_that_of_the_session_and_of_sessions_wi
     for session in ("user", "other", "agent", "besides", "agent"):
         for at in ("2026-01-01", "2026-01-03"):
             add(storage, new_memory(f"{session} report", session_id=session), at=at)
-    span = Span(session_id="user", since="2026-01-02", besides="besides")
+    span = Span(session_id="user", since=(0, "2026-01-02"), besides="besides")
     with storage.read() as reader:
         left = reader.left_since(span, MemoryKind.REPORT, 9, 5)
         assert [moment.session_id for moment in left] == ["user", "agent", "agent"]

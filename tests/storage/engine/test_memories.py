@@ -61,7 +61,7 @@ def test_an_added_memory_is_read_back(
     for name in ("agent_id", "session_id", "session_iter", "task_code", "content", "title", "description", "metadata"):
         assert getattr(memory, name) == getattr(new, name)
     assert (memory.memory_type, memory.tags, memory.content_hash) == (kind, list(new.tags), "abc")
-    assert (memory.created_at, memory.updated_at, memory.accessed_at, memory.access_count) == history
+    assert (memory.created_at, memory.updated_at, memory.accessed_at, memory.access_count) == history[:4]
     assert [chunk.chunk for chunk in chunks] == made.chunks
     assert (memory.chunked, memory.chunk_count) == (kind is not MemoryKind.INPUT_PROMPT, len(chunks))
     assert {chunk.memory_id for chunk in chunks} <= {memory_id}
@@ -115,7 +115,7 @@ def test_a_scope_matches_exactly_its_filters(
         for kind, values, with_vectors, at in memories:
             new = new_memory("x", kind, session_id=session, **values)
             made = derived(storage, new, MODEL if with_vectors else None)
-            memory_id = writer.add_memory(new, made, content_hash="", history=History(at, at, at))
+            memory_id = writer.add_memory(new, made, content_hash="", history=History(at, at, at, is_dated=True))
             stored[memory_id] = (new, with_vectors, at)
     wanted = Scope(session_id=session, **scope)
     inside = {memory_id: known for memory_id, known in stored.items() if is_in(wanted, known[0])}

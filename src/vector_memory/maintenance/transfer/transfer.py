@@ -255,8 +255,9 @@ def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine
 
 def history_of(line: MemoryLine) -> History:
     """Return when a memory was stored, changed and read. Missing times default to `created_at`, and that to now."""
-    created_at = line.created_at or utc_now()
-    return History(created_at, line.updated_at or created_at, line.accessed_at or created_at, line.access_count)
+    at = line.created_at or utc_now()
+    is_dated = line.created_at is not None
+    return History(at, line.updated_at or at, line.accessed_at or at, line.access_count, is_dated=is_dated)
 
 
 def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:

@@ -85,7 +85,7 @@ def add_memory(connection: Connection, new: NewMemory, derived: Derived, *, cont
     model_id = None if embedded is None else vectors.adopt_fingerprint(connection, embedded.fingerprint)
     (memory_id,) = connection.state.next_ids("memory", 1)
     memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
-    insert_row(connection, memory, model_id)
+    insert_row(connection, memory, model_id, is_dated=history.is_dated)
     chunk_ids = insert_chunks(connection, memory.id, derived)
     keywords.add(connection, memory_id, memory.session_id, words_in(derived))
     if embedded is not None:
@@ -165,8 +165,8 @@ def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
     ]
 
 
-def insert_row(connection: Connection, memory: Memory, model_id: int | None) -> None:
-    """Insert the row of a memory."""
+def insert_row(connection: Connection, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
+    """Insert the row of a memory. `is_dated`: in the turn of the latest one that was written before it."""
     values = {field.name: getattr(memory, field.name) for field in fields(memory)}
     content, nuls = storable(memory.content)
     connection.later(
@@ -174,12 +174,16 @@ def insert_row(connection: Connection, memory: Memory, model_id: int | None) -> 
         insert into session_memories (
             id, memory_type, agent_id, session_id, session_iter, task_code, content, nuls, content_length,
             content_bytes, title, description, tags, metadata, category, about_report, project, content_hash,
-            created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, embedding_model_id
+            created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, embedding_model_id, turn
         ) values (
             %(id)s, %(memory_type)s, %(agent_id)s, %(session_id)s, %(session_iter)s, %(task_code)s, %(content)s,
             %(nuls)s, %(content_length)s, %(content_bytes)s, %(title)s, %(description)s, %(tags)s, %(metadata)s,
             %(category)s, %(about_report)s, %(project)s, %(content_hash)s, %(created_at)s, %(updated_at)s,
-            %(accessed_at)s, %(access_count)s, %(chunked)s, %(chunk_count)s, %(model_id)s
+            %(accessed_at)s, %(access_count)s, %(chunked)s, %(chunk_count)s, %(model_id)s,
+            case when %(is_dated)s then coalesce((
+                select turn from session_memories where created_at <= %(created_at)s order by created_at desc, id desc
+                limit 1
+            ), 0) else %(turn)s end
         )
         """,
         values
@@ -191,6 +195,7 @@ def insert_row(connection: Connection, memory: Memory, model_id: int | None) -> 
             "content_bytes": len(memory.content.encode()),
             "metadata": as_json(memory.metadata),
             "model_id": model_id,
+            "is_dated": is_dated,
         },
     )
 

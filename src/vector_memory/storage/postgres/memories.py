@@ -22,7 +22,7 @@ from vector_memory.storage.values import object_in
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.nuls, m.title,
     m.description, m.tags, m.metadata, m.content_hash, m.created_at, m.updated_at, m.accessed_at, m.access_count,
-    m.auto_chunk, m.chunk_count
+    m.auto_chunk, m.chunk_count, m.turn
 """
 
 
@@ -82,7 +82,8 @@ def get_origins(connection: Connection, memory_ids: Sequence[int]) -> dict[int, 
         connection,
         Origin,
         """
-        select m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at
+        select m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
+            m.turn
         from unnest(%s::bigint[]) with ordinality wanted(id, place)
         join session_memories m on m.id = wanted.id order by wanted.place
         """,
@@ -114,14 +115,14 @@ def get_observations(
     return found[::-1]
 
 
-# The index of sessions has the memories of a session, kind and iteration in the order of time.
+# The index of sessions has the memories of a session, kind and iteration in the order of storing.
 BESIDE = """
 (select coalesce(json_agg(json_build_array(id, beginning, nuls)), '[]') from (
     select n.id, left(n.content, %(characters)s) as beginning, n.nuls from session_memories n
     where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
         and n.project is not null and (not %(same_agent)s or n.agent_id = m.agent_id)
-        and (n.created_at, n.id) {side} (m.created_at, m.id)
-    order by n.created_at {order}, n.id {order} limit %(count)s
+        and (n.turn, n.created_at, n.id) {side} (m.turn, m.created_at, m.id)
+    order by n.turn {order}, n.created_at {order}, n.id {order} limit %(count)s
 ) beside)
 """
 NEIGHBOURS = f"""
@@ -151,7 +152,7 @@ def neighbours_in(side: Sequence[tuple[int, str, Sequence[int] | None]]) -> list
 def list_memories(
     connection: Connection, scope: Scope, limit: int, offset: int = 0, *, latest_first: bool = True
 ) -> list[Memory]:
-    """Return the memories of a scope, sorted by iteration and time, newest (or oldest) first."""
+    """Return the memories of a scope, sorted by iteration and turn, newest (or oldest) first."""
     condition = memory_filter(scope)
     direction = "desc" if latest_first else "asc"
     return fetch(
@@ -159,7 +160,7 @@ def list_memories(
         memory_from_row,
         f"""
         select {COLUMNS} from session_memories m where {condition.sql}
-        order by m.session_iter {direction}, m.created_at {direction}, m.id {direction}
+        order by m.session_iter {direction}, m.turn {direction}, m.created_at {direction}, m.id {direction}
         limit %(limit)s offset %(offset)s
         """,
         condition.parameters | {"limit": limit, "offset": offset},

@@ -5,10 +5,10 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
-FIRST_VERSION = 7
+FIRST_VERSION = 9
 """The version of these tables. Those of lower versions were created during the development, and never by a release."""
 
-VERSION = 8
+VERSION = 10
 """The version that this release writes: each migration raises it by one."""
 
 SYMBOL_FOR_NULL = "\u2400"
@@ -55,12 +55,14 @@ create table session_memories (
     access_count integer not null,
     auto_chunk boolean not null,
     chunk_count integer not null,
-    embedding_model_id integer references embedding_models(id)
+    embedding_model_id integer references embedding_models(id),
+    turn bigint not null
 ) with (fillfactor = 90);
-create index idx_session on session_memories(session_id, memory_type, session_iter, created_at, id);
-create index idx_agent on session_memories(agent_id, memory_type, session_iter, created_at, id);
-create index idx_task on session_memories(task_code, memory_type, session_iter, created_at, id);
-create index idx_kind on session_memories(memory_type, session_iter, created_at, id);
+create index idx_session on session_memories(session_id, memory_type, session_iter, turn, created_at, id);
+create index idx_agent on session_memories(agent_id, memory_type, session_iter, turn, created_at, id);
+create index idx_task on session_memories(task_code, memory_type, session_iter, turn, created_at, id);
+create index idx_kind on session_memories(memory_type, session_iter, turn, created_at, id);
+create index idx_turn on session_memories(turn, created_at, id);
 create index idx_created_at on session_memories(created_at, id);
 create index idx_content on session_memories(content_hash, session_id);
 create index idx_tags on session_memories using gin (tags);

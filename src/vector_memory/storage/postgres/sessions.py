@@ -11,22 +11,25 @@ from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, S
 
 LISTED = """
 with mine as not materialized (
-    select session_id, agent_id, memory_type, created_at, id from session_memories m
+    select session_id, agent_id, memory_type, turn, created_at, id from session_memories m
     where session_id is not null and {condition}
 ), sessions as (
     select session_id, count(*) as memory_count, count(distinct agent_id) as agent_count,
-        max(created_at) as latest_activity, max(id) as latest_id
-    from mine group by session_id order by latest_activity desc, latest_id desc limit %(limit)s
+        max(turn) as turn, max(created_at) as created_at, max(id) as id
+    from mine group by session_id order by turn desc, created_at desc, id desc limit %(limit)s
 )
-select s.session_id, s.memory_count, s.agent_count, s.latest_activity,
-    (select agent_id from mine where session_id = s.session_id order by created_at desc, id desc limit 1) as agent_id,
+select s.session_id, s.memory_count, s.agent_count, latest.created_at as latest_activity, latest.agent_id,
     array(
         select distinct agent_id from mine where session_id = s.session_id order by agent_id limit %(agents)s
     ) as agents,
     (select json_object_agg(memory_type, number order by memory_type) from (
         select memory_type, count(*) as number from mine where session_id = s.session_id group by memory_type
     ) counted) as memory_types
-from sessions s order by s.latest_activity desc, s.latest_id desc
+from sessions s, lateral (
+    select created_at, agent_id from mine where session_id = s.session_id
+    order by turn desc, created_at desc, id desc limit 1
+) latest
+order by s.turn desc, s.created_at desc, s.id desc
 """
 
 
@@ -49,26 +52,27 @@ LOOKED_THROUGH = 20_000
 
 LATEST_OF_ALL = """
 select session_id from session_memories where session_id is not null and session_id is distinct from %(besides)s
-order by created_at desc, id desc limit 1
+order by turn desc, created_at desc, id desc limit 1
 """
 
 # Hooks and imports store the project's folder with prompts.
 LATEST_SPOKEN_IN = f"""
 with prompts as (
-    select session_id, project, created_at, id from session_memories
+    select session_id, project, turn, created_at, id from session_memories
     where memory_type = '{MemoryKind.INPUT_PROMPT}' and session_iter = 1
-    order by created_at desc, id desc limit {LOOKED_THROUGH}
+    order by turn desc, created_at desc, id desc limit {LOOKED_THROUGH}
 )
 select session_id from prompts
 where session_id is distinct from %(besides)s and (project = %(folder)s or %(owns)s and project is not null)
-order by created_at desc, id desc limit 1
+order by turn desc, created_at desc, id desc limit 1
 """
 
 # Sessions whose agents named none have the project's name and a day.
 LATEST_OF_PROJECT = """
-select max(session_id) from session_memories
+select session_id from session_memories
 where session_id > %(prefix)s and session_id < %(prefix)s || ':' and length(session_id) = %(length)s
     and session_id is distinct from %(besides)s
+order by turn desc, created_at desc, id desc limit 1
 """
 
 
@@ -109,7 +113,7 @@ def session_counts(connection: Connection, session_id: str) -> SessionCounts:
 
 MOMENTS = """
 m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
-left(m.content, %(characters)s) as beginning, m.nuls, m.content_length, m.content_bytes, m.chunk_count
+m.turn, left(m.content, %(characters)s) as beginning, m.nuls, m.content_length, m.content_bytes, m.chunk_count
 """
 
 
@@ -126,7 +130,7 @@ def latest_moments(connection: Connection, scope: Scope, limit: int, characters:
         moment_from_row,
         f"""
         select {MOMENTS} from session_memories m where {condition.sql}
-        order by m.created_at desc, m.id desc limit %(limit)s
+        order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
         """,
         condition.parameters | {"limit": limit, "characters": characters},
     )
@@ -135,18 +139,20 @@ def latest_moments(connection: Connection, scope: Scope, limit: int, characters:
 
 LEFT_SINCE = f"""
 select {MOMENTS} from session_memories m
-where m.created_at >= %(since)s and m.memory_type = %(kind)s and m.session_id is distinct from %(besides)s
+where (m.turn, m.created_at) >= (%(turn)s, %(since)s) and m.memory_type = %(kind)s
+    and m.session_id is distinct from %(besides)s
     and (m.session_id = %(session_id)s or not exists (
         select 1 from session_memories p
         where p.session_id = m.session_id and p.memory_type = '{MemoryKind.INPUT_PROMPT}'
     ))
-order by m.created_at desc, m.id desc limit %(limit)s
+order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
 """
 
 
 def left_since(connection: Connection, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
-    """Return what a session and those without prompts have left of a kind since a time, oldest first."""
-    values = {"since": span.since, "session_id": span.session_id, "besides": span.besides, "kind": str(kind)}
+    """Return what a session and those without prompts have left of a kind since a memory, oldest first."""
+    turn, since = span.since
+    values = {"turn": turn, "since": since, "session_id": span.session_id, "besides": span.besides, "kind": str(kind)}
     found = fetch(connection, moment_from_row, LEFT_SINCE, values | {"limit": limit, "characters": characters})
     return found[::-1]
 

@@ -54,7 +54,7 @@ def add_memory(
     model_id = None if embedded is None else vectors.adopt_fingerprint(connection, embedded.fingerprint)
     (memory_id,) = next_ids(connection, "session_memories", 1)
     memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
-    insert_row(connection, memory, model_id)
+    insert_row(connection, memory, model_id, is_dated=history.is_dated)
     chunk_ids = insert_chunks(connection, memory, derived)
     keywords.add(connection, memory_id, words_in(derived))
     if embedded is not None:
@@ -133,24 +133,25 @@ def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
     ]
 
 
-def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None) -> None:
-    """Insert the row of a memory."""
+def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
+    """Insert the row of a memory. `is_dated`: in the turn of the latest one that was written before it."""
     values = {field.name: getattr(memory, field.name) for field in fields(memory)}
     values |= {"tags": as_json(memory.tags), "metadata": as_json(memory.metadata)}
-    connection.execute(
-        """
-        insert into session_memories (
-            id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags,
-            metadata, content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count,
-            embedding_model_id
-        ) values (
-            :id, :memory_type, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description,
-            :tags, :metadata, :content_hash, :created_at, :updated_at, :accessed_at, :access_count, :chunked,
-            :chunk_count, :model_id
-        )
-        """,
-        values | {"model_id": model_id},
-    )
+    connection.execute(INSERT_ROW, values | {"model_id": model_id, "is_dated": is_dated})
+
+
+INSERT_ROW = """
+insert into session_memories (
+    id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags, metadata,
+    content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, embedding_model_id, turn
+) values (
+    :id, :memory_type, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description, :tags,
+    :metadata, :content_hash, :created_at, :updated_at, :accessed_at, :access_count, :chunked, :chunk_count, :model_id,
+    iif(:is_dated, coalesce((
+        select turn from session_memories where created_at <= :created_at order by created_at desc, id desc limit 1
+    ), 0), :turn)
+)
+"""
 
 
 def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:

@@ -26,7 +26,7 @@ from vector_memory.storage.values import as_json, object_in, texts_in
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
     m.tags, m.metadata, m.content_hash, m.created_at, m.updated_at, m.accessed_at, m.access_count, m.auto_chunk,
-    m.chunk_count
+    m.chunk_count, m.turn
 """
 
 
@@ -89,7 +89,8 @@ def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[
         connection,
         Origin,
         """
-        select m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at
+        select m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
+            m.turn
         from json_each(?) wanted join session_memories m on m.id = wanted.value
         """,
         (json.dumps(memory_ids),),
@@ -117,15 +118,15 @@ def get_observations(
     return [replace(one, beginning=one.beginning[:characters]) for one in reversed(found)]
 
 
-# The index of sessions has the memories of a session, kind and iteration in the order of time.
+# The index of sessions has the memories of a session, kind and iteration in the order of storing.
 BESIDE = """
 (select json_group_array(json_array(id, beginning)) from (
     select n.id, iif(instr(n.content, char(0)), n.content, substr(n.content, 1, :characters)) as beginning
     from session_memories n
     where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
         and n.metadata ->> '$.project' is not null and (not :same_agent or n.agent_id = m.agent_id)
-        and n.created_at {side}= m.created_at and (n.created_at {side} m.created_at or n.id {side} m.id)
-    order by n.created_at {order}, n.id {order} limit :count
+        and (n.turn, n.created_at, n.id) {side} (m.turn, m.created_at, m.id)
+    order by n.turn {order}, n.created_at {order}, n.id {order} limit :count
 ))
 """
 NEIGHBOURS = f"""
@@ -156,7 +157,7 @@ def neighbours_in(side: str, characters: int) -> list[Neighbour]:
 def list_memories(
     connection: apsw.Connection, scope: Scope, limit: int, offset: int = 0, *, latest_first: bool = True
 ) -> list[Memory]:
-    """Return the memories of a scope, sorted by iteration and time, newest (or oldest) first."""
+    """Return the memories of a scope, sorted by iteration and turn, newest (or oldest) first."""
     condition = memory_filter(scope)
     direction = "desc" if latest_first else "asc"
     return fetch(
@@ -164,7 +165,7 @@ def list_memories(
         memory_from_row,
         f"""
         select {COLUMNS} from session_memories m where {condition.sql}
-        order by m.session_iter {direction}, m.created_at {direction}, m.id {direction}
+        order by m.session_iter {direction}, m.turn {direction}, m.created_at {direction}, m.id {direction}
         limit :limit offset :offset
         """,
         condition.bindings | {"limit": limit, "offset": offset},

@@ -28,7 +28,8 @@ create table session_memories (
     access_count integer not null default 0,
     auto_chunk integer not null default 0,
     chunk_count integer not null default 0,
-    embedding_model_id integer references embedding_models(id)
+    embedding_model_id integer references embedding_models(id),
+    turn integer not null default 0
 );
 
 create table memory_chunks (
@@ -171,7 +172,8 @@ INDEXES = f"""
 create index idx_agent_session on session_memories(agent_id, session_id);
 create index idx_agent_session_iter on session_memories(agent_id, session_id, session_iter);
 create index idx_agent_session_task on session_memories(agent_id, session_id, task_code);
-create index idx_session on session_memories(session_id, memory_type, session_iter, created_at);
+create index idx_session on session_memories(session_id, memory_type, session_iter, turn, created_at);
+create index idx_turn on session_memories(turn, created_at);
 create index idx_memory_type on session_memories(memory_type);
 create index idx_created_at on session_memories(created_at);
 create index idx_task_code on session_memories(task_code);
@@ -181,9 +183,9 @@ create index idx_embedding_model on session_memories(embedding_model_id);
 create index idx_chunk_parent on memory_chunks(parent_id);
 create index idx_passage_memory on memory_passages(memory_id);
 create index idx_passage_chunk on memory_passages(chunk_id);
-create index idx_kind_newest on session_memories(memory_type, session_iter, created_at);
-create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, created_at);
-create index idx_task_newest on session_memories(task_code, memory_type, session_iter, created_at);
+create index idx_kind_newest on session_memories(memory_type, session_iter, turn, created_at);
+create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, turn, created_at);
+create index idx_task_newest on session_memories(task_code, memory_type, session_iter, turn, created_at);
 create index idx_observed_report on session_memories({ABOUT_REPORT}) where memory_type = 'report_observation';
 create index idx_keyword_block_session on keyword_blocks(session_id);
 create index idx_keyword_block_rules on keyword_blocks(rules);

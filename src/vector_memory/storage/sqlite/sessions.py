@@ -25,23 +25,25 @@ def list_sessions(connection: apsw.Connection, scope: Scope, limit: int, agents:
         summary_from_row,
         f"""
         with mine as (
-            select session_id, agent_id, memory_type, created_at, id from session_memories m
+            select session_id, agent_id, memory_type, turn, created_at, id from session_memories m
             where session_id is not null and {condition.sql}
         ), sessions as (
             select session_id, count(*) as memory_count, count(distinct agent_id) as agent_count,
-                max(created_at) as latest_activity, max(id) as latest_id
-            from mine group by session_id order by latest_activity desc, latest_id desc limit :limit
+                max(turn) as turn, max(created_at) as created_at, max(id) as id
+            from mine group by session_id order by turn desc, created_at desc, id desc limit :limit
         )
-        select s.session_id, s.memory_count, s.agent_count, s.latest_activity,
-            (select agent_id from mine where session_id = s.session_id order by created_at desc, id desc limit 1)
-                as agent_id,
+        select s.session_id, s.memory_count, s.agent_count,
+            (select created_at from mine where session_id = s.session_id
+             order by turn desc, created_at desc, id desc limit 1) as latest_activity,
+            (select agent_id from mine where session_id = s.session_id
+             order by turn desc, created_at desc, id desc limit 1) as agent_id,
             (select json_group_array(agent_id) from
                 (select distinct agent_id from mine where session_id = s.session_id
                  order by agent_id limit :agents)) as agents,
             (select json_group_object(memory_type, number) from
                 (select memory_type, count(*) as number from mine where session_id = s.session_id
                  group by memory_type order by memory_type)) as memory_types
-        from sessions s order by s.latest_activity desc, s.latest_id desc
+        from sessions s order by s.turn desc, s.created_at desc, s.id desc
         """,
         condition.bindings | {"limit": limit, "agents": agents},
     )
@@ -59,7 +61,7 @@ LOOKED_THROUGH = 20_000
 
 LATEST_OF_ALL = """
 select session_id from session_memories where session_id is not null and session_id is not :besides
-order by created_at desc, id desc limit 1
+order by turn desc, created_at desc, id desc limit 1
 """
 
 # Hooks and imports store the project's folder with prompts.
@@ -67,7 +69,7 @@ LATEST_SPOKEN_IN = f"""
 with prompts as (
     select session_id, metadata ->> '$.project' as folder from session_memories
     where memory_type = '{MemoryKind.INPUT_PROMPT}' and session_iter = 1
-    order by created_at desc limit {LOOKED_THROUGH}
+    order by turn desc, created_at desc, id desc limit {LOOKED_THROUGH}
 )
 select session_id from prompts
 where session_id is not :besides and (folder = :folder or :owns and folder is not null) limit 1
@@ -75,9 +77,10 @@ where session_id is not :besides and (folder = :folder or :owns and folder is no
 
 # Sessions whose agents named none have the project's name and a day.
 LATEST_OF_PROJECT = """
-select max(session_id) from session_memories
+select session_id from session_memories
 where session_id > :prefix and session_id < :prefix || ':' and length(session_id) = :length
     and session_id is not :besides
+order by turn desc, created_at desc, id desc limit 1
 """
 
 
@@ -119,7 +122,7 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
 # SQLite's functions see nothing of a text after the character NUL.
 MOMENTS = """
 m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
-substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
+m.turn, substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
 octet_length(m.content) as content_bytes, m.chunk_count,
 case when instr(m.content, char(0)) then m.content end as with_nul
 """
@@ -144,26 +147,27 @@ def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, charac
     condition = memory_filter(scope)
     sql = f"""
         select {MOMENTS} from session_memories m where {condition.sql}
-        order by m.created_at desc, m.id desc limit :limit
+        order by m.turn desc, m.created_at desc, m.id desc limit :limit
     """
     return moments(connection, sql, condition.bindings | {"limit": limit}, characters)
 
 
-# The plus keeps SQLite from reading all memories of the kind instead of those since a time.
+# The plus keeps SQLite from reading all memories of the kind instead of those since a turn.
 LEFT_SINCE = f"""
 select {MOMENTS} from session_memories m
-where m.created_at >= :since and +m.memory_type = :kind and m.session_id is not :besides
+where (m.turn, m.created_at) >= (:turn, :since) and +m.memory_type = :kind and m.session_id is not :besides
     and (m.session_id = :session_id or not exists (
         select 1 from session_memories p
         where p.session_id = m.session_id and p.memory_type = '{MemoryKind.INPUT_PROMPT}'
     ))
-order by m.created_at desc, m.id desc limit :limit
+order by m.turn desc, m.created_at desc, m.id desc limit :limit
 """
 
 
 def left_since(connection: apsw.Connection, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
-    """Return what a session and those without prompts have left of a kind since a time, oldest first."""
-    values = {"since": span.since, "session_id": span.session_id, "besides": span.besides, "kind": kind}
+    """Return what a session and those without prompts have left of a kind since a memory, oldest first."""
+    turn, since = span.since
+    values = {"turn": turn, "since": since, "session_id": span.session_id, "besides": span.besides, "kind": kind}
     return moments(connection, LEFT_SINCE, values | {"limit": limit}, characters)
 
 

@@ -50,7 +50,7 @@ PARSERS: dict[tuple[str, str], Callable[[str], object]] = {
 }
 
 CHUNKED = ", ".join(f"'{kind}'" for kind, traits in TRAITS.items() if traits.chunked)
-RANGES = {"id": (1, 1 << 52), "session_iter": (0, 999_999_999), "access_count": (0, 1 << 52)}
+RANGES = {"id": (1, 1 << 52), "session_iter": (0, 999_999_999), "access_count": (0, 1 << 52), "turn": (0, 1 << 52)}
 """The ranges of a memory's numbers. Memories are found and exported by ids above 0."""
 
 WRONG_CHUNKING = f"select id, 'auto_chunk' from session_memories where auto_chunk is not (memory_type in ({CHUNKED}))"

@@ -24,6 +24,7 @@ SUBSTITUTES = {
     "embedding_model_id": "null",
     "auto_chunk": f"memory_type in ({CHUNKED})",
     "chunk_count": "-1",
+    "turn": "id",
 }
 """Replacements for a memory's damaged columns. Chunks whose number is wrong are recomputed."""
 
