@@ -1,36 +1,25 @@
 """Who is let in, and what strangers are told."""
 
-import http.server
 import itertools
-import json
+import re
 import socket
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
-from fastmcp.server.auth.providers.jwt import RSAKeyPair
-from joserfc import jwk
 
 from over_http.calling import answer_in, post
 from over_http.conftest import Team, serving
 from servers import MODERN
+from vector_memory.errors import ConfigurationError
+from vector_memory.server.http.serving import require_usable
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 
 NAMES = map("door-{}".format, itertools.count())
-ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
-
-
-def sessions_of(answer: httpx2.Response) -> list[str]:
-    """Return the sessions in the answer to list_sessions."""
-    assert answer.status_code == 200, answer.text
-    return [one["session_id"] for one in answer_in(answer)["sessions"]]
 
 
 def test_a_caller_without_a_token_is_told_the_scope_and_nothing_else(team: Team) -> None:
@@ -102,6 +91,42 @@ def test_a_request_with_wrong_headers_is_refused(team: Team, headers: dict[str, 
     assert post(team.url, team.token(next(NAMES)), headers=headers).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (["Origin: http://localhost", "Origin: https://evil.example"], 400),
+        (["Authorization: Bearer x", "Authorization: Bearer y"], 400),
+        (["Content-Type: application/json", "Content-Type: text/plain"], 400),
+        (["Content-Length: 2", "Transfer-Encoding: chunked"], 400),
+        (["Origin: http://[::1].evil.com"], 403),
+        (["Origin: http://localhost@evil.com"], 403),
+        (["Origin: ftp://localhost"], 403),
+        (["Origin: http://localhost http://evil.example"], 403),
+        (["Host: [::1].evil.com"], 421),
+        (["Host: localhost:x"], 421),
+        (["Host: evil@localhost"], 421),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("path", ["/mcp", "/healthz"])
+def test_headers_that_can_be_understood_in_two_ways_are_refused_everywhere(
+    team: Team, path: str, lines: list[str], status: int
+) -> None:
+    host, port = team.url.split("/")[2].split(":")
+    places = [] if any(line.startswith("Host:") for line in lines) else ["Host: localhost"]
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall("\r\n".join([f"POST {path} HTTP/1.1", *places, *lines, "", ""]).encode())
+        assert client.recv(2**16).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_a_slash_at_the_end_of_the_address_leads_to_the_same_place_and_not_elsewhere(team: Team) -> None:
+    secret = team.token(next(NAMES))
+    for behind_proxy in ({}, {"X-Forwarded-Proto": "https", "Forwarded": "proto=https"}):
+        answer = post(f"{team.url}/", secret, headers=behind_proxy)
+        assert (answer.status_code, answer_in(answer)["success"]) == (200, True)
+        assert post(f"{team.url}//", secret, headers=behind_proxy).status_code == 404
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS", "HEAD"])
 def test_only_post_is_served(team: Team, method: str) -> None:
     headers = {"Authorization": f"Bearer {team.token(next(NAMES))}", "MCP-Protocol-Version": MODERN}
@@ -132,127 +157,52 @@ def test_the_largest_text_passes_and_a_larger_body_is_refused(team: Team) -> Non
     assert post(team.url, secret, arguments={"limit": "x" * (17 * 2**20)}).status_code == 413
 
 
+DAMAGES = {
+    "half a file": lambda text: text[: len(text) // 2],
+    "nothing": lambda _text: "",
+    "no hash": lambda text: text.replace('"sha256": "', '"sha256": null, "x": "'),
+    "another hash": lambda text: re.sub(r'"sha256": "\w+"', '"sha256": "é"', text, count=1),
+    "no time": lambda text: text.replace('"expires_at": null', '"expires_at": "soon"', 1),
+    "an infinite time": lambda text: text.replace('"expires_at": null', '"expires_at": Infinity', 1),
+    "sessions": lambda text: text.replace('"sessions": null', '"sessions": "all"', 1),
+    "a permission": lambda text: text.replace('"read"', '"root"'),
+    "a name": lambda text: text.replace('"name": "good"', '"name": "jwt:good"'),
+    "the same name": lambda text: text.replace('"name": "good"', '"name": "other"'),
+    "another kind": lambda _text: '{"name": "good"}',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_list_of_tokens_locks_nobody_out_and_is_named(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    FolderRegistry(tmp_path).create("red")
+    tokens, path = token_file(tmp_path), tmp_path / "tokens.json"
+    good = tokens.create("good", "red", Permission.READ)
+    operator = tokens.create("other", "red", Permission.ADMIN)
+    options = HttpOptions(http=True, data_dir=tmp_path)
+    with serving(options, tmp_path) as url:
+        sound = path.read_text()
+        path.write_text(DAMAGES[damage](sound))
+        for _ in range(2):
+            assert [post(url, secret).status_code for secret in (good, operator, "vm_x")] == [200, 200, 401]
+        health = httpx2.get(url.replace("/mcp", "/readyz"), headers={"Authorization": f"Bearer {operator}"})
+        assert (health.status_code, health.text.startswith("ready\nThe file of tokens is damaged")) == (200, True)
+        assert len([one for one in caplog.records if "The file of tokens is damaged" in one.message]) == 1
+        with pytest.raises(ConfigurationError, match="The file of tokens is damaged"):
+            tokens.create("third", "red", Permission.READ)
+        with pytest.raises(ConfigurationError, match="The file of tokens is damaged"):
+            require_usable(options)
+        path.write_text(sound)
+        tokens.revoke("good")
+        assert [post(url, secret).status_code for secret in (good, operator)] == [401, 200]
+
+
 def test_endless_headers_are_cut_off(team: Team) -> None:
     host, port = team.url.split("/")[2].split(":")
     with socket.create_connection((host, int(port)), timeout=30) as stranger:
         stranger.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: " + b"y" * 1_000_000)
         assert b"400" in stranger.recv(100)
-
-
-class Provider(http.server.BaseHTTPRequestHandler):
-    """An identity provider: it hands out its keys."""
-
-    keys = b""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.keys)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class Signed:
-    """A server that accepts the tokens of a provider, and the provider's key."""
-
-    def __init__(self, url: str, key: RSAKeyPair) -> None:
-        self.url = url
-        self.key = key
-
-    def token(self, **changes: Any) -> str:
-        facts = {"issuer": ISSUER, "audience": AUDIENCE, "scopes": ["write"], "subject": "ada", "kid": "1"}
-        claims = changes.pop("additional_claims", {"namespace": "red"})
-        return self.key.create_token(additional_claims=claims, **facts | changes)
-
-
-@pytest.fixture(scope="module")
-def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signed]:
-    folder = tmp_path_factory.mktemp("signed")
-    FolderRegistry(folder).create("red")
-    key = RSAKeyPair.generate()
-    public = jwk.import_key(key.public_key, "RSA").as_dict(private=False) | {"kid": "1", "alg": "RS256"}
-    Provider.keys = json.dumps({"keys": [public]}).encode()
-    provider = http.server.HTTPServer(("127.0.0.1", 0), Provider)
-    threading.Thread(target=provider.serve_forever, daemon=True).start()
-    options = HttpOptions(
-        http=True,
-        data_dir=folder,
-        public_url="https://memory.example.com",
-        jwt_issuer=ISSUER,
-        jwt_audience=AUDIENCE,
-        jwt_jwks_url=f"http://127.0.0.1:{provider.server_port}/keys",
-    )
-    with serving(options, folder) as url:
-        yield Signed(url, key)
-    provider.shutdown()
-    provider.server_close()
-
-
-def test_a_signed_token_opens_its_namespace(signed: Signed) -> None:
-    assert sessions_of(post(signed.url, signed.token())) == []
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"audience": "https://other.example.com/mcp"},
-        {"audience": None},
-        {"issuer": "https://evil.example"},
-        {"expires_in_seconds": -60},
-        {"scopes": []},
-        {"scopes": ["openid"]},
-        {"additional_claims": {}},
-        {"additional_claims": {"namespace": ["red"]}},
-        {"additional_claims": {"namespace": "red", "exp": None}},
-        {"additional_claims": {"namespace": "red", "nbf": 9_999_999_999}},
-        {"additional_claims": {"namespace": "red", "nbf": "soon"}},
-    ],
-    ids=str,
-)
-def test_a_signed_token_for_anything_else_is_refused(signed: Signed, changes: dict[str, Any]) -> None:
-    assert post(signed.url, signed.token(**changes)).status_code == 401
-
-
-def test_a_call_beyond_the_scope_of_a_signed_token_is_forbidden_and_names_all_scopes_it_needs(signed: Signed) -> None:
-    secret = signed.token(scopes=["read"])
-    answer = post(signed.url, secret, tool="delete_memory", arguments={"memory_id": 1})
-    assert answer.status_code == 403
-    assert answer.headers["www-authenticate"] == 'Bearer error="insufficient_scope", scope="read write"'
-
-
-def test_a_token_that_somebody_else_signed_is_refused(signed: Signed) -> None:
-    stranger = Signed(signed.url, RSAKeyPair.generate())
-    assert post(signed.url, stranger.token()).status_code == 401
-
-
-def test_while_the_keys_of_the_issuer_are_away_callers_are_told_to_come_back(tmp_path: Path) -> None:
-    """They would throw their tokens away at 401."""
-    options = HttpOptions(
-        http=True,
-        data_dir=tmp_path,
-        public_url="https://memory.example.com",
-        jwt_issuer=ISSUER,
-        jwt_audience=AUDIENCE,
-        jwt_jwks_url="http://127.0.0.1:9/keys",
-    )
-    FolderRegistry(tmp_path).create("red")
-    own = token_file(tmp_path).create("ada", "red", Permission.READ)
-    with serving(options, tmp_path) as url:
-        for _ in range(2):  # the second time, nobody has tried to fetch them
-            answer = post(url, Signed(url, RSAKeyPair.generate()).token())
-            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert post(url, own).status_code == 200
-
-
-def test_a_stranger_is_told_where_to_get_a_token(signed: Signed) -> None:
-    challenge = post(signed.url).headers["www-authenticate"]
-    where = "https://memory.example.com/.well-known/oauth-protected-resource/mcp"
-    assert challenge == f'Bearer scope="read", resource_metadata="{where}"'
-    facts = httpx2.get(signed.url.removesuffix("/mcp") + "/.well-known/oauth-protected-resource/mcp").json()
-    assert facts["resource"] == "https://memory.example.com/mcp"
-    assert facts["authorization_servers"] == [f"{ISSUER}/"] or facts["authorization_servers"] == [ISSUER]
-    assert facts["scopes_supported"] == ["read", "write", "admin"]
 
 
 def test_a_server_that_others_can_reach_needs_tokens_and_a_name(tmp_path: Path) -> None:

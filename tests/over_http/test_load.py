@@ -1,6 +1,5 @@
 """Many callers at once: stores never keep searches waiting, nor does one namespace another."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,6 @@ from over_http.calling import answer_in, post
 from over_http.conftest import SETTINGS, Team, serving
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.server.http.gate import LARGE_BODY, Gate
 from vector_memory.server.http.serving import listen
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy import namespaces
@@ -92,34 +90,3 @@ def test_an_answer_does_not_wait_until_its_headers_are_acknowledged() -> None:
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-@pytest.mark.anyio
-async def test_large_bodies_are_parsed_one_after_the_other_and_small_ones_at_once() -> None:
-    reading: list[str] = []
-    go_on = asyncio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        reading.append(scope["path"])
-        await go_on.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        reading.remove(scope["path"])
-
-    async def request(path: str, size: int) -> None:
-        async def receive() -> Any:
-            return {"type": "http.request", "body": bytes(size)}
-
-        async def send(_message: Any) -> None:
-            pass
-
-        await gate({"type": "http", "path": path, "headers": []}, receive, send)
-
-    gate = Gate(app)
-    sizes = {"/large": LARGE_BODY + 1, "/other": LARGE_BODY + 1, "/small": LARGE_BODY}
-    calls = [asyncio.create_task(request(path, size)) for path, size in sizes.items()]
-    for _ in range(100):  # more turns than a body takes
-        await asyncio.sleep(0)
-    assert reading == ["/large", "/small"]
-    go_on.set()
-    await asyncio.gather(*calls)

@@ -90,7 +90,10 @@ def test_servers_of_tests_end_when_the_tests_are_killed(tmp_path: Path) -> None:
     eventually(lambda: not is_running(server))
 
 
-def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP])
+def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(
+    tmp_path: Path, told: signal.Signals
+) -> None:
     body, refused = body_of("list_sessions"), []
 
     def is_refused() -> bool:
@@ -100,12 +103,26 @@ def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_
     with running(tmp_path) as server, socket.create_connection(server.address) as client:
         client.sendall(head(server, len(body)))
         assert b" 100 " in client.recv(100)  # it waits for the body
-        server.process.terminate()
+        server.process.send_signal(told)
         eventually(is_refused)
         assert refused[-1].headers["retry-after"] == "5"
         client.sendall(body)
         assert b'"success":true' in b"".join(iter(lambda: client.recv(2**16), b""))
         assert server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_a_server_that_nohup_has_started_outlives_its_terminal(tmp_path: Path, count: str) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        server = Running(tmp_path, "--workers", count)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    for process in (*workers_of(server), server.process.pid):
+        os.kill(process, signal.SIGHUP)
+    assert server.call("list_sessions")["success"]
+    server.process.terminate()
+    assert server.process.wait(60) == 0
 
 
 def test_ctrl_c_lets_workers_answer_what_they_have_begun_and_what_waits_for_changes(tmp_path: Path) -> None:

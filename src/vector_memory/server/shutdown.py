@@ -8,8 +8,14 @@ from collections.abc import Callable
 from typing import NoReturn
 
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+ALWAYS = (signal.SIGINT, signal.SIGTERM)
 SECONDS_TO_CLOSE = 0.25
 """Clients kill a server half a second after the first signal."""
+
+
+def stop_signals() -> list[int]:
+    """Return the signals that end a server which may outlive its terminal: not SIGHUP if nohup has started it."""
+    return [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN or number in ALWAYS]
 
 
 def end_process(close: Callable[[], object], *, exit_code: int = 0) -> NoReturn:

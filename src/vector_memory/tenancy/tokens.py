@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import logging
 import re
 import secrets
 import time
@@ -10,7 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic import ValidationError as InvalidEntry
 
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
 from vector_memory.storage.disk.drafts import Rules, draft_of
@@ -18,23 +24,28 @@ from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.callers import Caller, Permission
 
+logger = logging.getLogger(__name__)
+
 PREFIX = "vm_"
 """By which people and scanners recognize a token."""
 
 SECRET_BYTES = 32
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
+Time = Annotated[float, Field(allow_inf_nan=False)]
 
+
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """What is kept of a token. `sha256`: of the secret, in hexadecimal. `expires_at`: Unix time; None: never."""
 
-    name: str
+    name: Annotated[str, Field(pattern=rf"\A{NAME.pattern}\z")]
     namespace: str
     permission: Permission
-    sha256: str
-    created_at: float
-    expires_at: float | None = None
+    sha256: Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
+    created_at: Time
+    expires_at: Time | None = None
     sessions: tuple[str, ...] | None = None
     agent_id: str | None = None
 
@@ -101,6 +112,10 @@ class Tokens(ABC):
         if not self._remove(name):
             raise NotFoundError(f"There is no token {name}: `vector-memory token list` names them.")
 
+    def problem(self) -> str | None:
+        """Say why changes of the tokens have no effect for now; None: they have."""
+        return None
+
     @abstractmethod
     def _with_hash(self, digest: str) -> Token | None:
         """Return the token with this hash."""
@@ -114,28 +129,69 @@ class Tokens(ABC):
         """Remove a token; False: there is none with this name."""
 
 
+class FileReading(NamedTuple):
+    """What a file contained when it looked like `seen`. `problem`: why that is not a list of tokens."""
+
+    seen: tuple[int, ...] | None
+    tokens: tuple[Token, ...] = ()
+    problem: str | None = None
+
+
 class TokenFile(Tokens):
-    """The tokens in one file, which is read again whenever it has changed."""
+    """The tokens in one file, which is read again whenever it has changed.
+
+    A server that has read it once goes on with what it knows while the file is damaged or cannot be read.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, ...] | None = None
-        self._tokens: tuple[Token, ...] = ()
+        self._last: FileReading | None = None
+        self._good: tuple[Token, ...] | None = None
+        self._said: str | None = None
 
     def tokens(self) -> tuple[Token, ...]:
         """Return all tokens, also expired ones, in the order of their creation. Raises ConfigurationError."""
+        reading = self._read()
+        if reading.problem is not None:
+            raise ConfigurationError(reading.problem)
+        return reading.tokens
+
+    def problem(self) -> str | None:
+        """Say why changes of the file have no effect for now; None: they have."""
+        try:
+            problem = self._read().problem
+        except OSError as error:
+            problem = f"The file of tokens cannot be read: {error.strerror}. The server goes on with those it knows."
+        if problem is not None and problem != self._said:
+            logger.error("%s", problem)
+        self._said = problem
+        return problem
+
+    def _read(self) -> FileReading:
+        """Return what the file contains now. Raises OSError."""
         try:
             status = self._path.stat()
         except FileNotFoundError:
-            return ()
+            self._last, self._good = FileReading(None), ()
+            return self._last
         seen = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if seen != self._seen:
-            self._tokens, self._seen = _parsed(self._path.read_bytes()), seen
-        return self._tokens
+        last = self._last
+        if last is None or last.seen != seen:
+            last = reading_of(self._path.read_bytes(), seen)
+            if last.problem is None:
+                self._good = last.tokens
+            self._last = last
+        return last
+
+    def _known(self) -> tuple[Token, ...]:
+        """Return the tokens as they are, or were before the file was damaged. Raises ConfigurationError."""
+        if (problem := self.problem()) is not None and self._good is None:
+            raise ConfigurationError(problem)
+        return self._good or ()
 
     def _with_hash(self, digest: str) -> Token | None:
         found = None
-        for token in self.tokens():
+        for token in self._known():
             if hmac.compare_digest(token.sha256, digest):
                 found = token
         return found
@@ -178,13 +234,30 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
-def _parsed(data: bytes) -> tuple[Token, ...]:
+def reading_of(data: bytes, seen: tuple[int, ...]) -> FileReading:
+    """Return what the contents of a file mean."""
     try:
-        return tuple(token_of(**fields) for fields in json.loads(data))
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(
-            "The file of tokens is damaged: restore it, or remove it and create new tokens."
-        ) from error
+        tokens = adapter().validate_json(data, strict=True)
+    except InvalidEntry as error:
+        return FileReading(seen, problem=damaged(error.errors()[0]["loc"]))
+    if len({token.name for token in tokens}) < len(tokens):
+        return FileReading(seen, problem=damaged(("name",)))
+    return FileReading(seen, tokens)
+
+
+@cache
+def adapter() -> TypeAdapter[tuple[Token, ...]]:
+    """Return what reads a list of tokens."""
+    return TypeAdapter(tuple[Token, ...])
+
+
+def damaged(place: tuple[int | str, ...]) -> str:
+    """Say where the file of tokens is damaged, without what it contains."""
+    entry = next((f" at entry {part + 1}" for part in place if isinstance(part, int)), "")
+    field = next((f", {part}" for part in place if isinstance(part, str)), "")
+    return (
+        f"The file of tokens is damaged{entry}{field}: restore it. A running server goes on with the tokens it knows."
+    )
 
 
 def token_of(*, permission: str, sessions: list[str] | None, **fields: object) -> Token:

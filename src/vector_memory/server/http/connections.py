@@ -6,7 +6,10 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from vector_memory.server.http import bodies
 
 HEAD_SECONDS = 30.0
 """Time for a client to send the headers of a request."""
@@ -19,30 +22,39 @@ MANY_FILES = 65_536
 
 
 class Connection(H11Protocol):
-    """Closes a connection that does not send the headers of its next request in time."""
+    """Closes a connection that does not send its next request in time.
+
+    The body of a request that is not answered yet has a clock of its own, where it is read.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
+    _seen: RequestResponseCycle | None = None
+    _body_ends = 0.0
 
     def connection_made(self, transport: Any) -> None:
         """Expect a request."""
         super().connection_made(transport)
-        self._expect_head()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; the clock starts with the first bytes of a request."""
+        """Read on, after an early answer only as long as the body may take."""
         super().data_received(data)
-        self._expect_head()
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
         self._stop_clock()
         super().connection_lost(exc)
 
-    def _expect_head(self) -> None:
+    def _watch(self) -> None:
+        if self.cycle is not self._seen:
+            self._seen, self._body_ends = self.cycle, self.loop.time() + bodies.BODY_SECONDS
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_clock()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+        elif self._deadline is None and not self.transport.is_closing():
+            now = self.loop.time()
+            ends = self._body_ends if self.conn.their_state is h11.SEND_BODY else now + HEAD_SECONDS
+            self._deadline = self.loop.call_at(max(now, ends), self.transport.abort)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:

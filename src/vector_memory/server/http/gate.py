@@ -1,13 +1,14 @@
 """The outermost part of the HTTP server: liveness, slow clients, and an end that lets running calls finish."""
 
 import asyncio
-import time
+import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from typing import Any
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
+from vector_memory.server.http.bodies import RETRY, Bodies, BodyError, Message, Receive
+
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -16,14 +17,17 @@ LIVENESS = "/healthz"
 MISSING = "vector_memory.missing"
 """The key in a request's scope under which the application leaves the scopes that the token should have."""
 
-BODY_SECONDS = 30.0
-"""Time for a client to send the body of a request."""
+CLOSE = (b"connection", b"close")
 
-LARGE_BODY = 2**20
-"""Bytes of a body that is parsed alone: while it is parsed it can take twenty times its size in memory."""
+SINGLE = {
+    *(b"authorization", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding"),
+    *(b"last-event-id", b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id"),
+}
+"""Headers that a request has once: of two, a proxy may have checked the other one."""
 
-RETRY_SECONDS = 5
-"""When a client should try again after an answer with the status 503."""
+PLACE = rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
+HOST = re.compile(PLACE)
+ORIGIN = re.compile(rb"https?://" + PLACE, re.IGNORECASE)
 
 
 class Gate:
@@ -33,7 +37,7 @@ class Gate:
         self._app = app
         self._inside = 0
         self._is_closed = False
-        self._parses_large = asyncio.Lock()
+        self._bodies = Bodies()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -41,13 +45,12 @@ class Gate:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif scope["path"] == LIVENESS:
+        elif (refusal := fault_of(scope)) is not None:
+            await answer(send, *refusal, CLOSE)
+        elif without_slash(scope)["path"] == LIVENESS:
             await answer(send, 200, b"ok\n")
         elif self._is_closed:
-            await answer(send, 503, b"The server is ending.\n", (b"retry-after", str(RETRY_SECONDS).encode()))
-        elif {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
-            # A proxy may have seen another end of the body: what follows could be part of it, or another request.
-            await answer(send, 400, b"Content-Length or Transfer-Encoding, not both.\n", (b"connection", b"close"))
+            await answer(send, 503, b"The server is ending.\n", RETRY)
         else:
             await self._pass(scope, receive, send)
 
@@ -66,58 +69,61 @@ class Gate:
         self._inside += 1
         self._empty.clear()
         try:
-            async with AsyncExitStack() as parsing:
-                body = alone_if_large(in_time(receive), self._parses_large, parsing)
-                await self._app(scope, body, releasing(forbidding(scope, send), parsing))
+            with ExitStack() as held:
+                await self._app(scope, *self._reading_whole(scope, receive, forbidding(scope, send), held))
         finally:
             self._inside -= 1
             if not self._inside:
                 self._empty.set()
 
+    def _reading_whole(
+        self, scope: MutableMapping[str, Any], receive: Receive, send: Send, held: ExitStack
+    ) -> tuple[Receive, Send]:
+        """Return a `receive` that hands out the body in one piece, and a `send` for unless the body was refused."""
+        has_read = is_refused = False
 
-def in_time(receive: Receive) -> Receive:
-    """Return a `receive` that reports a disconnected client if the body does not arrive in time."""
-    give_up = time.monotonic() + BODY_SECONDS
-    has_body = False
+        async def receive_whole() -> Message:
+            nonlocal has_read, is_refused
+            if has_read:
+                return await receive()
+            has_read = True
+            try:
+                return await self._bodies.read(scope, receive, held)
+            except BodyError as error:
+                is_refused = True
+                await answer(send, error.status, f"{error}\n".encode(), CLOSE, *error.headers)
+                return {"type": "http.disconnect"}
 
-    async def receive_in_time() -> Message:
-        nonlocal has_body
-        if has_body:
-            return await receive()
-        try:
-            message = await asyncio.wait_for(receive(), give_up - time.monotonic())
-        except TimeoutError:
-            return {"type": "http.disconnect"}
-        has_body = not message.get("more_body", False)
-        return message
+        async def send_unless_refused(message: Message) -> None:
+            if not is_refused:
+                await send(message)
 
-    return receive_in_time
-
-
-def alone_if_large(receive: Receive, lock: asyncio.Lock, parsing: AsyncExitStack) -> Receive:
-    """Return a `receive` that hands out the end of a large body once no other is parsed, until `parsing` is closed."""
-    size = 0
-
-    async def receive_alone() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > LARGE_BODY and not message.get("more_body", False):
-            size = 0
-            await parsing.enter_async_context(lock)
-        return message
-
-    return receive_alone
+        return receive_whole, send_unless_refused
 
 
-def releasing(send: Send, parsing: AsyncExitStack) -> Send:
-    """Return a `send` that closes `parsing`: whoever answers has read the body."""
+def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
+    """Return how to refuse a request that a proxy, or another check, may understand in another way; None: it is clear.
 
-    async def send_and_release(message: Message) -> None:
-        await parsing.aclose()
-        await send(message)
+    What follows a body whose end is not clear could be part of it, or another request.
+    """
+    counts = Counter(name for name, _ in scope["headers"])
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers and (b"content-length" in headers or scope["http_version"] != "1.1"):
+        return 400, b"Content-Length or Transfer-Encoding, not both.\n"
+    if doubled := [name for name in SINGLE if counts[name] > 1]:
+        return 400, b"Send %s once.\n" % doubled[0]
+    if not HOST.fullmatch(headers.get(b"host", b"localhost")):
+        return 421, b"Misdirected Request\n"
+    if not ORIGIN.fullmatch(headers.get(b"origin", b"http://localhost")):
+        return 403, b"Forbidden Origin\n"
+    return None
 
-    return send_and_release
+
+def without_slash(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Change the path of a request that ends with a slash to the one without: a redirection would name http://."""
+    if len(scope["path"]) > 1:
+        scope["path"] = scope["path"].removesuffix("/")
+    return scope
 
 
 def forbidding(scope: MutableMapping[str, Any], send: Send) -> Send:

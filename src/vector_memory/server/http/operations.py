@@ -26,7 +26,7 @@ def add_operations(app: Starlette, namespaces: Namespaces, metrics: Metrics) -> 
     def ready() -> Response:
         if (problem := namespaces.problem()) is not None:
             return PlainTextResponse(f"{problem}\n", 503)
-        return PlainTextResponse("ready\n")
+        return PlainTextResponse("\n".join(["ready", *filter(None, [namespaces.registry.tokens.problem()]), ""]))
 
     def figures() -> Response:
         return PlainTextResponse(metrics.as_text(namespaces), media_type="text/plain; version=0.0.4")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import ssl
 import tempfile
@@ -25,6 +26,7 @@ from vector_memory.server.fastmcp_adapter import (
     http_app,
 )
 from vector_memory.server.http.accounting import Accounting
+from vector_memory.server.http.bodies import MAX_BODY
 from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
 from vector_memory.server.http.doors import door_of
 from vector_memory.server.http.gate import App, Gate
@@ -32,6 +34,7 @@ from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.workers import inherited_socket, supervise
+from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.storage.disk.ignoring import make_own_folder
@@ -42,11 +45,9 @@ from vector_memory.tenancy.databases import DatabaseRegistry
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import token_file
 
 logger = logging.getLogger(__name__)
-
-MAX_BODY = 16 * 2**20
-"""Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -66,6 +67,12 @@ class Server(uvicorn.Server):
         self._gate = gate
         self._is_worker = is_worker
         self._ending: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen to more signals than uvicorn does."""
+        for number in stop_signals():
+            signal.signal(number, self.handle_exit)
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End after the calls that are running, or at once when asked again."""
@@ -111,7 +118,7 @@ def run_http_server(
 
 
 def require_usable(http: HttpOptions) -> None:
-    """Raise ConfigurationError for files of TLS, a data folder or a key that no server could use.
+    """Raise ConfigurationError for files of TLS, tokens, a data folder or a key that no server could use.
 
     Workers do not check it: they would be started again and again.
     """
@@ -125,6 +132,7 @@ def require_usable(http: HttpOptions) -> None:
         try:
             make_own_folder(http.data_dir)
             tempfile.TemporaryFile(dir=http.data_dir).close()
+            token_file(http.data_dir).tokens()  # a server with a database has none
         except OSError as error:
             raise ConfigurationError(
                 f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 
+from vector_memory.server.shutdown import stop_signals
+
 logger = logging.getLogger(__name__)
 
 SOCKET = "VECTOR_MEMORY_INHERITED_SOCKET"
@@ -46,7 +48,7 @@ def supervise(listening: socket.socket, count: int) -> None:
     Running calls are answered first, unless a second signal arrives.
     """
     stopping, hurrying = threading.Event(), threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, lambda _number, _frame: (hurrying if stopping.is_set() else stopping).set())
     workers = [start(listening) for _ in range(count)]
     logger.info("%d workers", count)
