@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -41,6 +43,19 @@ def test_workers_share_the_port_and_one_that_was_killed_is_started_again(tmp_pat
     assert workers_of(server) == []
 
 
+def test_each_worker_gets_as_many_connections_of_a_burst_as_any_other(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "4") as server:
+        url = server.url.replace("/mcp", "/healthz")
+
+        def shares() -> list[int]:
+            with ExitStack() as kept, ThreadPoolExecutor(16) as threads:
+                clients = [kept.enter_context(httpx2.Client(timeout=60)) for _ in range(16)]
+                assert {one.status_code for one in threads.map(lambda client: client.get(url), clients)} == {200}
+                return [connections_of(worker) for worker in workers_of(server)]
+
+        eventually(lambda: shares() == [4, 4, 4, 4])  # as soon as all have started
+
+
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     with running(tmp_path, "--workers", "2") as server:
         eventually(lambda: len(workers_of(server)) == 2)
@@ -48,6 +63,13 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
         server.process.kill()
         eventually(lambda: not any(map(is_running, left)))
         assert not server.is_alive()
+
+
+def connections_of(process: int) -> int:
+    """Return how many TCP connections a process has open."""
+    open_here = {str(path.readlink()) for path in Path(f"/proc/{process}/fd").iterdir() if path.is_symlink()}
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(f"socket:[{line.split()[9]}]" in open_here for line in lines if line.split()[3] == "01")
 
 
 def head(server: Running, length: int) -> bytes:

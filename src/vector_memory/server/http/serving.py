@@ -7,7 +7,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -33,7 +33,7 @@ from vector_memory.server.http.gate import App, Gate
 from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
-from vector_memory.server.http.workers import inherited_socket, supervise
+from vector_memory.server.http.workers import channel_of_worker, supervise, take_connections
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
@@ -62,25 +62,38 @@ class Server(uvicorn.Server):
     A worker is not hurried by signals: Ctrl-C and systemd send one to each process, and its supervisor sends another.
     """
 
-    def __init__(self, config: uvicorn.Config, gate: Gate, *, is_worker: bool) -> None:
+    def __init__(self, config: uvicorn.Config, gate: Gate, channel: socket.socket | None) -> None:
+        """`channel`: through which a worker gets its connections."""
         super().__init__(config)
         self._gate = gate
-        self._is_worker = is_worker
+        self._channel = channel
         self._ending: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen to more signals than uvicorn does."""
+        """Listen to more signals than uvicorn does, and take connections."""
         for number in stop_signals():
             signal.signal(number, self.handle_exit)
         await super().startup(sockets)
+        if self._channel is not None:
+            take_connections(self._channel, self._serve_connection)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End after the calls that are running, or at once when asked again."""
         if self._ending is None:
             self._gate.close()
             self._ending = asyncio.get_running_loop().create_task(self._end_when_empty())
-        elif not self._is_worker:
+        elif self._channel is None:
             super().handle_exit(sig, frame)
+
+    async def _serve_connection(self, connection: socket.socket) -> None:
+        """Serve a connection that was accepted elsewhere, as one of a listening socket."""
+
+        def protocol() -> asyncio.Protocol:
+            return Connection(self.config, self.server_state, self.lifespan.state)
+
+        connection.settimeout(0)
+        with suppress(OSError):  # it has broken, or does not speak TLS
+            await asyncio.get_running_loop().connect_accepted_socket(protocol, connection, ssl=self.config.ssl)
 
     async def _end_when_empty(self) -> None:
         stop_waiting()
@@ -92,14 +105,13 @@ def run_http_server(
     address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> None:
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
-    inherited = inherited_socket()
-    if inherited is None:
+    channel, listening = channel_of_worker(), list[socket.socket]()
+    if channel is None:
         require_usable(http)
-    listening = inherited or listen(http.host, http.port)
-    if inherited is None:
-        logger.info("Serving %s", http.address(listening.getsockname()[1]))
+        listening.append(listen(http.host, http.port))
+        logger.info("Serving %s", http.address(listening[0].getsockname()[1]))
         if http.workers > 1:
-            supervise(listening, http.workers)
+            supervise(listening[0], http.workers)
             return
     allow_many_files()
     gate = Gate(application(address, settings, export_folders, offer, http))
@@ -114,7 +126,7 @@ def run_http_server(
         server_header=False,
         lifespan="on",
     )
-    asyncio.run(Server(config, gate, is_worker=inherited is not None).serve(sockets=[listening]))
+    asyncio.run(Server(config, gate, channel).serve(sockets=listening))
 
 
 def require_usable(http: HttpOptions) -> None:

@@ -1,75 +1,162 @@
-"""Several processes that serve one socket: each has its own memory, and whichever is free takes a request."""
+"""Several processes that serve one port: each has its own memory, and gets the connections of clients in turn.
 
+The processes of uvicorn share one listening socket, and the first to be told of a burst accepts all of it: connections
+are kept, so one process would have all the work. Those that listen for themselves (SO_REUSEPORT) get theirs by chance.
+"""
+
+import asyncio
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from vector_memory.server.shutdown import stop_signals
 
 logger = logging.getLogger(__name__)
 
-SOCKET = "VECTOR_MEMORY_INHERITED_SOCKET"
-"""The variable that tells a worker the descriptor of its socket and the process id of its supervisor."""
+CHANNEL = "VECTOR_MEMORY_CHANNEL"
+"""The variable that tells a worker the descriptor through which its supervisor passes connections on."""
 
 SECONDS_BEFORE_RESTART = 1.0
 SECONDS_TO_END = 30.0
-SECONDS_BETWEEN_LOOKS = 1.0
-SECONDS_BETWEEN_GLANCES = 0.05
+SECONDS_BETWEEN_LOOKS = 0.1
+MARK = b"."
+"""Goes with each connection to a worker, and from a worker to its supervisor when it is ready for the first one."""
 
 
-def inherited_socket() -> socket.socket | None:
-    """Return the socket that the supervisor has opened for this worker; None: this process is no worker.
+def channel_of_worker() -> socket.socket | None:
+    """Return the channel through which this worker gets connections; None: this process is no worker."""
+    if (inherited := os.environ.pop(CHANNEL, None)) is None:
+        return None
+    channel = socket.socket(fileno=int(inherited))
+    channel.settimeout(0)
+    return channel
+
+
+def take_connections(channel: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
+    """Serve the connections that the supervisor passes on, from now on.
 
     A worker ends, after the calls that are running, when its supervisor is gone: nobody else would end it.
     """
-    if (inherited := os.environ.pop(SOCKET, None)) is None:
-        return None
-    descriptor, supervisor = map(int, inherited.split())
-    threading.Thread(target=end_without, args=(supervisor,), name="supervisor", daemon=True).start()
-    return socket.socket(fileno=descriptor)
+    loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    def take() -> None:
+        found, descriptors, _, _ = socket.recv_fds(channel, len(MARK), 1)
+        if not found:
+            loop.remove_reader(channel)
+            logger.warning("The supervisor is gone: this worker ends, too")
+            os.kill(os.getpid(), signal.SIGTERM)
+        for descriptor in descriptors:
+            task = loop.create_task(serve(socket.socket(fileno=descriptor)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    loop.add_reader(channel, take)
+    channel.send(MARK)
 
 
-def end_without(supervisor: int) -> None:
-    """Wait until another process has become this one's parent, and end."""
-    while os.getppid() == supervisor:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    logger.warning("The supervisor is gone: this worker ends, too")
-    os.kill(os.getpid(), signal.SIGTERM)
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A process, and the supervisor's end of its channel. `is_ready`: it takes connections."""
+
+    process: "subprocess.Popen[bytes]"
+    channel: socket.socket
+    is_ready: bool = False
+
+    @classmethod
+    def start(cls) -> "Worker":
+        """Start this program once more, with the same flags, as a worker."""
+        ours, its = socket.socketpair()
+        ours.settimeout(0)
+        command = [sys.executable, "-P", "-m", "vector_memory", *sys.argv[1:]]
+        variables = os.environ | {CHANNEL: str(its.fileno())}
+        with its:
+            process = subprocess.Popen(command, env=variables, pass_fds=[its.fileno()])  # noqa: S603 - our own command
+        return cls(process, ours)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def hear(self) -> None:
+        """Note that the worker is ready, or gone: that is why its channel can be read."""
+        with suppress(OSError):
+            self.is_ready = bool(self.channel.recv(len(MARK)))
+        if not self.is_ready:
+            self.channel.close()
+
+    def give(self, connection: socket.socket) -> bool:
+        """Pass a connection on; False: the worker takes none for now."""
+        try:
+            socket.send_fds(self.channel, [MARK], [connection.fileno()])
+        except OSError:
+            return False
+        return True
 
 
 def supervise(listening: socket.socket, count: int) -> None:
-    """Run this program `count` times on a socket until a signal arrives; start a worker again that has ended.
+    """Run this program `count` times until a signal arrives; start a worker again that has ended.
 
     Running calls are answered first, unless a second signal arrives.
     """
-    stopping, hurrying = threading.Event(), threading.Event()
+    signals: list[int] = []
     for number in stop_signals():
-        signal.signal(number, lambda _number, _frame: (hurrying if stopping.is_set() else stopping).set())
-    workers = [start(listening) for _ in range(count)]
+        signal.signal(number, lambda number, _frame: signals.append(number))
+    listening.settimeout(0)
+    workers = [Worker.start() for _ in range(count)]
     logger.info("%d workers", count)
-    while not stopping.wait(SECONDS_BEFORE_RESTART):
-        for place, worker in enumerate(workers):
-            if worker.poll() is not None:
-                logger.warning("Worker %d ended with code %d and is started again", worker.pid, worker.returncode)
-                workers[place] = start(listening)
+    next_look = 0.0
+    while not signals:
+        look(listening, workers)
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + SECONDS_BEFORE_RESTART
+            restart(workers)
     for worker in workers:
-        worker.terminate()
+        worker.process.terminate()
     until = time.monotonic() + SECONDS_TO_END
-    while any(worker.poll() is None for worker in workers) and time.monotonic() < until:
-        if hurrying.wait(SECONDS_BETWEEN_GLANCES):
-            break
+    while len(signals) == 1 and time.monotonic() < until and not all(worker.has_ended for worker in workers):
+        look(listening, workers)  # clients are told that the server is ending
     for worker in workers:
-        worker.kill()
-        worker.wait()
+        worker.process.kill()
+        worker.process.wait()
 
 
-def start(listening: socket.socket) -> "subprocess.Popen[bytes]":
-    """Start this program once more, with the same flags, as a worker."""
-    command = [sys.executable, "-P", "-m", "vector_memory", *sys.argv[1:]]
-    variables = os.environ | {SOCKET: f"{listening.fileno()} {os.getpid()}"}
-    return subprocess.Popen(command, env=variables, pass_fds=[listening.fileno()])  # noqa: S603 - our own command
+def look(listening: socket.socket, workers: list[Worker]) -> None:
+    """Wait a moment for what happens, and pass new connections on. They wait while no worker is ready."""
+    channels = {worker.channel: worker for worker in workers if worker.channel.fileno() >= 0}
+    takes = any(worker.is_ready for worker in workers)
+    for one in select.select([*channels, *([listening] if takes else [])], [], [], SECONDS_BETWEEN_LOOKS)[0]:
+        if one in channels:
+            channels[one].hear()
+        else:
+            with suppress(OSError):  # the client has left
+                pass_on(listening.accept()[0], workers)
+
+
+def pass_on(connection: socket.socket, workers: list[Worker]) -> None:
+    """Give a connection to the worker that has not got one for the longest."""
+    with connection:
+        taker = next((worker for worker in workers if worker.is_ready and worker.give(connection)), None)
+    if taker is not None:
+        workers.remove(taker)
+        workers.append(taker)
+
+
+def restart(workers: list[Worker]) -> None:
+    """Start a worker in place of each that has ended."""
+    for place, worker in enumerate(workers):
+        if worker.has_ended:
+            logger.warning(
+                "Worker %d ended with code %d and is started again", worker.process.pid, worker.process.returncode
+            )
+            worker.channel.close()
+            workers[place] = Worker.start()
