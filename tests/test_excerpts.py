@@ -42,3 +42,9 @@ def test_an_excerpt_is_a_part_of_about_its_length(text: str, length: int) -> Non
     start, end = excerpt(text, {"a", "b"}, length)
     assert 0 <= start < end <= len(text) or not text
     assert end - start <= max(length + SPARED, 301)
+
+
+def test_an_excerpt_does_not_end_with_a_heading() -> None:
+    text = "\n".join([*FILLER[:15], "The lock took eleven minutes.", "## In detail", *FILLER[15:]])
+    assert shown(text, "how many minutes was the lock", 30) == "The lock took eleven minutes.\n"
+    assert shown(text, "how many minutes was the lock", 45) == "The lock took eleven minutes.\n"

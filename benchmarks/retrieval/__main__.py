@@ -75,13 +75,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", type=Path, metavar="SET.json.gz")
     parser.add_argument("--queries", type=int, metavar="N", help="ask only N questions of each set, drawn at random")
+    parser.add_argument("--model", default=Settings().embedding_model)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the values of every question here")
     options = parser.parse_args()
     sets = options.sets or sorted(SETS.glob("*.json.gz"))
     if not sets:
         return print(MISSING)
-    embedder = load_embedder(Settings())
+    embedder = load_embedder(Settings(embedding_model=options.model))
     if options.cache:
         embedder = CachedEmbedder(embedder, options.cache)
     results: Results = {}

@@ -113,11 +113,12 @@ def as_data(answered: Sequence[Answered]) -> list[dict[str, Any]]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default=Settings().embedding_model)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every answer here")
     parser.add_argument("--each", action="store_true", help="print every question that is not answered exactly")
     options = parser.parse_args()
-    embedder = load_embedder(Settings())
+    embedder = load_embedder(Settings(embedding_model=options.model))
     if options.cache:
         embedder = CachedEmbedder(embedder, options.cache)
     answered = list(answers(*precision_cases(), embedder))

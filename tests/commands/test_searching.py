@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from commands.conftest import TOY, Run
+from search.test_corrections import CORRECTION, FACT, OTHERS, QUESTION
 from vector_memory.cli.commands.search import merged
 from vector_memory.cli.commands.search_output import marked
 from vector_memory.domain import MemoryKind
 from vector_memory.results.sessions import FoundMemory
+from vector_memory.settings import DEFAULT_MODEL
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
@@ -160,10 +162,33 @@ def test_merged_rankings_keep_their_own_order() -> None:
     """Of several rankings the next one with the highest score is always the next."""
 
     def ranking(*scores: float) -> list[FoundMemory]:
-        return [FoundMemory.model_construct(score=score) for score in scores]
+        return [FoundMemory.model_construct(id=0, score=score, later=[]) for score in scores]
 
     order = [one.score for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
     assert order == [0.6, 0.5, 0.9, 0.1]
+
+
+def test_merged_rankings_keep_what_may_correct_a_result_behind_it() -> None:
+    def one(number: int, score: float, *later: int) -> FoundMemory:
+        return FoundMemory.model_construct(id=number, score=score, later=list(later))
+
+    order = [each.id for each in merged([[one(1, 0.9), one(2, 0.4, 1), one(3, 0.3, 2)], [one(4, 0.8), one(5, 0.5)]])]
+    assert order == [1, 2, 3, 4, 5]
+
+
+def test_what_may_correct_a_result_is_printed_with_its_fact_whatever_the_limit(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "memory.db"))
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", DEFAULT_MODEL)
+    with SessionMemoryStore(tmp_path / "memory.db") as store:
+        for minute, text in enumerate((FACT, *OTHERS)):
+            store.store_memory("report", text, session_id="s", created_at=f"2026-05-01T10:{minute:02}:00Z")
+        store.store_memory("report", CORRECTION, session_id="s", created_at="2026-07-01T10:00:00Z")
+    for flags in ([], ["--kind", "report"]):
+        printed = run("search", *flags, "--limit", "1", QUESTION).out
+        assert printed.index(FACT) < printed.index("newer than 1, on the same subject: may correct it")
+        assert "report 16" in printed
 
 
 @pytest.mark.usefixtures("memory")

@@ -62,6 +62,39 @@ def test_a_search_gives_the_correction_beside_the_fact(store: SessionMemoryStore
     assert answer.weak
 
 
+@pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
+def test_no_limit_hides_the_correction(store: SessionMemoryStore, grain: str) -> None:
+    answer = getattr(store, grain)(QUESTION, IN_SESSION, Page(limit=1))
+    assert [result.memory_id for result in answer.results] == [1, 16]
+    following = getattr(store, grain)(QUESTION, IN_SESSION, Page(limit=1, offset=answer.next_offset))
+    assert not {1, 16}.intersection(result.memory_id for result in following.results)
+    if grain == "search_chunks":
+        trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(Page(limit=1), "chunk"))
+        assert [one["memory_id"] for one in trace["candidates"] if one["fate"] == "on this page"] == [1, 16]
+
+
+CHAIN = (
+    "The labels use the font Arial Narrow, 8 points.",
+    "The scanner people asked for something wider: labels are printed in DejaVu Sans Condensed at 9 pt.",
+    "Labels switched to Noto Sans at 9 pt, because DejaVu lacks the Georgian letters.",
+    "OCR-B at 10 pt is what labels have since the new scanners came.",
+    "The label printers got a built-in font, and nothing is rendered by us any more.",
+)
+
+
+@pytest.mark.parametrize("length", [3, 4, 5])
+def test_of_a_fact_that_was_corrected_several_times_the_newest_is_given(tmp_path: Path, length: int) -> None:
+    with SessionMemoryStore(tmp_path / "memory.db") as store:
+        for minute, text in enumerate(OTHERS):
+            store.store_memory("report", text, session_id="s", created_at=f"2026-01-01T10:{minute:02}:00Z")
+        for month, text in enumerate(CHAIN[:length], 2):
+            store.store_memory("report", text, session_id="s", created_at=f"2026-{month:02}-01T10:00:00Z")
+        results = store.search_chunks("Which font is used on the labels?", IN_SESSION).results
+    first = len(OTHERS) + 1
+    assert results[0].memory_id == first
+    assert first in next(one.later for one in results if one.memory_id == len(OTHERS) + length)
+
+
 def test_a_prompt_is_told_of_the_correction_with_the_fact(store: SessionMemoryStore) -> None:
     told = store.past.near(QUESTION, "another session", ())
     assert told

@@ -78,16 +78,24 @@ def test_a_unit_without_a_vector_is_not_weak_for_its_distance() -> None:
 @pytest.mark.parametrize("kept", [0, 3, 7])
 @given(limit=st.integers(1, 5))
 def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit: int) -> None:
-    results, offset, seen = list(range(7)), 0, []
+    results, offset, seen = [Hit(number, number, 0.5, 0.5, ()) for number in range(7)], 0, list[Hit]()
     while True:
         shown, left_out, more = on_page(results, kept, Page(limit=limit, offset=offset))
         assert left_out == (max(0, min(offset + limit, 7) - kept) if offset < max(1, kept) else 0)
-        assert len({number < kept for number in shown}) <= 1
+        assert len({hit.id < kept for hit in shown}) <= 1
         seen += shown
         if not more:
             break
         offset += max(1, len(shown))
     assert seen == results
+
+
+def test_a_page_ends_behind_what_may_correct_a_result_on_it() -> None:
+    later = {1: (0,), 2: (1,), 4: (3,), 6: (5,)}
+    results = [Hit(number, number, 0.5, 0.5, (), later=later.get(number, ())) for number in range(7)]
+    ends = [len(on_page(results, 6, Page(limit=limit)).results) for limit in (1, 2, 3, 4, 5, 6)]
+    assert ends == [3, 3, 3, 5, 5, 6]  # the last one is weak
+    assert [hit.id for hit in on_page(results, 6, Page(limit=1, offset=3)).results] == [3, 4]
 
 
 def places_shown(levels: str, page: Page, later: Mapping[int, int] = MappingProxyType({}), *, lean: bool = True) -> int:
@@ -167,8 +175,12 @@ def test_only_of_the_best_three_it_is_told_what_may_correct_them() -> None:
     assert all(not later for _, _, later in marked([3, 2, 1, 0, 9], [0, 1, 2, 3, 3], ["strong"] * 5))
 
 
-def test_at_most_two_newer_memories_are_marked_for_a_result() -> None:
-    assert [bool(later) for _, _, later in marked([0, 5, 6, 7], [0, 0, 0, 0])] == [False, True, True, False]
+def test_of_several_newer_memories_the_best_and_the_newest_are_marked() -> None:
+    assert marked([0, 5, 6, 7, 8], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (5, "related", (1,))]
+
+
+def test_where_none_is_newer_than_the_two_best_these_are_marked() -> None:
+    assert marked([0, 7, 8, 5, 6], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (3, "related", (1,))]
 
 
 def test_a_strong_match_is_kept_where_what_has_the_best_score_is_none() -> None:

@@ -15,7 +15,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
-from vector_memory.settings import ServerOptions, Settings, Toolset
+from vector_memory.settings import Answers, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
@@ -89,6 +89,20 @@ async def test_results_have_the_keys_of_the_specification(call: Call) -> None:
     (found,) = answer.structured_content["results"]
     assert list(found) == ["path", "text", "score", "match", "startLine", "endLine"]
     assert (found["path"], found["startLine"], found["endLine"]) == ("memory/MEMORY.md", 1, 3)
+
+
+async def test_a_lean_answer_has_the_part_of_a_passage_that_was_asked_for_and_its_lines(
+    files: FileMemory, folder: Path
+) -> None:
+    steps = [f"In step {number} we looked at the router and wrote down what it saw." for number in range(40)]
+    lines = ["# Review", "", *steps[:25], "The quokka had chewed the cable.", *steps[25:]]
+    (folder / "review.md").write_text("\n".join(lines))
+    server = create_server(no_store, ServerOptions(toolsets="files", answers=Answers.LEAN), lambda: files)
+    async with Client(server) as client:
+        answer = await client.call_tool("memory_search", {"query": "why was the cable chewed by the quokka"})
+    found = next(one for one in (answer.structured_content or {})["results"] if "cable" in one["text"])
+    assert found["text"].splitlines() == lines[found["startLine"] - 1 : found["endLine"]]
+    assert found["endLine"] - found["startLine"] < 30
 
 
 async def test_an_entry_is_written_read_and_found(call: Call, folder: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from fastmcp import Client
 from mcp_types import Implementation
 
-from vector_memory.domain import MatchLevel, MemoryKind, Page
-from vector_memory.results.lean import room_of
+from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope
+from vector_memory.results.lean import joined, room_of, shortened
 from vector_memory.results.sessions import FoundChunk
 from vector_memory.server.app import create_server
 from vector_memory.server.tools.text_copy import READS_ONLY_STRUCTURE
@@ -196,7 +196,57 @@ def test_what_only_is_related_shows_a_sentence_or_two_unless_it_may_correct_what
             chunk_id=1, memory_id=1, chunk_index=0, chunk_content="x", chunk_type="text", header_path="", level=0,
             score=0.5, similarity=0.5, match=match, later=list(later),
         )  # fmt: skip
-        return room_of(hit, page, {2}, 1.0)
+        return room_of(hit, page, {1} if 2 in later else set(), 1.0)
 
     assert shown("related") == shown("related", [3]) < shown("related", [2]) < shown("strong")
     assert shown("related") < shown("related", page=Page(max_tokens=2_000)) < shown("strong")
+
+
+def hit_of(number: int, text: str, day: int = 1, **fields: Any) -> FoundChunk:
+    return FoundChunk(
+        chunk_id=number, memory_id=number, chunk_index=0, chunk_content=text, chunk_type="text", header_path="",
+        level=0, score=0.5, similarity=0.5, created_at=f"2026-03-{day:02}T10:00:00Z", **fields,
+    )  # fmt: skip
+
+
+def test_the_best_and_the_newest_that_may_correct_a_strong_match_have_more_room_than_others() -> None:
+    later = {"match": "related", "later": [1]}
+    hits = [hit_of(1, NOTE, match="strong"), *(hit_of(day, STEPS, day, **later) for day in (3, 2, 4))]
+    cut = shortened(hits, (), dict.fromkeys(range(9), 9_999), Page())
+    best, other, newest = [len(hit.chunk_content) for hit in cut[1:]]
+    assert best == newest > other
+
+
+def test_the_first_page_names_only_what_is_on_it_as_corrected() -> None:
+    hits = [hit_of(1, NOTE, match="strong"), hit_of(2, NOTE, match="related", later=[1, 7])]
+    lengths = dict.fromkeys((1, 2), len(NOTE))
+    assert [hit.later for hit in shortened(hits, (), lengths, Page())] == [[], [1]]
+    assert [hit.later for hit in shortened(hits, (), lengths, Page(offset=3))] == [[], [1, 7]]
+
+
+def test_one_who_reads_on_misses_nothing_between_the_parts() -> None:
+    """`content_end` leads to the first gap, and where the beginning is missing, or little is shown, nowhere."""
+
+    def read_on(*spans: tuple[int, int], match: MatchLevel = "strong") -> int | None:
+        parts = [
+            hit_of(1, REVIEW[start:end], content_start=start, content_end=None if end == 900 else end, match=match)
+            for start, end in spans
+        ]
+        return joined(parts).content_end
+
+    assert read_on((0, 100)) == read_on((0, 100), (200, 300)) == read_on((200, 900), (0, 100)) == 100
+    assert read_on((0, 100), (100, 300)) == 300
+    assert read_on((0, 900)) is None
+    assert read_on((50, 100)) is None
+    assert read_on((0, 100), match="related") is None
+
+
+@pytest.mark.parametrize("tool", ["expand_chunk_context", "reconstruct_document", "get_memory_by_id"])
+async def test_a_memory_that_is_read_has_the_keys_of_a_hit(lean: Client, filled: SessionMemoryStore, tool: str) -> None:
+    chunk = next(one.chunk_id for one in filled.search_chunks("router", Scope("report")).results if one.memory_id == 1)
+    sent = {"chunk_id": chunk} if tool == "expand_chunk_context" else {"memory_id": 1}
+    answer = (await lean.call_tool(tool, sent)).structured_content or {}
+    read = answer.get("memory", answer)
+    assert {"memory_id": 1, "agent": "ops", "date": "2026-03-01T10:20Z"}.items() <= read.items()
+    assert STEPS in read["content"]
+    assert not {"agent_id", "created_at", "expanded_content"} & read.keys()

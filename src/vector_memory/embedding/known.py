@@ -70,7 +70,7 @@ E5_SMALL = Known(
         passage_prefix="passage: ",
         languages=("about 100",),
         late_interaction=True,
-        confidence=Calibration(strong=0.36, words=0.1),
+        confidence=Calibration(strong=0.36, related=0.3, words=0.1),
     ),
     repository="intfloat/multilingual-e5-small",
     about="about 100 languages, and questions in another language than the answer",

@@ -25,6 +25,7 @@ from vector_memory.files.watcher import Watcher
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
+from vector_memory.results.lean import IS_LEAN, shortened_passages
 from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Settings
 from vector_memory.settings.repository import real_path
@@ -183,8 +184,12 @@ class FileMemory:
         if trace is None and whole is not None:
             messages.append(NO_ROOM)
 
+        passages = [self._found_text(hit) for hit in found.hits]
+        if IS_LEAN.get():
+            passages = shortened_passages(passages, search.question.terms or ())
+
         def build(packer: Packer) -> FileSearchResult:
-            results = packer.fitting([self._found_text(hit) for hit in found.hits])
+            results = packer.fitting(passages)
             omitted = len(found.hits) - len(results)
             more = [f"{omitted} more did not fit into the answer: read files with memory_get."] if omitted else []
             return FileSearchResult(

@@ -12,8 +12,10 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from vector_memory.domain import Page
+from vector_memory.domain import Page, Span
+from vector_memory.results.documents import DocumentResult, ExpandedChunkResult
 from vector_memory.results.excerpts import excerpt
+from vector_memory.results.files import FoundText
 from vector_memory.results.overview import SessionEntry
 from vector_memory.results.sessions import (
     Beginning,
@@ -62,6 +64,9 @@ WHAT = ("title", "report_id", "match", "later", *CONTENT, "content_end", "contex
 ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata")
 """Further fields of a memory that is read alone."""
 
+READ = ("success", "message", *WHERE, *ALONE, *WHAT, "observations")
+"""The fields of an answer that is one memory, or a part of one."""
+
 RECEIPT = ("success", "message", "memory_id", "session_id", "rejected_tags", "redacted")
 
 KEPT: dict[type[BaseModel], tuple[str, ...]] = {
@@ -71,6 +76,8 @@ KEPT: dict[type[BaseModel], tuple[str, ...]] = {
     FoundSection: (*WHERE, *WHAT),
     FoundMemory: (*WHERE, *WHAT),
     MemoryEntry: (*WHERE, *ALONE, *WHAT),
+    ExpandedChunkResult: READ,
+    DocumentResult: READ,
     FoundBeginning: (*WHERE, "memory_type", *WHAT),
     Beginning: (*WHERE, *WHAT),
     ObservationNote: (*WHERE, *WHAT),
@@ -140,39 +147,75 @@ def joined(hits: Sequence[H]) -> H:
     """Return hits of one memory as one, with their texts in the order of the memory and marks where it is cut."""
     best, ordered = hits[0], sorted(hits, key=lambda hit: hit.content_start or 0)
     end = ordered[0].content_start or 0
-    text = CUT if end else ""
+    text, whole_until = (CUT if end else ""), None
     for position, hit in enumerate(ordered):
         start, new = hit.content_start or 0, hit[text_of(hit)]
         common = max(0, end - start)
         if common and text.endswith(new[:common]):
             new = new[common:]
-        text += (GAP if start > end and position else "") + new
-        end = hit.content_end or 0
+        if position and start > end:
+            text, whole_until = text + GAP, whole_until or end
+        text, end = text + new, hit.content_end or 0
     titles = [headings_above(hit, text) for hit in hits]
     common_titles = takewhile(lambda parts: len(set(parts)) == 1, zip(*titles, strict=False))
     title, shown = " > ".join(parts[0] for parts in common_titles), text.rstrip() + (CUT if end else "")
-    update = {text_of(best): shown, "title": title, "content_end": ordered[-1].content_end}
+    update = {text_of(best): shown, "title": title, "content_end": whole_until or end or None}
     if isinstance(best, FoundChunk) and not best.chunk_index:
         update["chunk_id"] = None  # nothing is before it, and content_end leads to what is after it
+        if ordered[0].content_start or best.match == "related":
+            update["content_end"] = None  # what is before it is missing, too, or little was shown: its id gives all
     return cast("H", best.model_copy(update=update))
 
 
 def shortened(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
-    """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
-    strong = {hit.memory_id for hit in hits if hit.match != "related"}
-    rooms = [room_of(hit, page, strong, SHARE**position) for position, hit in enumerate(hits)]
+    """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories.
+
+    The first page names only what is on it as corrected.
+    """
+    corrections = best_and_newest_on_strong(hits)
+    if not page.offset and not page.is_part:
+        given = {hit.memory_id for hit in hits}
+        hits = [cast("H", hit.model_copy(update={"later": [one for one in hit.later if one in given]})) for hit in hits]
+    rooms = [room_of(hit, page, corrections, SHARE**position) for position, hit in enumerate(hits)]
     return [_shortened(hit, wanted, lengths[hit.memory_id], room) for hit, room in zip(hits, rooms, strict=True)]
 
 
-def room_of(hit: FoundChunk | FoundSection, page: Page, strong: Set[int], share: float) -> int:
-    """Return how many characters of a hit are shown. `strong`: the memories that match well. `share`: by its place.
+def shortened_passages(passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:
+    """Return passages of files cut around the wanted terms, with the lines that are left of them."""
+    rooms = [
+        RELATED if passage.match == "related" else max(LEAST, int(FIRST * SHARE**place))
+        for place, passage in enumerate(passages)
+    ]
+    spans = [excerpt(passage.text, wanted, room) for passage, room in zip(passages, rooms, strict=True)]
+    return [passage_at(passage, span) for passage, span in zip(passages, spans, strict=True)]
+
+
+def passage_at(passage: FoundText, span: Span) -> FoundText:
+    """Return a part of a passage."""
+    text = passage.text[slice(*span)].rstrip("\n")
+    first = passage.start_line + passage.text.count("\n", 0, span.start)
+    return passage.model_copy(update={"text": text, "start_line": first, "end_line": first + text.count("\n")})
+
+
+def best_and_newest_on_strong(hits: Sequence[FoundChunk | FoundSection]) -> set[int]:
+    """Return the memories of the first and of the newest hits that may correct each strong one."""
+    found: set[int] = set()
+    for number in {hit.memory_id for hit in hits if hit.match != "related"}:
+        later = [hit for hit in hits if number in hit.later]
+        found |= {hit.memory_id for hit in [*later[:1], *sorted(later, key=lambda hit: hit.created_at or "")[-1:]]}
+    return found
+
+
+def room_of(hit: FoundChunk | FoundSection, page: Page, corrections: Set[int], share: float) -> int:
+    """Return how many characters of a hit are shown. `corrections`: what is most likely to correct a strong one.
 
     What only is related is shown to be looked at, not read, unless the caller says that there is room for more.
+    `share`: by its place.
     """
     first = FIRST if page.max_tokens is None else max(LEAST_FIRST, FIRST * page.max_tokens // FOR_TOKENS)
     if hit.match != "related":
         return max(LEAST, int(first * share))
-    least = RELATED if strong.isdisjoint(hit.later) else LEAST
+    least = LEAST if hit.memory_id in corrections else RELATED
     return least if page.max_tokens is None else max(least, int(first * share * RELATED_SHARE))
 
 

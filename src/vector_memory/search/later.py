@@ -13,7 +13,7 @@ SAME_SUBJECT = 0.34
 LEAST_OF_BEST = 0.3
 """The share of the best score that a correction must have."""
 MOST = 2
-"""So many of the best newer ones on the subject of each are marked."""
+"""So many newer ones on the subject of each are marked: the best, and the next best or what goes on from the best."""
 CORRECTED = 3
 """For so many of the best results it is told what may correct them, and that is never weak."""
 APART_SECONDS = 60.0
@@ -34,7 +34,7 @@ def with_later(hits: Sequence[Hit], compared: Mapping[int, Compared], origins: M
             for hit in known
             if hit.score >= LEAST_OF_BEST * hits[0].score and is_later(origins[hit.memory_id], origins[older.memory_id])
         ]
-        for hit in best_on_subject(older, candidates, compared):
+        for hit in best_on_subject(older, candidates, compared, origins):
             if hit.id not in corrected and known.index(hit) > known.index(older):
                 followers.setdefault(older.id, []).append(hit)
             corrected.setdefault(hit.id, []).append(older.memory_id)
@@ -62,8 +62,22 @@ def is_later(one: Origin, other: Origin) -> bool:
     return comes_after and abs(second - first) >= APART_SECONDS
 
 
-def best_on_subject(older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared]) -> list[Hit]:
-    """Return the best of the candidates that are on the subject of a hit."""
+def best_on_subject(
+    older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared], origins: Mapping[int, Origin]
+) -> list[Hit]:
+    """Return the two best candidates on the subject of a hit, or the best and the newest that goes on from it.
+
+    A fact that was corrected several times shares ever fewer words with the question, but what is true stands last: it
+    is newer than both, and on the subject of the best one, too.
+    """
     direction = compared[older.id].direction
     alike = [hit for hit in candidates if float(direction @ compared[hit.id].direction) >= SAME_SUBJECT]
-    return sorted(alike, key=lambda hit: -hit.score)[:MOST]
+    alike.sort(key=lambda hit: -hit.score)
+    best = alike[:MOST]
+    newer = [
+        hit
+        for hit in alike[MOST:]
+        if all(is_later(origins[hit.memory_id], origins[other.memory_id]) for other in best)
+        and float(compared[best[0].id].direction @ compared[hit.id].direction) >= SAME_SUBJECT
+    ]
+    return [best[0], max(newer, key=lambda hit: origins[hit.memory_id].created_at)] if newer else best

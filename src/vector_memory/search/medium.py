@@ -14,7 +14,14 @@ from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
-from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page, without_long_tail
+from vector_memory.search.relevance import (
+    CANDIDATES,
+    best_of,
+    count_kept,
+    on_page,
+    with_corrections_behind,
+    without_long_tail,
+)
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -157,21 +164,26 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
 
 
 def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
-    """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first."""
+    """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first.
+
+    What may correct a section stands behind it.
+    """
     by_chunk = {hit.id: hit for hit in hits}
     found = []
     for section in sections:
         matched = tuple(by_chunk[chunk_id] for chunk_id in section.chunk_ids if chunk_id in by_chunk)
         if matched:
             found.append(MatchedSection(section, matched))
-    return sorted(
-        found,
-        key=lambda match: (
-            match.match == "weak",
-            -round(match.score, 6),
-            match.section.memory_id,
-            match.section.start,
-        ),
+    return with_corrections_behind(
+        sorted(
+            found,
+            key=lambda match: (
+                match.match == "weak",
+                -round(match.score, 6),
+                match.section.memory_id,
+                match.section.start,
+            ),
+        )
     )
 
 

@@ -9,7 +9,7 @@ from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit, best_of_each_memory
 from vector_memory.search.medium import CHUNKS_PER_SECTION, rank_sections, sections_of
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import count_kept
+from vector_memory.search.relevance import Judged, behind_corrections, count_kept
 from vector_memory.search.retrieval import Retrieval
 
 Grain = Literal["chunk", "section", "document"]
@@ -68,12 +68,13 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
         for hit in hits
     ]
     if shown is None:
-        shown = range(page.offset, min(page.end, kept) if page.offset < max(1, kept) else page.end)
+        end = behind_corrections(kept, page.offset, min(page.end, len(kept)))
+        shown = range(page.offset, end if page.offset < max(1, len(kept)) else page.end)
     return Ranking(hits, places, left_out, scores, shown, replace(retrieval.question, weight=found.weight))
 
 
-Places = tuple[list[int | None], list[float], int]
-"""The place of each unit, the scores of the results, and how many of these are not weak."""
+Places = tuple[list[int | None], list[float], Sequence[Judged]]
+"""The place of each unit, the scores of the results, and those of them that are not weak."""
 
 
 def of_units(retrieval: Retrieval, hits: Sequence[Hit], _page: Page) -> Places:
@@ -83,7 +84,7 @@ def of_units(retrieval: Retrieval, hits: Sequence[Hit], _page: Page) -> Places:
     return (
         [place_of.get(hit.id) for hit in hits],
         [hit.score for hit in enough],
-        count_kept(hit.match for hit in enough),
+        enough[: count_kept(hit.match for hit in enough)],
     )
 
 
@@ -91,7 +92,7 @@ def of_documents(retrieval: Retrieval, hits: Sequence[Hit], _page: Page) -> Plac
     """Return the places and scores of the documents that units belong to."""
     documents = [document for document in best_of_each_memory(hits) if retrieval.is_similar_enough(document)]
     place_of = {document.memory_id: place for place, document in enumerate(documents)}
-    kept = count_kept(document.match for document in documents)
+    kept = documents[: count_kept(document.match for document in documents)]
     return [place_of.get(hit.memory_id) for hit in hits], [document.score for document in documents], kept
 
 
@@ -101,7 +102,7 @@ def of_sections(retrieval: Retrieval, hits: Sequence[Hit], page: Page) -> Places
     outlines = retrieval.reader.outlines(sorted({hit.memory_id for hit in enough}))
     sections = rank_sections(sections_of(outlines), enough)
     place_of = {hit.id: place for place, section in enumerate(sections) for hit in section.hits}
-    kept = count_kept(section.match for section in sections)
+    kept = sections[: count_kept(section.match for section in sections)]
     return [place_of.get(hit.id) for hit in hits], [section.score for section in sections], kept
 
 

@@ -54,30 +54,54 @@ class Judged(Protocol):
         """The memories that it may correct."""
 
 
-T = TypeVar("T")
 J = TypeVar("J", bound=Judged)
 
 
-class Shown(NamedTuple, Generic[T]):
+class Shown(NamedTuple, Generic[J]):
     """What a page shows of results. `left_out`: how many it would show if they were not weak; `more` follow."""
 
-    results: Sequence[T]
+    results: Sequence[J]
     left_out: int
     more: bool
 
 
-def on_page(found: Sequence[T], kept: int, page: Page) -> Shown[T]:
+def on_page(found: Sequence[J], kept: int, page: Page) -> Shown[J]:
     """Return what a page shows: the first `kept` results are not weak, and a page that begins among them ends there.
 
-    Weak ones follow on the next pages. If all are weak, the first page is empty, and they follow from offset 1 on.
+    It ends behind what may correct a result on it, whatever its limit. Weak ones follow on the next pages. If all are
+    weak, the first page is empty, and they follow from offset 1 on.
     """
     if page.is_part:
         return Shown(found[: min(page.end + 1, MAX_LIMIT)], 0, more=False)
     if page.offset < max(1, kept):
-        results = found[page.offset : min(page.end, kept)]
+        end = min(page.end, kept)
+        if end < kept and found[end].later:
+            end = behind_corrections(found[:kept], page.offset, end)
+        results = found[page.offset : end]
         return Shown(results, max(0, min(page.end, len(found)) - kept), page.offset + len(results) < len(found))
     start = page.offset - (not kept)
     return Shown(found[start : start + page.limit], 0, start + page.limit < len(found))
+
+
+def with_corrections_behind(found: Sequence[J]) -> list[J]:
+    """Return results in their order, but each that may correct an earlier one directly behind that."""
+    left, ordered = list(found), list[J]()
+    while left:
+        group = [left.pop(0)]
+        for one in group:  # which grows: what corrects a correction follows, too
+            group += [each for each in left if one.memory_id in each.later]
+            left = [each for each in left if one.memory_id not in each.later]
+        ordered += group
+    return ordered
+
+
+def behind_corrections(found: Sequence[J], start: int, end: int) -> int:
+    """Return the end of a page that shows `found` from `start` to `end`, behind what may correct a result on it."""
+    shown = {one.memory_id for one in found[start:end]}
+    while end < len(found) and not shown.isdisjoint(found[end].later):
+        shown.add(found[end].memory_id)
+        end += 1
+    return end
 
 
 def without_long_tail(shown: Shown[J], page: Page, questions: int = 1) -> Shown[J]:

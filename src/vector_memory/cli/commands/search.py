@@ -3,7 +3,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -42,7 +41,7 @@ from vector_memory.results.sessions import (
 from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.search.places import Grain
-from vector_memory.search.relevance import best_of
+from vector_memory.search.relevance import behind_corrections, best_of
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -140,7 +139,8 @@ class Search:
         if offset + limit > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
-        ranked = list(islice(merged([answer.results for answer in answers]), offset + limit))
+        every = list(merged([answer.results for answer in answers]))
+        ranked = every[: behind_corrections(every, offset, min(offset + limit, len(every)))]
         self._shown = {scope.kind: shown_of(scope.kind, ranked, offset) for scope in scopes}
         found = ranked[offset:]
         return found, " ".join(self._notes(answers, found))
@@ -201,9 +201,15 @@ def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> r
 
 
 def merged(ranked: Sequence[Sequence[Found]]) -> Iterator[Found]:
-    """Merge several rankings: yield, of their next results, always the one with the highest score."""
+    """Merge several rankings: yield, of their next results, always the one with the highest score.
+
+    What may correct a result stays behind it.
+    """
     waiting = [list(reversed(results)) for results in ranked if results]
     while waiting:
         best = max(waiting, key=lambda results: results[-1].score or 0.0)
-        yield best.pop()
+        group = [best.pop()]
+        while best and not {one.memory_id for one in group}.isdisjoint(best[-1].later):
+            group.append(best.pop())
+        yield from group
         waiting = [results for results in waiting if results]

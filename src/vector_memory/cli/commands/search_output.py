@@ -70,6 +70,9 @@ def _heading(result: Found, width: int) -> Table:
     if path and path != title:
         lines.append(Text(path, style="green"))
     lines.append(Text(_origin(result, memory_id), style="dim"))
+    if result.later:
+        numbers = ", ".join(map(str, result.later))
+        lines.append(Text(f"newer than {numbers}, on the same subject: may correct it", style="yellow"))
     table.add_row(score(result.score), Text("\n").join(lines))
     return table
 
