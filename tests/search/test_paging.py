@@ -9,7 +9,8 @@ import pytest
 
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
-from vector_memory.errors import ValidationError
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report", session_id="s")
@@ -32,6 +33,30 @@ def filled(store: SessionMemoryStore) -> SessionMemoryStore:
     return store
 
 
+@pytest.fixture
+def half_embedded(filled: SessionMemoryStore, tmp_path: Path) -> SessionMemoryStore:
+    """Also as many without vectors, with the same words."""
+    with SessionMemoryStore(tmp_path / "memory.db", filled.settings, model=EmbeddingModel(no_engine)) as other:
+        for number in range(12):
+            other.store_memory("report", f"# Late {number}\n\nword{number} " + "filler " * 25, session_id="s")
+    return filled
+
+
+def no_engine() -> LatticeEmbedder:
+    raise EmbeddingUnavailableError("There is no model.")
+
+
+def pages(ask: Search, limit: int) -> list[int]:
+    """Return the results of all pages, one after another."""
+    seen: list[int] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = ask(limit=limit, offset=offset)
+        seen += map(key, page.results)
+        offset = page.next_offset
+    return seen
+
+
 def key(result: Any) -> int:
     return int(getattr(result, "memory_id", None) or result.id)
 
@@ -43,13 +68,22 @@ def test_pages_join_to_the_whole_list(
     ask = search(filled)
     whole = ask(limit=12)
     assert (len(whole.results), whole.next_offset) == (12, None)
-    seen: list[int] = []
-    offset: int | None = 0
-    while offset is not None:
-        page = ask(limit=5, offset=offset)
-        seen += map(key, page.results)
-        offset = page.next_offset
-    assert seen == [key(result) for result in whole.results]
+    assert pages(ask, 5) == [key(result) for result in whole.results]
+
+
+@pytest.mark.parametrize("limit", [1, 5, 7])
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_pages_join_while_half_of_the_results_lack_vectors(
+    half_embedded: SessionMemoryStore, kind: str, limit: int
+) -> None:
+    ask = SEARCHES[kind](half_embedded)
+    seen = pages(ask, limit)
+    if kind == "sections":  # the limit says how many chunks are looked at
+        assert len(seen) == len(set(seen))
+    else:
+        whole = [key(result) for result in ask(limit=100).results]
+        assert max(whole) > 12
+        assert seen == whole
 
 
 @every_search
