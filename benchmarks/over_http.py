@@ -8,7 +8,8 @@ Parts: callers (searches by 1, 8 and 32 callers at once over HTTP, and by one ov
 with one over HTTP), stores (searches while 48 others store reports of 5,000 tokens without a pause) and mixed (many
 clients search, store and read; then the memory is compared with what was acknowledged); default: all. Every part has a
 server of its own. The storing callers soon exceed VECTOR_MEMORY_MAX_PENDING_VECTORS: then their receipts wait, up to 40
-seconds, and so does the end of that part. --docs writes the tables into docs/http.md. The exit code is 1 if a call failed or anything was lost.
+seconds, and so does the end of that part. --docs writes the tables into docs/http.md. The exit code is 1 if a call
+failed or anything was lost.
 """
 
 import argparse
