@@ -3,19 +3,21 @@
 import asyncio
 import json
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from over_http.calling import called, post
+from over_http.calling import called
 from over_http.conftest import Team
 from servers import LEGACY
-from vector_memory.server.http import bodies
-from vector_memory.server.http.bodies import MAX_STRUCTURE, ROOM, Bodies, BodyError, is_complex
-from waiting import until
-
-LARGE = 2**20
+from vector_memory.server.callers import CLAIM
+from vector_memory.server.http import bodies, connections
+from vector_memory.server.http.bodies import LARGE, MAX_BODY, MAX_STRUCTURE, ROOM, Bodies, BodyError, is_complex
+from vector_memory.server.http.gate import Gate
+from vector_memory.tenancy.callers import Caller, Permission
+from waiting import eventually, until
 
 
 def head(secret: str | None, framing: str) -> bytes:
@@ -50,25 +52,41 @@ def everything(stranger: socket.socket) -> bytes:
 def test_large_bodies_that_are_not_complete_keep_no_other_token_waiting(team: Team) -> None:
     reader, writer = team.token("slow-reader", permission="read"), team.token("quick-writer", "blue")
     with ExitStack() as stack:
-        for framing in (f"Content-Length: {16 * 2**20}", "Transfer-Encoding: chunked") * 4:
+        for framing in (f"Content-Length: {MAX_BODY}", "Transfer-Encoding: chunked") * 4:
             slow = stack.enter_context(connected(team))
-            slow.sendall(head(reader, framing) + b"100000\r\n" + bytes(LARGE))
-        report = {"agent_id": "a", "session_id": "s", "content": "# Large\n\n" + "word " * 90_000, "title": "x"}
-        assert called(team.url, writer, "store_report", **report, metadata={"padding": "y" * 19_000})["success"]
-        padded = post(team.url, writer, headers={"X-Padding": "z"}, arguments={"limit": 1})
-        assert padded.status_code == 200
-
-
-def test_a_large_body_keeps_no_other_waiting_while_its_call_runs(team: Team) -> None:
-    """Whoever only reads could hold up all others with calls that wait."""
-    reader, writer = team.token("waiting-reader", permission="read"), team.token("other-writer", "blue")
-    wait = {"name": "search_changes", "arguments": {"session_id": "s", "since": "now", "wait": 50, "x": "y" * LARGE}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}).encode()
-    with ExitStack() as stack:
-        for _ in range(4):
-            stack.enter_context(connected(team)).sendall(head(reader, f"Content-Length: {len(body)}") + body)
-        report = {"agent_id": "a", "session_id": "s", "content": "# Large\n\n" + "é" * 400_000}
+            slow.sendall(head(reader, framing) + b"%x\r\n" % MAX_BODY + bytes(2 * LARGE))
+        report = {"agent_id": "a", "session_id": "s", "content": "# Large\n\n" + "😀" * 400_000}
         assert called(team.url, writer, "store_report", **report)["success"]
+        assert called(team.url, reader, "list_sessions")["success"]  # nor the small ones of the same token
+
+
+@pytest.mark.anyio
+async def test_large_bodies_keep_no_other_token_waiting_while_their_calls_run() -> None:
+    """Whoever only reads could hold up all others with calls that wait."""
+    running: list[str] = []
+    go_on = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, _send: Any) -> None:
+        await receive()
+        running.append(scope["owner"])
+        await go_on.wait()
+
+    async def request(owner: str) -> None:
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b'"' + bytes(MAX_BODY - 2) + b'"'}
+
+        caller = Caller(name="same", namespace=owner, permission=Permission.READ)
+        user = SimpleNamespace(access_token=SimpleNamespace(claims={CLAIM: caller}))
+        headers = [(b"content-length", str(MAX_BODY).encode())]
+        await gate({"type": "http", "path": "/", "headers": headers, "owner": owner, "user": user}, receive, None)
+
+    gate = Gate(app)
+    async with asyncio.TaskGroup() as group:
+        for owner in ("red", "red", "red", "blue"):
+            group.create_task(request(owner))
+        await until(lambda: len(running) == 3)
+        assert running == ["red", "red", "blue"]
+        go_on.set()
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
@@ -84,18 +102,23 @@ def test_a_body_that_comes_too_slowly_is_answered_and_its_connection_closed(
     assert answer.endswith(b"The body has not arrived in time.\n")
 
 
-def test_a_body_that_nobody_waits_for_has_no_more_time(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stranger was answered at once, and could send on for a minute."""
+@pytest.mark.parametrize("path", ["/mcp", "/healthz"])
+def test_a_body_that_nobody_waits_for_has_no_more_time(team: Team, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """A stranger was answered at once, and could send on for as long as headers may take."""
     monkeypatch.setattr(bodies, "BODY_SECONDS", 0.5)
-    for path in (b"/mcp", b"/healthz"):
-        with connected(team) as stranger:
-            stranger.sendall(head(None, "Content-Length: 1000000").replace(b"/mcp", path))
-            answer = b""
-            with suppress(OSError):
-                while True:
-                    stranger.sendall(b"x")
-                    answer += stranger.recv(2**16) if not answer else b""
-        assert answer.startswith((b"HTTP/1.1 401", b"HTTP/1.1 200"))
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 10_000.0)
+
+    def is_cut_off() -> bool:
+        try:
+            stranger.sendall(b"x")
+        except OSError:
+            return True
+        return False
+
+    with connected(team) as stranger:
+        stranger.sendall(head(None, "Content-Length: 1000000").replace(b"/mcp", path.encode()))
+        assert stranger.recv(2**16).startswith((b"HTTP/1.1 401", b"HTTP/1.1 200"))
+        eventually(is_cut_off)
 
 
 def test_a_client_whose_body_was_refused_early_can_send_on_and_ask_again(team: Team) -> None:
@@ -136,50 +159,80 @@ def scope_of(size: int) -> dict[str, Any]:
     return {"type": "http", "headers": [(b"content-length", str(size).encode())]}
 
 
-@pytest.mark.anyio
-async def test_the_bodies_of_one_token_wait_for_each_other_in_their_order() -> None:
-    at_work: list[int] = []
-    ends = [asyncio.Event() for _ in range(4)]
-    all_bodies = Bodies()
+class Waiting:
+    """Reads bodies of one token, each of which is held until it is told to end."""
 
-    async def request(number: int, size: int) -> None:
+    def __init__(self) -> None:
+        self.bodies = Bodies()
+        self.read: list[str] = []
+        self._ends: dict[str, asyncio.Event] = {}
+
+    async def request(self, name: str, size: int, *, sent: int | None = None) -> None:
+        """Read a body of some size, of which only so many bytes arrive."""
+        pieces = [size if sent is None else sent]
+
         async def receive() -> Any:
-            return {"type": "http.request", "body": b'"' + bytes(size - 2) + b'"'}
+            if not pieces:
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": b'"' + bytes(pieces.pop() - 2) + b'"', "more_body": bool(sent)}
 
+        ends = self._ends[name] = asyncio.Event()
         with ExitStack() as held:
-            await all_bodies.read(scope_of(size), receive, held)
-            at_work.append(number)
-            await ends[number].wait()
+            await self.bodies.read(scope_of(size), receive, held)
+            self.read.append(name)
+            await ends.wait()
 
-    sizes = [ROOM // 2, ROOM // 2, ROOM // 2, 100]
-    async with asyncio.TaskGroup() as group:
-        for number, size in enumerate(sizes):
-            group.create_task(request(number, size))
-        await until(lambda: len(at_work) == 2)
-        assert at_work == [0, 1]
-        ends[1].set()
-        await until(lambda: len(at_work) == 3)
-        assert at_work == [0, 1, 2]
-        ends[0].set()
-        await until(lambda: len(at_work) == 4)
-        ends[2].set()
-        ends[3].set()
+    def end(self, name: str) -> None:
+        self._ends[name].set()
 
 
 @pytest.mark.anyio
-async def test_a_body_that_finds_no_room_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_bodies, full = Bodies(), scope_of(ROOM)
+async def test_large_bodies_of_one_token_wait_for_each_other_in_their_order_and_small_ones_do_not() -> None:
+    waiting = Waiting()
+    sizes = {"first": MAX_BODY, "second": MAX_BODY, "third": MAX_BODY, "fourth": MAX_BODY, "small": LARGE}
+    async with asyncio.TaskGroup() as group:
+        for name, size in sizes.items():
+            group.create_task(waiting.request(name, size))
+        await until(lambda: len(waiting.read) == 3)
+        assert waiting.read == ["first", "second", "small"]
+        waiting.end("second")
+        await until(lambda: len(waiting.read) == 4)
+        assert waiting.read[-1] == "third"
+        waiting.end("first")
+        await until(lambda: len(waiting.read) == 5)
+        for name in sizes:
+            waiting.end(name)
 
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b'"' + bytes(bodies.MAX_BODY - 2) + b'"'}
 
-    with ExitStack() as held:
-        for _ in range(2):
-            await all_bodies.read(full, receive, held)
+@pytest.mark.anyio
+async def test_bodies_that_do_not_arrive_take_no_more_room_than_their_bytes() -> None:
+    waiting = Waiting()
+    slow = [asyncio.create_task(waiting.request(f"slow-{n}", MAX_BODY, sent=LARGE // 2)) for n in range(40)]
+    quick = [asyncio.create_task(waiting.request(f"quick-{n}", MAX_BODY)) for n in range(2)]
+    await until(lambda: len(waiting.read) == 2)
+    for task in (*slow, *quick):
+        task.cancel()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("size", "count"), [(MAX_BODY, ROOM // MAX_BODY), (LARGE, ROOM // LARGE)])
+async def test_a_body_that_finds_no_room_in_time_is_told_why(
+    monkeypatch: pytest.MonkeyPatch, size: int, count: int
+) -> None:
+    waiting = Waiting()
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(waiting.request(str(number), size))
+        await until(lambda: len(waiting.read) == count)
         monkeypatch.setattr(bodies, "BODY_SECONDS", 0.05)
-        with pytest.raises(BodyError, match="take all its room") as error, ExitStack() as other:
-            await all_bodies.read(full, receive, other)
+        with pytest.raises(BodyError, match="take all its room") as error:
+            await waiting.request("late", size)
         assert error.value.status == 503
-    monkeypatch.undo()
-    with ExitStack() as held:
-        await all_bodies.read(full, receive, held)
+        monkeypatch.undo()
+        waiting.end("0")
+        again = group.create_task(waiting.request("again", size))
+        await until(lambda: waiting.read[-1] == "again")
+        for number in range(count):
+            waiting.end(str(number))
+        waiting.end("again")
+    assert again.done()

@@ -196,6 +196,21 @@ def test_a_damaged_list_of_tokens_locks_nobody_out_and_is_named(
         path.write_text(sound)
         tokens.revoke("good")
         assert [post(url, secret).status_code for secret in (good, operator)] == [401, 200]
+        path.unlink()
+        assert post(url, operator).status_code == 401
+
+
+def test_a_worker_that_starts_with_a_damaged_list_of_tokens_tells_callers_to_come_back(tmp_path: Path) -> None:
+    """They would throw their tokens away at 401."""
+    FolderRegistry(tmp_path).create("red")
+    tokens, path = token_file(tmp_path), tmp_path / "tokens.json"
+    secret, sound = tokens.create("good", "red", Permission.READ), path.read_text()
+    path.write_text("[")
+    with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path) as url:
+        refused = post(url, secret)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        path.write_text(sound)
+        assert post(url, secret).status_code == 200
 
 
 def test_endless_headers_are_cut_off(team: Team) -> None:

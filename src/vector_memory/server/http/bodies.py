@@ -15,8 +15,14 @@ Receive = Callable[[], Awaitable[Message]]
 MAX_BODY = 16 * 2**20
 """Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
 
+LARGE = 2**20
+"""Bytes of a body from which on it takes room as a large one."""
+
 ROOM = 2 * MAX_BODY
-"""Bytes of all bodies of a caller that are read or answered at the same time. Others wait until these are answered."""
+"""Bytes of all large bodies of a caller that are read or answered at the same time, and as many of all others.
+
+Further ones wait until these are answered, but no small body for a large one.
+"""
 
 BODY_SECONDS = 30.0
 """Time for a client to send the body of a request."""
@@ -33,16 +39,40 @@ TEXT = re.compile(rb'"[^"]*"')
 
 
 class BodyError(Exception):
-    """A body is refused, with a status of HTTP."""
+    """A body is refused, with a status and headers of HTTP."""
 
-    def __init__(self, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
-        super().__init__(words)
-        self.status = status
-        self.headers = headers
+    status: int
+    words: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__(self.words)
+
+
+class SlowBodyError(BodyError):
+    """It has not arrived in time."""
+
+    status = 408
+    words = "The body has not arrived in time."
+
+
+class FullRoomError(BodyError):
+    """It has waited for room for too long."""
+
+    status = 503
+    words = "The calls with this token take all its room: send fewer or smaller ones at a time."
+    headers = (RETRY,)
+
+
+class ComplexBodyError(BodyError):
+    """Parsing it would take too much memory."""
+
+    status = 413
+    words = "The body has more values than any call."
 
 
 class Room:
-    """What a caller's bodies take. Whoever finds it full waits in the order of arrival."""
+    """What the bodies of a caller take. Whoever finds it full waits in the order of arrival."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -58,51 +88,73 @@ class Room:
             self._taken += size
 
     def leave(self, size: int) -> None:
-        """Give back room."""
+        """Give room back."""
         self._taken -= size
         self._left.set()
+
+
+class Rooms:
+    """The rooms of a caller: bodies that stay small never wait for those that do not."""
+
+    def __init__(self) -> None:
+        self.small = Room()
+        self.large = Room()
+
+
+class Stay:
+    """The room that one body takes. `most`: how long it can be."""
+
+    def __init__(self, rooms: Rooms, most: int) -> None:
+        self._rooms, self._most = rooms, most
+        self._size = self._small = self._large = 0
+
+    async def grow(self, piece: int) -> None:
+        """Take room for the next piece, or once and for all of the body if this makes it a large one."""
+        self._size += piece
+        if self._size <= LARGE:
+            await self._rooms.small.take(piece)
+            self._small += piece
+        elif not self._large:
+            await self._rooms.large.take(self._most)
+            self._large = self._most
+
+    def end(self) -> None:
+        """Give all of it back."""
+        self._rooms.small.leave(self._small)
+        self._rooms.large.leave(self._large)
 
 
 class Bodies:
     """The bodies of all callers."""
 
     def __init__(self) -> None:
-        self._rooms: WeakValueDictionary[Hashable, Room] = WeakValueDictionary()
+        self._rooms: WeakValueDictionary[Hashable, Rooms] = WeakValueDictionary()
 
     async def read(self, scope: MutableMapping[str, Any], receive: Receive, held: ExitStack) -> Message:
         """Return a whole body, which takes room until `held` is closed, or what came instead of its end.
 
         Raises BodyError if it does not arrive in time, finds no room, or has more values than any call.
         """
-        room, size, taken, kept = self._rooms.setdefault(owner_of(scope), Room()), longest(scope), 0, 0
-        late = BodyError(503, "The calls with this token take all its room: send fewer large ones at a time.", RETRY)
+        stay = Stay(self._rooms.setdefault(owner_of(scope), Rooms()), longest(scope))
+        held.callback(stay.end)
+        body, more = bytearray(), True
+        late: type[BodyError]
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                await room.take(size)
-                taken, late = size, BodyError(408, "The body has not arrived in time.")
-                message = await whole_body(receive)
-                kept = len(message.get("body", b""))
+                while more and len(body) <= MAX_BODY:
+                    late = SlowBodyError
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return message
+                    piece, more = message.get("body", b""), message.get("more_body", False)
+                    late = FullRoomError
+                    await stay.grow(len(piece))
+                    body += piece
         except TimeoutError:
             raise late from None
-        finally:
-            room.leave(taken - kept)
-            held.callback(room.leave, kept)
-        if is_complex(message.get("body", b"")):
-            raise BodyError(413, "The body has more values than any call.")
-        return message
-
-
-async def whole_body(receive: Receive) -> Message:
-    """Return the messages of a body as one, which may be longer than permitted; or that the client has gone."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return message
-        body += message.get("body", b"")
-        has_more = message.get("more_body", False) and len(body) <= MAX_BODY
-        if not has_more:
-            return {"type": "http.request", "body": bytes(body), "more_body": message.get("more_body", False)}
+        if is_complex(body):
+            raise ComplexBodyError
+        return {"type": "http.request", "body": bytes(body), "more_body": more}
 
 
 def owner_of(scope: MutableMapping[str, Any]) -> Hashable:
@@ -119,7 +171,7 @@ def longest(scope: MutableMapping[str, Any]) -> int:
     return min(int(headers.get(b"content-length", b"0")), MAX_BODY)
 
 
-def is_complex(body: bytes) -> bool:
+def is_complex(body: bytes | bytearray) -> bool:
     """Return whether more of a body than any call needs is no text, such as brackets and numbers."""
     if len(body) <= MAX_STRUCTURE:
         return False
