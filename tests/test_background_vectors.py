@@ -127,14 +127,39 @@ def test_a_search_that_has_waited_long_enough_says_what_it_lacks(
     assert "repeat the search in a moment" in (answer.message or "")
 
 
-def test_searches_of_other_scopes_and_by_words_do_not_wait(
-    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+def test_searches_by_words_and_those_that_find_something_close_in_other_scopes_do_not_wait(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    embedder.gate.set()
+    opened.store_memory("report", "Close lemurs.", session_id="other")
+    eventually(lambda: not without_vectors(opened))
+    embedder.gate.clear()
     monkeypatch.setattr(background.BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
     opened.store_memory("report", DOCUMENT, session_id="s")
-    assert not opened.search_chunks("lemurs", Scope("report", session_id="other")).results
+    assert opened.search_chunks("Close lemurs.", Scope("report", session_id="other")).confidence == "strong"
     assert opened.search_chunks("lemurs", REPORTS, mode="keyword").results
+
+
+@pytest.mark.parametrize("search", ["search_chunks", "search_sections", "search_documents"])
+def test_matches_elsewhere_do_not_depend_on_how_fast_their_vectors_come(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch, search: str
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_ELSEWHERE_SECONDS", 60.0)
+    for number in range(3):
+        opened.store_memory("report", f"Lemurs {number}.", session_id="other")
+    threading.Timer(0.2, embedder.gate.set).start()
+    answer = getattr(opened, search)("Lemurs 1.", REPORTS, mode="vector")
+    assert answer.elsewhere == getattr(opened, search)("Lemurs 1.", REPORTS, mode="vector").elsewhere
+    assert answer.elsewhere["other_sessions"] >= 1
+
+
+def test_a_search_waits_for_vectors_elsewhere_only_so_long(
+    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_ELSEWHERE_SECONDS", 0.05)
+    opened.store_memory("report", "Lemurs.", session_id="other")
+    assert opened.search_chunks("Lemurs.", REPORTS, mode="vector").elsewhere == {}
 
 
 def test_no_search_waits_while_much_text_lacks_vectors(

@@ -17,7 +17,7 @@ from vector_memory.results.mapping import (
     said_of_cut,
 )
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
-from vector_memory.search.confidence import Judgement, judge
+from vector_memory.search.confidence import Judgement
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
@@ -116,9 +116,8 @@ class CoarseSearch:
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            with self._retriever.answering(question, scope) as retrieval:
-                found = retrieval.find(scope, max(CANDIDATES, page.end + 1), memories=True)
-                judgement = judge(retrieval, scope, found)
+            count = max(CANDIDATES, page.end + 1)
+            with self._retriever.judging(question, scope, count, memories=True) as (retrieval, judgement):
                 kept = count_kept(hit.match for hit in judgement.hits)
                 hits, left_out, more = without_long_tail(on_page(judgement.hits, kept, page), page)
                 memories, observations, around = retrieval.reader.together(

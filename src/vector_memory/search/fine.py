@@ -5,7 +5,6 @@ from vector_memory.results.budget import Packer, explain
 from vector_memory.results.lean import IS_LEAN, shortened
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
-from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
@@ -31,8 +30,8 @@ class FineSearch:
         scope.require_chunks()
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            with self._retriever.answering(question, scope) as retrieval:
-                judgement = judge(retrieval, scope, retrieval.find(scope, max(CANDIDATES, page.end + 1)))
+            count = max(CANDIDATES, page.end + 1)
+            with self._retriever.judging(question, scope, count) as (retrieval, judgement):
                 kept = count_kept(hit.match for hit in judgement.hits)
                 hits, left_out, more = without_long_tail(on_page(judgement.hits, kept, page), page)
                 chunks, origins, observations, around, outlines = retrieval.reader.together(

@@ -10,7 +10,6 @@ from vector_memory.results.budget import Packer, explain
 from vector_memory.results.lean import IS_LEAN, shortened
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
-from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
@@ -103,11 +102,10 @@ class MediumSearch:
         scope.require_chunks()
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            with self._retriever.answering(question, scope) as retrieval:
+            # The same number for every page: otherwise the order of sections would change from page to page.
+            count = page.limit * CHUNKS_PER_SECTION
+            with self._retriever.judging(question, scope, max(CANDIDATES, count)) as (retrieval, judgement):
                 reader = retrieval.reader
-                # The same number for every page: otherwise the order of sections would change from page to page.
-                count = page.limit * CHUNKS_PER_SECTION
-                judgement = judge(retrieval, scope, retrieval.find(scope, max(CANDIDATES, count)))
                 best = judgement.hits[:count]
                 memory_ids = sorted({hit.memory_id for hit in best})
                 ranked = rank_sections(sections_of(reader.outlines(memory_ids)), best)

@@ -26,7 +26,7 @@ from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
 from vector_memory.storage.base import Reader
 from vector_memory.storage.ranking import LATE_UNITS, CandidateSource, Match, Method, Ranked
-from vector_memory.storage.records import Origin
+from vector_memory.storage.records import Origin, Pending
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""
@@ -41,12 +41,14 @@ MAX_DEPTH = DEPTH * GROWTH**4
 class Known:
     """What was asked for at once: of `scope`, how many memories are `missing` vectors; of `visible`, the `members`.
 
-    `pending`: how many of those without vectors get them now. `members`: the ids of memories, or None.
+    `pending`: how many of those without vectors get them now; `everywhere`: also in other scopes. `members`: the ids of
+    memories, or None.
     """
 
     scope: Scope
     missing: int
     pending: int
+    everywhere: Pending
     visible: Scope
     members: Sequence[int] | None
 
@@ -63,7 +65,7 @@ class Retrieval:
         threshold: float | None,
         known: Known | None = None,
     ) -> None:
-        self._known = known
+        self.known = known
         self.reader = reader
         self.question = question
         self.threshold = threshold
@@ -173,7 +175,7 @@ class Retrieval:
     def _scan(self, view: View, scope: Scope, depth: int) -> Scan:
         """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""
         if self._last_scan is None or self._last_scan[:2] != (scope, depth):
-            known = self._known.members if self._known is not None and self._known.visible == scope else None
+            known = self.known.members if self.known is not None and self.known.visible == scope else None
             members, question = view.members(scope, known), self.question
             scan = Scan(view, scope, members, question.terms, depth=depth, weight=question.weight)
             self._last_scan = scope, depth, scan
@@ -184,7 +186,7 @@ class Retrieval:
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
-        known = self._known
+        known = self.known
         if known is not None and known.scope == scope:
             missing, pending = known.missing, known.pending
         else:
@@ -193,8 +195,8 @@ class Retrieval:
 
     def _missing(self, scope: Scope) -> int:
         """Return how many memories of the scope lack vectors."""
-        if self._known is not None and self._known.scope == scope:
-            return self._known.missing
+        if self.known is not None and self.known.scope == scope:
+            return self.known.missing
         return self.reader.count(scope, without_vectors=True)
 
     def is_similar_enough(self, hit: Hit) -> bool:

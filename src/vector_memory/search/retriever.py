@@ -12,6 +12,7 @@ from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError
 from vector_memory.indexing.background import BackgroundVectors
+from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.dates import without_dates
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.units import Units
@@ -26,6 +27,9 @@ from vector_memory.storage.records import Pending
 PATIENCE_SECONDS = 20.0
 """How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine
 needs a fraction of a second, a busy one several. Vectors that are missing for longer may never come."""
+
+PATIENCE_ELSEWHERE_SECONDS = 2.0
+"""How long it waits for those outside its scope, of which an answer says only where there are closer matches."""
 
 MOST_PENDING = 100_000
 """If texts of more bytes than this wait for their vectors, computing them takes seconds even on a quiet machine: no
@@ -111,6 +115,27 @@ class Retriever:
             _, known = self._at_first(reader, scope, question.terms)
             yield self.within(reader, question, known)
 
+    @contextmanager
+    def judging(
+        self, question: Question, scope: Scope, count: int, *, memories: bool = False
+    ) -> Iterator[tuple["Retrieval", Judgement]]:
+        """Yield a retrieval over one snapshot, and how well the `count` best units or `memories` of the scope match.
+
+        A search that finds nothing close also waits for vectors outside the scope: else what is said of matches there
+        would depend on how fast these come.
+        """
+        with self.answering(question, scope) as retrieval:
+            judgement = judge(retrieval, scope, retrieval.find(scope, count, memories=memories))
+            pending = retrieval.known.everywhere if retrieval.known is not None else Pending()
+            is_final = question.vector is None or judgement.confidence == "strong" or not comes_soon(pending, pending)
+            if is_final:
+                yield retrieval, judgement
+                return
+        deadline = time.monotonic() + PATIENCE_ELSEWHERE_SECONDS
+        self._wait_for_vectors(Awaited(EVERYTHING, pending.last_id), deadline)
+        with self.answering(question, scope) as retrieval:
+            yield retrieval, judge(retrieval, scope, retrieval.find(scope, count, memories=memories))
+
     def wait_for_vectors(self, scopes: Sequence[Scope], seconds: float) -> None:
         """Wait for vectors of several scopes that are likely to come soon, but only so long."""
         deadline = time.monotonic() + seconds
@@ -150,7 +175,7 @@ class Retriever:
         awaited = Awaited(scope, pending.last_id) if is_soon else None
         if pending.memories and not is_soon:  # others may have much to do, and this process little
             awaited = awaited_in(reader, scope, self._background.owner)
-        return awaited, Known(scope, missing, pending.memories, visible, members)
+        return awaited, Known(scope, missing, pending.memories, everywhere, visible, members)
 
     def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""

@@ -1,6 +1,7 @@
 """How far the loaded units are behind a revision of the file, and how they catch up with it."""
 
 from dataclasses import replace
+from operator import gt
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def is_behind(passages: Passages, revision: Revision) -> bool:
 
 def is_later(revision: Revision, known: Revision) -> bool:
     """Return whether memories or chunks were added or removed since the known revision, which has the same epoch."""
-    return any(new > old for new, old in zip(revision[1:4], known[1:4], strict=True))
+    return any(map(gt, revision[1:4], known[1:4]))
 
 
 def is_far_behind(passages: Passages, revision: Revision) -> bool:
