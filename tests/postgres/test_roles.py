@@ -21,8 +21,9 @@ Database = Callable[[str], str]
 STORED = "insert into embedding_models values (1, 'toy', 384, 'f32', 'toy')"
 
 
-def prepare(database: Database, **roles: list[str]) -> list[str]:
-    return prepare_database(DatabaseUrl.parse(database("owner")), dimensions=384, **roles)
+def prepare(database: Database, schema: str = "memory", *, only: bool = False, **roles: list[str]) -> list[str]:
+    address = DatabaseUrl.parse(f"{database('owner')}&schema={schema}")
+    return prepare_database(address, dimensions=384, only=only, **roles)
 
 
 def opened(url: str, schema: str = "memory", *, read_only: bool = False) -> PostgresDatabase:
@@ -65,7 +66,12 @@ def test_the_reading_role_reads_a_read_only_memory_and_changes_nothing(database:
     with ours.read() as connection:
         assert connection.execute("select count(*) from session_memories").fetchall() == [(0,)]
     ours.close()
-    refused(database("reader"), f"set search_path = memory; {STORED}", "update memory.namespace set revision = 9")
+    refused(
+        database("reader"),
+        f"set search_path = memory; {STORED}",
+        "update memory.namespace set revision = 9",
+        *(f"select from vector_memory.{table}" for table in ("server_key", "tokens", "roles", "namespaces")),
+    )
 
 
 def test_a_role_that_was_not_named_sees_nothing(database: Database) -> None:
@@ -130,6 +136,18 @@ def test_roles_may_use_namespaces_that_are_created_later(database: Database) -> 
         opened(database(role), "ns_red-team", read_only=read_only).close()
     refused(database("reader"), 'update "ns_red-team".namespace set revision = 9')
     assert prepare(database) == ["memory", "ns_red-team"]
+
+
+def test_a_role_of_one_namespace_uses_no_other_and_nothing_that_servers_share(database: Database) -> None:
+    prepare(database, serving=["server"])
+    create_namespace(database("owner"), "red")
+    prepare(database, "ns_red", only=True, serving=["server"], reading=["reader"])
+    create_namespace(database("owner"), "blue")
+    prepare(database)
+    for role, read_only in (("server", False), ("reader", True)):
+        opened(database(role), "ns_red", read_only=read_only).close()
+        others = ("memory.namespace", "ns_blue.namespace", "vector_memory.server_key", "vector_memory.tokens")
+        refused(database(role), *(f"select from {table}" for table in others))
 
 
 def test_a_namespace_cannot_be_created_by_a_role_that_serves(database: Database) -> None:

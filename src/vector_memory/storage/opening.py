@@ -61,18 +61,24 @@ def open_shared(address: DatabaseUrl) -> "SharedTables":
 
 
 def prepare_database(
-    address: DatabaseUrl, *, dimensions: int, serving: Sequence[str] = (), reading: Sequence[str] = ()
+    address: DatabaseUrl,
+    *,
+    dimensions: int,
+    serving: Sequence[str] = (),
+    reading: Sequence[str] = (),
+    only: bool = False,
 ) -> list[str]:
     """Create or upgrade the tables of a memory, of all namespaces, and of what servers share; return their schemas.
 
-    `serving`, `reading`: roles that may use the tables from now on, to write or only to read. Raises DatabaseError if
-    the role of the address may not, NotFoundError if one of the others does not exist.
+    `serving`, `reading`: roles that may use the tables from now on, to write or only to read. `only`: just those of the
+    memory of the address. Raises DatabaseError if the role of the address may not, NotFoundError if one of the others
+    does not exist.
     """
     with driver_at_hand():
         from vector_memory.storage.postgres.preparing import prepare
 
     roles = dict.fromkeys(reading, False) | dict.fromkeys(serving, True)
-    return prepare(address.conninfo(), address.schema, dimensions, roles, SHARED_SCHEMA, NAMESPACE_PREFIX)
+    return prepare(address.conninfo(), address.schema, dimensions, roles, SHARED_SCHEMA, NAMESPACE_PREFIX, only=only)
 
 
 def index_vectors(address: DatabaseUrl, *, drop: bool = False) -> None:

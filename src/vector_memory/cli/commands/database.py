@@ -1,3 +1,4 @@
+# ruff: noqa: PLR0913 - a command's parameters are its flags
 """The command that prepares a PostgreSQL database for servers, and creates what only large memories need."""
 
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ def database(
     read: Annotated[
         list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
     ] = None,
+    only: Annotated[
+        bool, Parameter(help="These roles may use no memory but that of the URL.", negative=(), show_default=False)
+    ] = False,
     drop: Annotated[
         bool, Parameter(help="With `index`: drop the index instead.", negative=(), show_default=False)
     ] = False,
@@ -33,6 +37,7 @@ def database(
 
     Give the URL of a role that may create tables. Servers need no such role: --serve and --read name theirs, which must
     exist. They may use the memory, all namespaces, also future ones, and nothing else; so run this after an upgrade.
+    With --only they may use just the memory of the URL, such as a namespace: `?schema=ns_NAME`.
 
     `index` creates an approximate index of vectors (HNSW), while servers read and write the memory. It makes searches
     by meaning of more than 50,000 passages fast where the index in memory is not loaded; each store then takes longer.
@@ -47,7 +52,9 @@ def database(
     elif both := sorted({*(serve or ())} & {*(read or ())}):
         raise ConfigurationError(f"{both[0]} is both in --serve and in --read: choose one.")
     else:
-        schemas = prepare_database(address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or ())
+        schemas = prepare_database(
+            address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or (), only=only
+        )
         _report(address, schemas, serve or [], read or [], as_json=as_json)
 
 

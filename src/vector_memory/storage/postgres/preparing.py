@@ -8,15 +8,27 @@ from vector_memory.storage.postgres import beginnings, migrations, roles, shared
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.errors import translated_errors
 
+ADD = """
+insert into roles values (%s, %s, %s)
+on conflict (name) do update set may_write = excluded.may_write, only_schema = excluded.only_schema
+"""
+
 NOT_ALLOWED = "This role may not create tables in the database: use one that owns it, or has the right CREATE on it."
 
 
 def prepare(
-    url: str, schema: str, dimensions: int, may_write: Mapping[str, bool], shared_schema: str, namespace_prefix: str
+    url: str,
+    schema: str,
+    dimensions: int,
+    may_write: Mapping[str, bool],
+    shared_schema: str,
+    namespace_prefix: str,
+    *,
+    only: bool = False,
 ) -> list[str]:
     """Create or upgrade all tables, and let roles use them; return the schemas of memories.
 
-    `may_write`: the roles to add, with whether they may write.
+    `may_write`: the roles to add, with whether they may write. `only`: these may use the memory of `schema`, no other.
     """
     opening = beginnings.maintaining(shared_schema)
     with translated_errors(), closing(connect(url)) as connection, connection.writing(opening):
@@ -25,17 +37,16 @@ def prepare(
             raise DatabaseError(NOT_ALLOWED)
         shared.create(connection, shared_schema)
         for role, writes in may_write.items():
-            connection.execute(
-                "insert into roles values (%s, %s) on conflict (name) do update set may_write = excluded.may_write",
-                (role, writes),
-            )
-        known = connection.execute("select name, may_write from roles").fetchall()
+            connection.execute(ADD, (role, writes, schema if only else None))
         names = connection.execute("select name from namespaces order by name").fetchall()
         memories = [schema, *(f"{namespace_prefix}{name}" for (name,) in names)]
+        memories = list(dict.fromkeys(memories))
+        known = connection.execute(shared.ROLES).fetchall()
         for memory in memories:
             migrations.migrate(connection, memory, dimensions)
-        for role, writes in known:
-            roles.grant(connection, shared_schema, role, may_write=False)
+        for role, writes, own in known:
+            roles.grant(connection, shared_schema, role, roles.READING if writes and own is None else None)
             for memory in memories:
-                roles.grant(connection, memory, role, may_write=writes)
+                may_use = own in {None, memory}
+                roles.grant(connection, memory, role, roles.rights(may_write=writes) if may_use else None)
         return memories

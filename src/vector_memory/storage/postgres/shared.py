@@ -45,9 +45,12 @@ create table if not exists tokens (
 );
 create table if not exists roles (
     name text collate "C" primary key,
-    may_write boolean not null
+    may_write boolean not null,
+    only_schema text collate "C"
 );
 """
+
+ROLES = "select name, may_write, only_schema from roles"
 
 MISSING = (
     "This database has no namespaces: run `vector-memory database prepare --database-url URL` with a role that may "
@@ -92,10 +95,11 @@ class SharedTables:
             sql = "insert into namespaces (name) values (%s) on conflict do nothing returning name"
             if not connection.execute(sql, (name,)).fetchall():
                 return False
-            known = connection.execute("select name, may_write from roles").fetchall()
+            known = connection.execute(ROLES).fetchall()
             migrations.migrate(connection, schema, dimensions)
-            for role, may_write in known:
-                roles.grant(connection, schema, role, may_write=may_write)
+            for role, may_write, own in known:
+                if own in {None, schema}:
+                    roles.grant(connection, schema, role, roles.rights(may_write=may_write))
             return True
 
     def size_of(self, schema: str) -> int:
