@@ -162,6 +162,14 @@ def test_without_figures_for_other_languages_only_words_make_an_answer_close() -
     assert model.calibration_for("how do I bake bread", whole) is UNKNOWN
 
 
+def test_a_question_in_another_language_is_compared_half_by_meaning_if_its_letters_show_that() -> None:
+    """Unknown words without such letters may be names and terms of English."""
+    model = BGE_SMALL.description
+    assert model.calibration_for("Co piątek robimy kopię", lambda _: 2) == replace(FOREIGN, weight=0.5)
+    assert model.calibration_for("Xrl sizzled Ly49Q", lambda _: 2) is FOREIGN
+    assert model.calibration_for("the menu of the café", whole) is UNKNOWN
+
+
 def test_a_question_is_of_the_script_of_half_its_letters() -> None:
     model = BGE_SMALL.description
     assert model.calibration_for("what does 数据库 mean", whole) == replace(UNKNOWN, weight=0.8)

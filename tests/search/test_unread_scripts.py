@@ -130,3 +130,33 @@ def test_the_words_of_a_question_that_is_read_in_part_weigh_more(store: SessionM
     store.store_memory("working_memory", question, session_id="s")
     trace = store.explaining.explain(question, Scope("working_memory", session_id="s"), Asked(Page()))
     assert "the model cannot read all of the question" in str(trace)
+
+
+LATIN = {
+    "Turkish": "Her cuma gecesi veritabanını yedekleyin",
+    "Vietnamese": "Sao lưu cơ sở dữ liệu vào mỗi tối thứ sáu",
+    "Polish": "Co piątek w nocy robimy kopię bazy danych",
+    "Hungarian": "Minden péntek éjjel mentsük az adatbázist",
+    "French": "Chaque vendredi soir nous sauvegardons la base de données",
+    "German": "Jeden Freitag wird die Datenbank für uns gesichert",
+}
+ENGLISH = (
+    "We decided to back up the database every Friday night.",
+    "Never open port 8080 on the production server.",
+    "The team meeting moved to next Wednesday.",
+    "The deploy key is in the safe on the second floor.",
+    "The new server was installed in Leeds.",
+    "The cache is cleared by the nightly job.",
+    "Retries use exponential backoff.",
+    "Invoices are sent on the first of the month.",
+)
+
+
+def test_a_sentence_in_another_language_finds_its_note_among_english_ones_first(store: SessionMemoryStore) -> None:
+    for language, sentence in LATIN.items():
+        for text in (*ENGLISH, f"{' '.join(ENGLISH[:4])} {sentence}. {' '.join(ENGLISH[4:])}"):
+            store.store_memory("report", text, session_id=language)
+    for language, sentence in LATIN.items():
+        for question in (sentence, f"server: {sentence}"):
+            best = store.search_documents(question, Scope("report", session_id=language)).results[0]
+            assert sentence in best.content, language

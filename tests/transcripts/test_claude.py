@@ -284,6 +284,12 @@ def test_a_lost_line_is_no_branch(write: Write) -> None:
     assert len(texts(write(*linked(*lines, boundary, summary, user("And?", 5))))) == 6
 
 
+def test_a_summary_comes_after_the_answer_that_it_sums_up(write: Write) -> None:
+    summary = user("So far: nothing.", 2, isCompactSummary=True)
+    kinds = [one.kind for one in said(write(user("Why?"), agent(LONG, 1), summary, user("And?", 3)))]
+    assert kinds == ["input_prompt", "working_memory", "session_context", "input_prompt"]
+
+
 def test_the_name_of_a_folder_has_a_hyphen_for_each_unit_of_a_character(homes: Path) -> None:
     """As the client cuts it, too: a hash follows after 200 characters."""
     long = Path("/home/ann/" + "x" * 250)

@@ -24,6 +24,10 @@ WORD = re.compile(r"\b[^\W\d_][^\W\d_A-Z]*\b")
 SHORT = 3
 """Letters. Nearly every short word is in a vocabulary: `de`, `la` and `der` are in that of an English model."""
 
+LAST_ENGLISH = "z"
+FOREIGN_WEIGHT = 0.5
+"""Of the cosine's weight. With all of it, short English notes come before the one that has a Polish question verbatim."""
+
 LEAST_READABLE = 0.5
 """Of the letters of a question. Of one that is read in less than half, hardly anything is left to compare."""
 
@@ -82,13 +86,20 @@ class Description:
             return UNREADABLE
         known = self._knows_words(question, count_tokens)
         figures = (self.confidence or UNKNOWN) if known else (self.foreign or FOREIGN)
-        return figures if readable == 1 else replace(figures, weight=readable)
+        # Without a letter that English does not have, the unknown words may be names.
+        is_foreign = not known and any(letter > LAST_ENGLISH for letter in question if self._is_read(letter))
+        weight = readable * (FOREIGN_WEIGHT if is_foreign else 1)
+        return figures if weight == 1 else replace(figures, weight=weight)
 
     def _known_letters(self, text: str) -> float:
         """Return the share of the letters that are of a script which the model knows; 1 if there are no letters."""
         letters = [character for character in text if character.isalpha()] if self.scripts else []
-        known = sum(unicodedata.name(letter, "").startswith(self.scripts) for letter in letters)
+        known = sum(map(self._is_read, letters))
         return known / len(letters) if letters else 1.0
+
+    def _is_read(self, letter: str) -> bool:
+        """Return whether a letter is of a script that the model knows."""
+        return letter.isalpha() and unicodedata.name(letter, "").startswith(self.scripts)
 
     def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:
         """Return whether enough words are in the model's vocabulary; it cuts those of other languages into pieces."""

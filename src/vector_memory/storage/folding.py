@@ -30,6 +30,7 @@ LETTERS = str.maketrans(
         "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "ħ": "h", "Ħ": "H",
         "ŧ": "t", "Ŧ": "T", "\u0131": "i",  # dotless
         "\u06cc": "\u064a", "\u0649": "\u064a", "\u06a9": "\u0643",  # Farsi yeh, alef maksura, keheh
+        "\u06c1": "\u0647", "\u06be": "\u0647", "\u06d5": "\u0647",  # the forms of heh in Urdu and Kurdish
         "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2212": "-", "\u02bc": "'",
     }
 )  # fmt: skip
@@ -57,6 +58,7 @@ def _folded_part(found: re.Match[str]) -> str:
 
 def _folded(part: str) -> str:
     spread = unicodedata.normalize("NFKD", SYMBOLS.sub(r" \g<0> ", part))
+    spread = spread.replace("\u0e40\u0e40", "\u0e41").replace("\u0ec0\u0ec0", "\u0ec1")  # Thai and Lao: e e for ae
     spread = OWN_LETTERS.sub(lambda letter: unicodedata.normalize("NFC", letter[0]), spread)
     changed = {ord(character): new for character in set(spread) if (new := _folded_character(character)) is not None}
     return unicodedata.normalize("NFC", spread.translate(changed))

@@ -69,7 +69,9 @@ class Conversation:
         self._is_final = True
 
     def summary(self, text: str, time: str, *, line_id: str | None = None) -> None:
-        """Note the summary of what was said so far."""
+        """Note the summary of what was said so far, which comes after the answer to the last prompt."""
+        if self._is_final:
+            self.finish()
         if summary := summary_in(text):
             self.said.append(Said(MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary, time, line_id=line_id))
 
