@@ -26,7 +26,7 @@ SHORT = 3
 
 LAST_ENGLISH = "z"
 FOREIGN_WEIGHT = 0.5
-"""Of the cosine's weight. With all of it, short English notes come before the one that has a Polish question verbatim."""
+"""Of the cosine's weight. With all, short English notes come before one that has a Polish question verbatim."""
 
 LEAST_READABLE = 0.5
 """Of the letters of a question. Of one that is read in less than half, hardly anything is left to compare."""
