@@ -58,6 +58,15 @@ def test_a_host_from_the_environment_counts_as_one_from_the_url(
     assert "sslmode=verify-full" in parameters(DatabaseUrl.parse(url))
 
 
+def test_a_url_says_how_many_connections_a_process_opens_at_most() -> None:
+    address = DatabaseUrl.parse("postgresql:///team?connections=4&connect_timeout=3")
+    assert (address.connections, address.of_namespace("a").connections) == (4, 4)
+    assert "connections" not in address.conninfo()
+    for wrong in ("1", "0", "-2", "1000", "many", ""):
+        with pytest.raises(ConfigurationError, match="from 2 to 999"):
+            DatabaseUrl.parse(f"postgresql:///team?connections={wrong}")
+
+
 @pytest.mark.parametrize("schema", ["public; drop table x", "Memory", "pg_temp", "vector_memory", "a" * 64, ""])
 def test_a_schema_that_is_no_plain_name_or_not_for_memories_is_refused(schema: str) -> None:
     with pytest.raises(ConfigurationError, match="schema"):

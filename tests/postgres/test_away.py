@@ -116,13 +116,14 @@ def test_a_store_that_cannot_be_reached_is_opened_and_one_that_refuses_is_not(cl
 def test_callers_do_not_wait_one_after_another_for_a_server_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     now, attempts = [100.0], []
 
-    def connect() -> Connection:
+    def connect(_: str) -> Connection:
         attempts.append(now[0])
         now[0] += 2
         raise UnreachableError("silence")
 
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
-    lent = pool.ConnectionPool(connect, 2)
+    monkeypatch.setattr(pool, "connect", connect)
+    lent = pool.ConnectionPool("postgresql:///nowhere", 2)
     for _ in range(3):
         with pytest.raises(UnreachableError), lent.connection():
             pass

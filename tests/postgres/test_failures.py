@@ -15,6 +15,7 @@ from faults.proxy import proxy_to
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError, DuplicateMemoryError
+from vector_memory.settings import MOST_CONNECTIONS as OF_ONE_PROCESS
 from vector_memory.settings import Settings
 from vector_memory.storage.calls import Call, current_call
 from vector_memory.storage.postgres import beginnings, database, pool
@@ -157,7 +158,7 @@ def test_all_connections_in_use_is_an_error_that_says_so(
     storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "LOCK_TIMEOUT_SECONDS", 0.05)
-    blocks = [storage.read() for _ in range(database.MOST_READERS)]
+    blocks = [storage.read() for _ in range(OF_ONE_PROCESS)]
     for block in blocks:
         block.__enter__()
     try:

@@ -1,27 +1,33 @@
 """A pooler in front of the server changes no answer: it gives each transaction to whichever session is free."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from clusters import Cluster
 from doctor.test_postgres import USUAL, change, doctor, wrong_in
-from engine_memories import DIMENSIONS
+from engine_memories import DIMENSIONS, add, new_memory
 from engines import column
 from forked import finished
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS
-from poolers import PORT, Pooler, running_pooler
+from poolers import PORT, Mode, Pooler, running_pooler
+from servers import Server
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.opening import index_vectors
-from vector_memory.storage.postgres import inspection
+from vector_memory.storage.postgres import connecting, connection, inspection
 from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.refusals import UnreachableError
+from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 NAMESPACES = 12
 STORES = 6
@@ -143,3 +149,60 @@ def test_a_pooler_that_gives_each_statement_to_another_session_is_refused_at_ope
             PostgresDatabase(pooler.url(new_name), dimensions=DIMENSIONS)
         refused = finished("serve", "--database-url", pooler.url(new_name))
         assert (refused.returncode, "pool_mode = transaction" in refused.stderr) == (1, True)
+
+
+def test_three_servers_that_keep_six_sessions_busy_are_all_served(
+    cluster: Cluster, database: Callable[[str], str], new_name: str, tmp_path: Path
+) -> None:
+    database("postgres")
+    report = {"session_id": "s", "agent_id": "a"}
+    with running_pooler(cluster, "session", 6) as pooler, ExitStack() as stack:
+        servers = [
+            stack.enter_context(
+                Server(tmp_path, url=f"{pooler.url(new_name)}&connections=2&schema=ns_{number}")
+            ).hello()
+            for number in range(3)
+        ]
+        for number in range(STORES):
+            asked = [
+                (server, server.ask_tool("store_report", content=text(place, number), **report))
+                for place, server in enumerate(servers)
+            ]
+            stored = [server.answer(request)["memory_id"] for server, request in asked]
+            assert stored == [number + 1] * 3
+            for place, server in enumerate(servers):
+                found = server.call("search_reports_specific_chunks", query="ledger of the namespace", session_id="s")
+                assert {f"of the namespace {place}." in json.dumps(hit) for hit in found["results"]} == {True}
+        assert pooler.server_connections(new_name) <= 6
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_a_call_for_which_a_pooler_has_no_session_is_told_so(
+    cluster: Cluster, database: Callable[[str], str], new_name: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database("postgres")
+    monkeypatch.setattr(connecting, "FIRST_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "LOCK_TIMEOUT_SECONDS", 0.5)
+    with running_pooler(cluster, mode, 1) as pooler, ExitStack() as stack:
+
+        def opened() -> PostgresStorage:
+            storage = PostgresStorage(PostgresDatabase(pooler.url(new_name), dimensions=DIMENSIONS))
+            stack.callback(storage.close)
+            return storage
+
+        opened().close()
+        early = opened() if mode == "transaction" else None  # else it would keep the only session
+        with psycopg.connect(pooler.url(new_name), prepare_threshold=None) as other:
+            other.execute("select 1")
+            storage = early or opened()
+            for _ in range(2):
+                with pytest.raises(UnreachableError, match="had no connection left in time"):
+                    add(storage, new_memory())
+        eventually(lambda: stores(storage))
+
+
+def stores(storage: PostgresStorage) -> bool:
+    """Return whether a memory can be stored again."""
+    with suppress(UnreachableError):
+        return add(storage, new_memory()) == 1
+    return False

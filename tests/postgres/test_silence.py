@@ -125,14 +125,14 @@ def test_the_calls_that_wait_behind_one_that_noticed_are_answered_with_it(
 
 
 def test_connections_beside_one_that_was_lost_are_not_used_again(proxy: Proxy, storage: PostgresStorage) -> None:
-    readers = storage._database._readers
-    with readers.connection(), readers.connection():
+    connections = storage._database._pool
+    with connections.connection(), connections.connection():
         pass
-    assert len(readers._idle) == 2
+    assert len(connections._idle) == 2
     proxy.silent.set()
     with pytest.raises(DatabaseError, match=AWAY):
         ids(storage)
-    assert readers._idle == []
+    assert connections._idle == []
 
 
 def test_a_descriptor_beyond_the_reach_of_select_can_be_waited_for() -> None:

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from vector_memory.domain import SearchMode
+from vector_memory.settings.database_url import DEFAULT_SCHEMA as DEFAULT_SCHEMA
+from vector_memory.settings.database_url import MOST_CONNECTIONS as MOST_CONNECTIONS
 from vector_memory.settings.database_url import NAMESPACE_PREFIX as NAMESPACE_PREFIX
 from vector_memory.settings.database_url import SHARED_SCHEMA as SHARED_SCHEMA
 from vector_memory.settings.database_url import DatabaseUrl as DatabaseUrl

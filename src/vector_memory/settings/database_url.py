@@ -14,6 +14,12 @@ DEFAULT_SCHEMA = "memory"
 NAMESPACE_PREFIX = "ns_"
 """Begins the name of a namespace's schema."""
 
+MOST_CONNECTIONS = 10
+"""The most that a process opens to a database, unless its URL says otherwise."""
+
+CONNECTIONS = re.compile(r"[1-9][0-9]{1,2}|[2-9]")
+"""Some work reads while it writes, so one is too few."""
+
 SHARED_SCHEMA = "vector_memory"
 """Holds what the servers of one database share: namespaces and tokens."""
 
@@ -48,12 +54,14 @@ class DatabaseUrl:
     """A memory in a schema of a PostgreSQL database. Only `conninfo` reveals a password: as text, there is none.
 
     `url`: what libpq understands. `hosts`: the names, addresses or socket folders of servers, the first that answers.
+    `connections`: the most that a process opens for all its memories in the database.
     """
 
     url: str = field(repr=False)
     hosts: tuple[str, ...]
     database: str
     schema: str = DEFAULT_SCHEMA
+    connections: int = MOST_CONNECTIONS
     password_file: Path | None = None
 
     @classmethod
@@ -69,6 +77,7 @@ class DatabaseUrl:
             )
         parameters = _parameters(match["parameters"] or "")
         schema = _checked_schema(parameters.pop("schema", DEFAULT_SCHEMA))
+        connections = _checked_connections(parameters.pop("connections", f"{MOST_CONNECTIONS}"))
         if password_file is not None and has_password(text):
             raise ConfigurationError("There is a password in the database URL and a password file: use one of them.")
         hosts = _hosts(match["hosts"], parameters)
@@ -81,6 +90,7 @@ class DatabaseUrl:
             hosts=hosts,
             database=unquote(database) or os.environ.get("PGDATABASE", ""),
             schema=schema,
+            connections=connections,
             password_file=password_file,
         )
 
@@ -153,6 +163,12 @@ def _checked_schema(name: str) -> str:
             f"underscores, and is not {SHARED_SCHEMA}, information_schema or pg_..."
         )
     return name
+
+
+def _checked_connections(number: str) -> int:
+    if not CONNECTIONS.fullmatch(number):
+        raise ConfigurationError("The connections in the database URL are invalid: write a number from 2 to 999.")
+    return int(number)
 
 
 def _hosts(listed: str, parameters: dict[str, str]) -> tuple[str, ...]:

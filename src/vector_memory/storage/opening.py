@@ -48,7 +48,13 @@ def open_storage(
         from vector_memory.storage.postgres.storage import PostgresStorage
 
     return PostgresStorage(
-        PostgresDatabase(address.conninfo(), schema=address.schema, dimensions=dimensions, read_only=read_only)
+        PostgresDatabase(
+            address.conninfo(),
+            schema=address.schema,
+            dimensions=dimensions,
+            read_only=read_only,
+            connections=address.connections,
+        )
     )
 
 
@@ -57,7 +63,7 @@ def open_shared(address: DatabaseUrl) -> "SharedTables":
     with driver_at_hand():
         from vector_memory.storage.postgres.shared import SharedTables
 
-    return SharedTables(address.conninfo(), SHARED_SCHEMA)
+    return SharedTables(address.conninfo(), SHARED_SCHEMA, address.connections)
 
 
 def prepare_database(

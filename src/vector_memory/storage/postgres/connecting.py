@@ -40,17 +40,27 @@ ADDRESS: Mapping[str, str | int] = {
 """
 
 
+FIRST_ANSWER_SECONDS = 5.0
+"""How long a new connection may wait for its first answer, which a pooler gives when it has a session."""
+
+
 def connect(url: str) -> Connection:
     """Return a connection on which nothing is set.
 
     Raises UnreachableError if the server may answer later, and DatabaseError otherwise.
     """
     parameters = parameters_in(url)
+    connection = None
     try:
         connection = Connection.connect(**parameters, autocommit=True)
-        note_pooler(connection)
+        with connection.answered_within(FIRST_ANSWER_SECONDS):
+            note_pooler(connection)
     except psycopg.OperationalError as error:
-        refused = refusal(error)
+        said = f"{error}"
+        if connection is not None:  # it was closed at once, and the error may lack the last words
+            said += f" {connection.pgconn.error_message!r}"
+            connection.close()
+        refused = refusal(said)
         refused.add_note(f"The database is {parameters.get('dbname', '')} at {parameters.get('host', 'localhost')}.")
         raise refused from None
     return connection

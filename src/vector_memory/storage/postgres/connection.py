@@ -4,6 +4,8 @@ A round trip takes 0.05 ms on a socket and 0.5 to 2 ms in a network. So a transa
 changes whose results nobody needs wait for the next one, and the end of a read is sent without waiting for the answer.
 """
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -15,8 +17,10 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import arrays, silence, state
 from vector_memory.storage.postgres.batch import Batch
+from vector_memory.storage.postgres.refusals import POOLER_FULL, UnreachableError
 from vector_memory.storage.postgres.state import State
 from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
+from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 T = TypeVar("T")
 
@@ -66,6 +70,7 @@ class Connection(psycopg.Connection[Row]):
         self._gathering = False
         self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
+        self._answer_by = math.inf
         self.is_silent = self.is_pooled = False
         self.add_notice_handler(self._note_warning)
 
@@ -219,7 +224,19 @@ class Connection(psycopg.Connection[Row]):
     def _note_warning(self, notice: psycopg.errors.Diagnostic) -> None:
         self._warnings += (notice.sqlstate or "").startswith(WARNING_CLASS)
 
+    @contextmanager
+    def answered_within(self, seconds: float) -> Iterator[None]:
+        """Raise UnreachableError if nothing is heard for so long: a pooler lets wait whom it has no session for."""
+        self._answer_by = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._answer_by = math.inf
+
     def _require_heard(self) -> None:
+        if time.monotonic() > self._answer_by:
+            self.close()
+            raise UnreachableError(POOLER_FULL)
         if not silence.is_heard(self.pgconn.socket):
             self.is_silent = True
             self.close()
@@ -237,7 +254,8 @@ class Connection(psycopg.Connection[Row]):
                     self.rollback()
                 raise
 
-        self._attempt(send)
+        with self.answered_within(LOCK_TIMEOUT_SECONDS if self.is_pooled else math.inf):
+            self._attempt(send)
         opening, self._opening = self._opening, ()
         self._waiting.clear()
         if opening[-1] is state.READ:

@@ -1,4 +1,4 @@
-"""A schema of a PostgreSQL database: one writing connection and a pool of reading ones."""
+"""A schema of a PostgreSQL database, over the connections of this process."""
 
 import logging
 import threading
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError
+from vector_memory.settings import DEFAULT_SCHEMA, MOST_CONNECTIONS
 from vector_memory.storage.postgres import beginnings, migrations
-from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import BUSY, translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
@@ -16,27 +16,32 @@ from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 logger = logging.getLogger(__name__)
 
-MOST_READERS = 8
-"""Connections of one process that read at the same time."""
-
 
 class PostgresDatabase:
     """An open schema. Safe to use from several threads; several processes can have the same schema open.
 
     A schema that does not exist is created, with the extension if that is missing. `dimensions`: the length of the
-    vectors, for a new schema. `read_only`: nothing can be written, and the schema must exist. Raises DatabaseError if
-    the server refuses the connection, or a newer release has changed the schema.
+    vectors, for a new schema. `read_only`: nothing can be written, and the schema must exist. `connections`: the
+    most that this process opens to the database, for all its memories. Raises DatabaseError if the server refuses the
+    connection, or a newer release has changed the schema.
 
     A server that cannot be reached is no error: each `read` and `write` raises UnreachableError until it is back.
     """
 
-    def __init__(self, url: str, *, schema: str = "memory", dimensions: int, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        dimensions: int,
+        read_only: bool = False,
+        connections: int = MOST_CONNECTIONS,
+    ) -> None:
         self.schema = schema
         self.read_only = read_only
         self._closed = False
         self._write_lock = WriteLock(BUSY)
-        self._readers = ConnectionPool(lambda: connect(url), MOST_READERS)
-        self._writers = ConnectionPool(lambda: connect(url), 1)
+        self._pool = ConnectionPool.of(url, connections)
         self._dimensions = dimensions
         self._is_prepared = False
         self._preparing = threading.Lock()
@@ -68,7 +73,7 @@ class PostgresDatabase:
         with (
             translated_errors(),
             self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
-            self._prepared(self._writers).connection() as connection,
+            self._prepared_pool().connection() as connection,
             connection.writing(beginnings.writing(self.schema), turn.take),
         ):
             yield connection
@@ -85,25 +90,24 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close every connection after the running transaction, if any; waiting writers get ClosedMemoryError."""
         with self._write_lock.last_turn():
-            self._closed = True
-            self._writers.close()
-            self._readers.close()
+            if not self._closed:
+                self._closed = True
+                self._pool.close()
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
         if self._closed:
             raise ClosedMemoryError
-        with self._prepared(self._readers).connection() as connection:
+        with self._prepared_pool().connection() as connection:
             yield connection
 
-    def _prepared(self, pool: ConnectionPool) -> ConnectionPool:
-        """Return a pool, after bringing the schema up to date unless that was done."""
+    def _prepared_pool(self) -> ConnectionPool:
+        """Return the pool, after bringing the schema up to date unless that was done."""
         if not self._is_prepared:
             self._prepare()
-        return pool
+        return self._pool
 
     def _prepare(self) -> None:
-        pool = self._readers if self.read_only else self._writers
         with self._preparing:
-            migrations.prepare(pool, self.schema, self._dimensions, read_only=self.read_only)
+            migrations.prepare(self._pool, self.schema, self._dimensions, read_only=self.read_only)
             self._is_prepared = True

@@ -1,4 +1,4 @@
-"""Connections that are not in use, and their number. A connection that was lost is replaced when it is needed.
+"""The connections of this process to a server, which all its memories in one database share.
 
 The pool of psycopg waits for a server that is down, with growing pauses. This one says so at once, and tries again at
 the next call. It also takes back a connection whose transaction is still ending.
@@ -6,16 +6,18 @@ the next call. It also takes back a connection whose transaction is still ending
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 from vector_memory.errors import ClosedMemoryError, DatabaseLockError
+from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.refusals import UNREACHABLE, UnreachableError
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
-IDLE_SECONDS = 300.0
-"""A connection that was not used for this long is closed when another one is returned."""
+IDLE_SECONDS = 2.0
+"""Connections that were not used for this long are closed, all but one: other processes may need them."""
 
 LONG_SECONDS = 1.0
 """A server that refuses connections does so at once; one that takes longer than this is not heard at all."""
@@ -27,14 +29,27 @@ SILENT_SECONDS = 1.0
 class ConnectionPool:
     """Lends connections, at most `size` at a time. Safe to use from several threads."""
 
-    def __init__(self, connect: Callable[[], Connection], size: int) -> None:
-        self._connect = connect
+    _shared: ClassVar[dict[str, "ConnectionPool"]] = {}
+    _sharing: ClassVar = threading.Lock()
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url = url
         self._size = size
+        self.users = 0
         self._free = threading.BoundedSemaphore(size)
         self._idle: list[tuple[Connection, float]] = []
         self._lock = threading.Lock()
         self._closed = False
-        self._silent_until = 0.0
+        self._silent_until, self._reason = 0.0, UNREACHABLE
+        self._tidying: threading.Timer | None = None
+
+    @classmethod
+    def of(cls, url: str, size: int) -> "ConnectionPool":
+        """Return the pool of this process for a database. Whoever asks for it closes it once."""
+        with cls._sharing:
+            pool = cls._shared.setdefault(url, cls(url, size))
+            pool.users += 1
+            return pool
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -44,7 +59,8 @@ class ConnectionPool:
         """
         if not self._free.acquire(timeout=LOCK_TIMEOUT_SECONDS):
             raise DatabaseLockError(
-                f"All {self._size} connections to the database server were in use for too long. Repeat the call."
+                f"All {self._size} connections of this process to the database server were in use for too long. Repeat "
+                "the call, or allow more with ?connections=N in the database URL."
             )
         try:
             connection = self._idle_connection() or self._new_connection()
@@ -56,10 +72,17 @@ class ConnectionPool:
             self._free.release()
 
     def close(self) -> None:
-        """Close the idle connections now, and each of the others after its use."""
+        """After the last user, close the idle connections now, and each of the others after its use."""
+        with self._sharing:
+            self.users -= 1
+            if self.users:
+                return
+            del self._shared[self._url]
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            if self._tidying is not None:
+                self._tidying.cancel()
         for connection, _ in idle:
             connection.close()
 
@@ -67,12 +90,12 @@ class ConnectionPool:
         """Connect. After an attempt that a server has left unanswered, the next callers do not wait as long again."""
         began = time.monotonic()
         if began < self._silent_until:
-            raise UnreachableError(UNREACHABLE)
+            raise UnreachableError(self._reason)
         try:
-            return self._connect()
-        except UnreachableError:
+            return connect(self._url)
+        except UnreachableError as error:
             if time.monotonic() - began > LONG_SECONDS:
-                self._silent_until = time.monotonic() + SILENT_SECONDS
+                self._ask_nothing(f"{error}")
             raise
 
     def _idle_connection(self) -> Connection | None:
@@ -89,20 +112,40 @@ class ConnectionPool:
             connection.close()
 
     def _take_back(self, connection: Connection) -> None:
-        now = time.monotonic()
         self._note_silence(connection)
         with self._lock:
-            # What ended one connection has probably ended those beside it, even if nobody has noticed.
-            kept = 0.0 if connection.closed else IDLE_SECONDS
-            unused = [one for one, since in self._idle if now - since >= kept]
-            self._idle = self._idle[len(unused) :]
+            unused: list[tuple[Connection, float]] = []
+            if connection.closed:  # what ended it has probably ended those beside it, even if nobody has noticed
+                unused, self._idle = self._idle, []
             if self._closed or connection.closed:
-                unused.append(connection)
+                unused.append((connection, 0.0))
             else:
-                self._idle.append((connection, now))
-        for one in unused:
+                self._idle.append((connection, time.monotonic()))
+                self._tidy_later()
+        for one, _ in unused:
             one.close()
+
+    def _tidy_later(self) -> None:
+        """Close what nobody uses after a while, if there is anything. The lock is held."""
+        if len(self._idle) > 1 and self._tidying is None:
+            self._tidying = threading.Timer(IDLE_SECONDS, self._tidy)
+            self._tidying.daemon = True
+            self._tidying.start()
+
+    def _tidy(self) -> None:
+        with self._lock:
+            since = time.monotonic() - IDLE_SECONDS
+            unused = [one for one in self._idle[:-1] if one[1] <= since]
+            self._idle = self._idle[len(unused) :]
+            self._tidying = None
+            if not self._closed:
+                self._tidy_later()
+        for connection, _ in unused:
+            connection.close()
 
     def _note_silence(self, connection: Connection) -> None:
         if connection.is_silent:
-            self._silent_until = time.monotonic() + SILENT_SECONDS
+            self._ask_nothing(UNREACHABLE)
+
+    def _ask_nothing(self, reason: str) -> None:
+        self._silent_until, self._reason = time.monotonic() + SILENT_SECONDS, reason

@@ -3,8 +3,6 @@
 libpq gives no codes for this, only messages, which name the user and the server.
 """
 
-import psycopg
-
 from vector_memory.errors import DatabaseError
 
 USER = (
@@ -21,7 +19,12 @@ NO_TLS = (
     "The database server offers no encryption: turn on TLS there, or add --database-unencrypted in a network that you "
     "trust."
 )
-FULL = "The database server has no connections left: repeat the call, or raise its `max_connections`."
+FEWER = "let each process open fewer, with ?connections=N in the database URL."
+FULL = f"The database server has no connections left: repeat the call, raise its `max_connections`, or {FEWER}"
+POOLER_FULL = (
+    "The pooler in front of the database server had no connection left in time: repeat the call, raise its "
+    f"`default_pool_size`, or {FEWER}"
+)
 UNREACHABLE = (
     "The database server cannot be reached: check its address, and that it is running. Repeat the call when it is back."
 )
@@ -37,6 +40,8 @@ REFUSALS = (
     ("does not match host name", CERTIFICATE),
     ("root certificate file", AUTHORITIES),
     ("server does not support SSL", NO_TLS),
+    ("query_wait_timeout", POOLER_FULL),
+    ("no more connections allowed", POOLER_FULL),
     ("too many clients", FULL),
     ("too many connections", FULL),
     ("remaining connection slots", FULL),
@@ -49,15 +54,14 @@ REFUSALS = (
 )
 """What a message contains, and what to say instead; the first that fits."""
 
-TEMPORARY = {FULL, UNREACHABLE}
+TEMPORARY = {FULL, POOLER_FULL, UNREACHABLE}
 
 
 class UnreachableError(DatabaseError):
     """The server is away, or the connection to it was lost. The next call tries again."""
 
 
-def refusal(error: psycopg.OperationalError) -> DatabaseError:
-    """Return the error for a connection that could not be made."""
-    message = str(error)
+def refusal(message: str) -> DatabaseError:
+    """Return the error for a connection that could not be made, by what was said."""
     said = next((said for part, said in REFUSALS if part in message), UNREACHABLE)
     return UnreachableError(said) if said in TEMPORARY else DatabaseError(said)

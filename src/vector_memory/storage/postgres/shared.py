@@ -12,14 +12,12 @@ from psycopg import errors as postgres
 
 from vector_memory.errors import ConfigurationError
 from vector_memory.storage.postgres import beginnings, migrations, roles
-from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.postgres.rows import fetch
 from vector_memory.storage.postgres.schema import SIZE
 
-MOST_CONNECTIONS = 4
 KEY_BYTES = 32
 
 TABLES = """
@@ -64,8 +62,8 @@ Fields = Mapping[str, Any]
 class SharedTables:
     """The tables of one database. Safe to use from several threads."""
 
-    def __init__(self, url: str, schema: str) -> None:
-        self._pool = ConnectionPool(lambda: connect(url), MOST_CONNECTIONS)
+    def __init__(self, url: str, schema: str, connections: int) -> None:
+        self._pool = ConnectionPool.of(url, connections)
         self._schema = schema
 
     def ping(self) -> None:
