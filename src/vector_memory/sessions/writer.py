@@ -95,8 +95,8 @@ class MemoryWriter:
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if chunked else None
         words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
         embedded, problem = self._embed(memory, chunks, on_progress, stored, defer=is_pending, wait=wait)
-        at = memory.created_at or utc_now()
-        history = History(at, at, at, is_dated=at < utc_now(AT_ONCE_SECONDS))
+        created_at = memory.created_at or utc_now()
+        history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         with self._storage.write() as writer:
             for number in replacing:
                 writer.delete(number)
