@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from claims import Claims, is_shown, listed, pages, without_evidence
+from vector_memory import errors
 from vector_memory.cli.commands import app
 from vector_memory.server.tools import offered
 from vector_memory.settings import Toolset
@@ -109,6 +110,11 @@ def test_readme_names_every_tool() -> None:
     for tool in offered(tuple(Toolset)):
         name = re.sub(r"(specific_chunks|section_context|full_documents)$", "*", tool.name)
         assert f"`{name}`" in text
+
+
+def test_every_error_code_has_a_line_that_says_what_to_do() -> None:
+    codes = {found.code for found in vars(errors).values() if isinstance(found, type) and hasattr(found, "code")}
+    assert set(re.findall(r"^\| `([A-Z]\w+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)) == codes
 
 
 def test_every_dependency_has_a_reason() -> None:
