@@ -15,7 +15,7 @@ from faults.test_full_disk import fill
 from forked import finished
 from hook_texts import PROMPT
 from hooks.test_kept_process import REPORTS, locked, report
-from over_http.calling import message_of, send_bytes
+from over_http.calling import message_of, post, send_bytes
 from over_http.processes import Running
 from over_http.shared import Shared
 from servers import ENVELOPE, LEGACY, MODERN, QUICK, Server
@@ -131,6 +131,18 @@ def test_a_file_that_cannot_be_read_keeps_nothing_behind_it_waiting(shared: Shar
             assert stored["memory_id"], "nothing waits"
     [(_, reason)] = shared.outbox.refused()
     assert reason == "It is not a file."
+
+
+def test_a_prompt_that_is_sent_twice_is_stored_once_with_the_time_at_which_it_was_heard(shared: Shared) -> None:
+    """Its answer may be lost. A prompt that its user repeats is another one."""
+    with shared.relay() as relay:
+        relay.request("tools/call", name="hook_prompt", arguments={"session_id": "s", "prompt": PROMPT})
+        (call,) = [one.body["arguments"] for one in shared.outbox.waiting()]
+    with shared.running() as server:
+        for heard_at in (call["heard_at"], call["heard_at"], "2026-01-02T03:04:05+00:00", "yesterday"):
+            told = {"session_id": "s", "prompt": PROMPT, "heard_at": heard_at}
+            assert "error" not in message_of(post(server.url, server.secret, tool="hook_prompt", arguments=told))
+        eventually(lambda: len(texts(server)) == 3)
 
 
 def test_no_secret_is_in_what_waits(shared: Shared) -> None:

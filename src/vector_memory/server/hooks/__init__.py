@@ -7,6 +7,7 @@ errors of hooks.
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, TextContent
 
 from vector_memory.domain import utc_now
+from vector_memory.domain.times import utc
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.server.callers import store_of_caller
 from vector_memory.server.conversation import client_of, conversation_of, is_over_http
@@ -25,6 +27,9 @@ from vector_memory.server.hooks.prompts import hear_prompt
 from vector_memory.transcripts.own import is_of_subagent
 
 logger = logging.getLogger(__name__)
+
+HEARD_AT = "heard_at"
+"""The argument with the time at which a relay heard of an event."""
 
 Hook = Callable[[Event], Awaitable[str | None]]
 """Stores what an event brings, and returns what the agent is to be told."""
@@ -81,7 +86,15 @@ def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | N
     if session_id:
         conversation.enter(session_id)
     store = store_of_caller(context.lifespan_context)
-    return Event(store, conversation, conversation.session(), utc_now(), client_of(context), given)
+    return Event(store, conversation, conversation.session(), time_in(given), client_of(context), given)
+
+
+def time_in(given: Mapping[str, str]) -> str:
+    """Return when something was heard: a relay says it, whose call may wait or be sent twice."""
+    now = utc_now()
+    with suppress(ValueError):
+        return min(utc(given[HEARD_AT]), now) if HEARD_AT in given else now
+    return now
 
 
 def answer(event_name: str, told: str | None) -> dict[str, Any]:

@@ -32,12 +32,13 @@ from mcp_types import (
 )
 
 from vector_memory import __version__
+from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError, QuotaExceededError, ValidationError, VectorMemoryError
 from vector_memory.outbox import SLOW, Body, Delivery, Outbox
 from vector_memory.results.sessions import Result
 from vector_memory.server.app import add_listed
 from vector_memory.server.fastmcp_adapter import MemoryServer
-from vector_memory.server.hooks import HOOKS
+from vector_memory.server.hooks import HEARD_AT, HOOKS
 from vector_memory.server.hooks.capture import outcome_of
 from vector_memory.server.http.remote import Remote, Speaker
 from vector_memory.server.http.sending import Sender, call_of, heard_in
@@ -109,7 +110,8 @@ class Relay(Middleware):
         if session_id := arguments.get("session_id", "").strip():
             self._session_id = session_id
         try:
-            kept = await in_intake_thread(lambda: self.delivery.take(self._call(name, arguments, context)))
+            timed = {HEARD_AT: utc_now(), **arguments}  # sent twice, it is the same prompt
+            kept = await in_intake_thread(lambda: self.delivery.take(self._call(name, timed, context)))
         except VectorMemoryError as error:
             logger.error("A text of %s is lost: %s", name, error)  # noqa: TRY400 - the traceback adds nothing
             return nothing_to_tell()
