@@ -32,7 +32,7 @@ from vector_memory.sessions.past import Past
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
-from vector_memory.sessions.writer import MemoryWriter
+from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address
 from vector_memory.storage.base import Storage
 from vector_memory.storage.limited import LimitedStorage
@@ -81,8 +81,13 @@ class SessionMemoryStore:
         self._index, self._background = PassageIndex(storage), BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
+        self._room = Room()
         self._assemble(storage)
         self.intake = Intake([] if read_only else outboxes_of(address), self._writer)
+
+    def limit(self, memories: int | None) -> None:
+        """Let this memory hold no more than this number of memories, also those of other processes; None: any."""
+        self._room.most = memories
 
     def limited_to(self, names: Collection[str]) -> Self:
         """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
@@ -95,7 +100,7 @@ class SessionMemoryStore:
         self._storage, settings, indexer = storage, self.settings, self._indexer
         packer = Packer(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact)
+        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium, self._probes = MediumSearch(retriever, self._timer, packer), Probes(packer, self._access.record)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)

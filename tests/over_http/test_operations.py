@@ -3,7 +3,7 @@
 import itertools
 import re
 import threading
-from contextlib import closing
+import time
 from pathlib import Path
 
 import httpx2
@@ -13,10 +13,10 @@ from over_http.calling import answer_in, post
 from over_http.conftest import SETTINGS, Team, serving
 from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
+from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller, Permission
 from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.quotas import Pace, Quota
+from vector_memory.tenancy.quotas import MINUTE, Paces, Quota
 from vector_memory.tenancy.tokens import token_file
 from waiting import eventually
 
@@ -89,37 +89,54 @@ def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Te
     assert re.search(r"try again in \d+ s", said[2]["message"])
 
 
-def test_calls_that_store_at_the_same_time_cannot_overfill_a_namespace(tmp_path: Path) -> None:
-    registry = FolderRegistry(tmp_path)
-    registry.create("small")
-    registry.set_quota("small", Quota(memories=2))
-    with closing(Namespaces(registry, SETTINGS)) as spaces:
-        with spaces.in_use("small") as first, spaces.in_use("small") as second, spaces.in_use("small") as third:
-            spaces.open("small")
-            spaces.admit("small", first, stores=True)
-            spaces.admit("small", second, stores=True)
-            with pytest.raises(QuotaExceededError, match="is full"):
-                spaces.admit("small", third, stores=True)
-        with spaces.in_use("small") as later:  # the others have ended without storing
-            spaces.admit("small", later, stores=True)
+def test_stores_of_several_processes_at_the_same_time_cannot_overfill_a_namespace(tmp_path: Path) -> None:
+    stores = [SessionMemoryStore(tmp_path / "memory.db", SETTINGS) for _ in range(2)]
+    views = [*stores, *(store.limited_to([f"s{number}"]) for number, store in enumerate(stores, 2))]
+    refused: list[str] = []
+
+    def fill(view: SessionMemoryStore, session: str) -> None:
+        for number in range(5):
+            try:
+                view.store_memory("report", f"{session} {number}", session_id=session)
+            except QuotaExceededError as error:
+                refused.append(str(error))
+
+    for store in stores:
+        store.limit(5)
+    threads = [threading.Thread(target=fill, args=(view, f"s{number}")) for number, view in enumerate(views)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stores[0].count_memories() == 5
+    assert len(refused) == 15
+    assert "is full" in refused[0]
+    for store in stores:
+        store.close()
 
 
-def test_a_pace_allows_so_many_calls_from_all_threads_together() -> None:
-    pace, refused = Pace(), []
+def test_calls_of_all_threads_and_processes_count_and_only_those_of_the_last_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[int] = []
 
-    def call() -> None:
+    def call(paces: Paces) -> None:
         for _ in range(100):
             try:
-                pace.count(250)
+                paces.count("red", 250)
             except QuotaExceededError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=call) for _ in range(4)]
+    threads = [threading.Thread(target=call, args=(Paces(tmp_path),)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(refused) == 150
+    Paces(tmp_path).count("blue", 250)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + MINUTE)
+    Paces(tmp_path).count("red", 250)
 
 
 def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path) -> None:

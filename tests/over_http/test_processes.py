@@ -17,6 +17,8 @@ from forked import Forked
 from over_http.calling import post
 from over_http.processes import Running, ended_with_tests, running, workers_of
 from vector_memory.server.tools.changes import MAX_WAIT
+from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.quotas import Quota
 from waiting import eventually
 
 
@@ -54,6 +56,19 @@ def test_each_worker_gets_as_many_connections_of_a_burst_as_any_other(tmp_path: 
                 return [connections_of(worker) for worker in workers_of(server)]
 
         eventually(lambda: shares() == [4, 4, 4, 4])  # as soon as all have started
+
+
+def test_workers_count_calls_and_memories_together_for_the_quota(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "3") as server:
+        FolderRegistry(tmp_path).set_quota("red", Quota(memories=4))
+        contents = [{"session_id": "s", "content": f"# {number}\n\nText."} for number in range(12)]
+        with ThreadPoolExecutor(12) as threads:
+            answers = list(threads.map(lambda report: server.call("store_report", **report), contents))
+        assert sorted(answer["error"] or "stored" for answer in answers) == ["QuotaExceeded"] * 8 + ["stored"] * 4
+        FolderRegistry(tmp_path).set_quota("red", Quota(calls_per_minute=4))
+        with ThreadPoolExecutor(12) as threads:
+            answers = list(threads.map(lambda _: server.call("list_sessions"), range(12)))
+        assert sorted(answer["error"] or "answered" for answer in answers) == ["QuotaExceeded"] * 8 + ["answered"] * 4
 
 
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:

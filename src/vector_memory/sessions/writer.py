@@ -9,7 +9,12 @@ from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS
 from vector_memory.domain.validation import as_title
-from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
+from vector_memory.errors import (
+    DuplicateMemoryError,
+    EmbeddingUnavailableError,
+    NotFoundError,
+    QuotaExceededError,
+)
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked
 from vector_memory.redaction import redact, redact_within
@@ -47,10 +52,20 @@ class StoredMemory:
     redacted: int
 
 
+@dataclass(slots=True)
+class Room:
+    """The largest number of memories that there may be; None: any."""
+
+    most: int | None = None
+
+
 class MemoryWriter:
     """Stores memories."""
 
-    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact) -> None:
+    def __init__(
+        self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact, room: Room
+    ) -> None:
+        self._room = room
         self._storage = storage
         self._indexer = indexer
         self._background = background
@@ -79,7 +94,7 @@ class MemoryWriter:
 
         Both happen in one transaction. `captured`: by a hook or an import, not by an agent. Without a usable model the
         text is stored anyway, and its vectors are computed once there is a model. Raises DuplicateMemoryError,
-        NotFoundError (the report of an observation), ChunkingError, DatabaseError.
+        NotFoundError (the report of an observation), QuotaExceededError, ChunkingError, DatabaseError.
         """
         self._storage.require_time_to_write()
         memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
@@ -101,6 +116,8 @@ class MemoryWriter:
             for number in replacing:
                 writer.delete(number)
             require_storable(writer, memory, content_hash, at=at)
+            if self._room.most is not None:
+                require_room(writer.count_all(), self._room.most)
             embedded, late_problem = usable(writer, embedded)
             if complete is not None:
                 memory = complete(writer, memory, history.created_at)
@@ -167,6 +184,14 @@ def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
 def time_of_prompt(memory: NewMemory) -> str | None:
     """Return when a user wrote a prompt; None for other kinds. Who repeats a prompt does so at another time."""
     return memory.created_at if memory.kind is MemoryKind.INPUT_PROMPT else None
+
+
+def require_room(memories: int, most: int) -> None:
+    """Raise QuotaExceededError if there are as many memories as there may be."""
+    if memories >= most:
+        raise QuotaExceededError(
+            f"This namespace may hold {most:,} memories and is full: delete some, or ask for more."
+        )
 
 
 def require_storable(

@@ -171,6 +171,9 @@ class Reader(Protocol):
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
         """Return the number of memories in a scope, optionally created at `since` or later, or `without_vectors`."""
 
+    def count_all(self) -> int:
+        """Return the number of memories, also of those that may not be seen."""
+
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""
 

@@ -130,6 +130,9 @@ class LimitedReader(Limited):
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
         return self._reader.count(self.visible(scope), since=since, without_vectors=without_vectors)
 
+    def count_all(self) -> int:
+        return self._reader.count_all()
+
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         return self._reader.count_by(self.visible(scope), by)
 

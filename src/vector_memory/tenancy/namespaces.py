@@ -4,7 +4,6 @@ import logging
 import math
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from vector_memory.outbox.places import outboxes_of
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
-from vector_memory.tenancy.quotas import Pace
+from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -33,24 +32,12 @@ SECONDS_BETWEEN_LOOKS = 60.0
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A namespace that is open or in use. `lock`: held while it is opened or closed. `users`: calls that use it.
-
-    `storing`: calls that were admitted to store, and may not have done so yet.
-    """
+    """A namespace that is open or in use. `lock`: held while it is opened or closed. `users`: calls that use it."""
 
     store: SessionMemoryStore | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     users: int = 0
-    storing: int = 0
     used_at: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class Use:
-    """A call that uses a namespace. `stores`: it was admitted to store."""
-
-    place: Place
-    stores: bool = False
 
 
 class Namespaces:
@@ -76,26 +63,23 @@ class Namespaces:
         self._model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
-        self._paces: defaultdict[str, Pace] = defaultdict(Pace)
         self._works_in_background = False
         self._next_look = 0.0
         self._closed = False
 
     @contextmanager
-    def in_use(self, name: str) -> Iterator[Use]:
+    def in_use(self, name: str) -> Iterator[Place]:
         """Keep a namespace open during the block once it is opened. Opens nothing, and takes no time."""
         with self._lock:
             if self._closed:
                 raise ClosedMemoryError
             place = self._places.setdefault(name, Place())
             place.users += 1
-        use = Use(place)
         try:
-            yield use
+            yield place
         finally:
             with self._lock:
                 place.users -= 1
-                place.storing -= use.stores
                 place.used_at = time.monotonic()
                 if not place.users and place.store is None:
                     del self._places[name]
@@ -127,21 +111,18 @@ class Namespaces:
             raise ClosedMemoryError
         return store if caller.sessions is None else store.limited_to(caller.sessions)
 
-    def admit(self, name: str, use: Use, *, stores: bool) -> None:
-        """Count a call of a namespace that is open. Reads the registry: never call it in the event loop.
+    def admit_store(self, name: str, quota: Quota) -> None:
+        """Admit a call that stores in a namespace that is open. Never call it in the event loop.
 
-        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full, or will be when
-        all that were admitted before have stored.
+        Raises QuotaExceededError if the namespace is full. It may be filled by another call or process until this one
+        stores: the store counts again.
         """
-        quota = self.registry.quota(name)
-        self._paces[name].count(quota.calls_per_minute)
-        store = use.place.store
-        if stores and store is not None and quota.limits_size:
-            with self._lock:
-                before, use.stores = use.place.storing, True
-                use.place.storing += 1
-            memories = 0 if quota.memories is None else before + store.count_memories()
-            quota.require_room(memories, self.registry.sizes(name).database_bytes)
+        store = self._places[name].store
+        if store is None:
+            raise ClosedMemoryError
+        store.limit(quota.memories)
+        if quota.limits_size:
+            quota.require_room(store.count_memories(), self.registry.sizes(name).database_bytes)
 
     @property
     def open_count(self) -> int:
@@ -244,8 +225,7 @@ class Namespaces:
         ]
         if not unused:
             return False
-        with self.in_use(min(unused)[1]) as use, use.place.lock:
-            place = use.place
+        with self.in_use(min(unused)[1]) as place, place.lock:
             with self._lock:
                 if place.users > 1:
                     return False

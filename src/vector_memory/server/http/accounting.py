@@ -25,6 +25,7 @@ from vector_memory.server.tools import FUNCTIONS
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.quotas import Paces
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +51,9 @@ COMPLETE = "completion/complete"
 class Accounting(Middleware):
     """Refuses calls beyond the quota, and writes a line into the audit log for each call, refused or not."""
 
-    def __init__(self, namespaces: Namespaces, audit: AuditLog, metrics: Metrics) -> None:
+    def __init__(self, namespaces: Namespaces, paces: Paces, audit: AuditLog, metrics: Metrics) -> None:
         self._namespaces = namespaces
+        self._paces = paces
         self._audit = audit
         self._metrics = metrics
         self._threads, self._opening = CapacityLimiter(THREADS), CapacityLimiter(OPENING_THREADS)
@@ -124,13 +126,19 @@ class Accounting(Middleware):
 
     @asynccontextmanager
     async def _admitted(self, *, stores: bool) -> AsyncIterator[None]:
-        """Keep the caller's namespace open during the block. Raises the errors of `open` and `admit`."""
+        """Keep the caller's namespace open during the block. Raises QuotaExceededError and the errors of `open`."""
         name = current_caller().namespace
-        with self._namespaces.in_use(name) as use:
+        with self._namespaces.in_use(name):
             if not self._namespaces.is_open(name):
                 await run_sync(self._namespaces.open, name, limiter=self._opening)
-            await run_sync(partial(self._namespaces.admit, name, use, stores=stores), limiter=self._threads)
+            await run_sync(partial(self._count, name, stores=stores), limiter=self._threads)
             yield
+
+    def _count(self, name: str, *, stores: bool) -> None:
+        quota = self._namespaces.registry.quota(name)
+        self._paces.count(name, quota.calls_per_minute)
+        if stores:
+            self._namespaces.admit_store(name, quota)
 
     async def _record(self, call: str, ids: Mapping[str, list[int | str]], error: str | None) -> None:
         try:

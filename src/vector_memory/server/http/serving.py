@@ -44,6 +44,7 @@ from vector_memory.tenancy.audit_keys import keys_of
 from vector_memory.tenancy.databases import DatabaseRegistry
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.quotas import Paces
 from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import token_file
 
@@ -179,7 +180,7 @@ def application(
     namespaces, metrics = Namespaces(registry, settings, read_only=offer.read_only), Metrics()
     keys = keys_of(http.data_dir, http.audit_key)
     keys.make()
-    accounting = Accounting(namespaces, AuditLog(http.data_dir, keys), metrics)
+    accounting = Accounting(namespaces, Paces(http.data_dir), AuditLog(http.data_dir, keys), metrics)
     app = serve(
         create_server(
             lambda: closing(namespaces),

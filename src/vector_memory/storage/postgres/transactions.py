@@ -125,6 +125,9 @@ class PostgresReader:
             return memories.count_unindexed(self.connection, scope)
         return memories.count_memories(self.connection, scope, since)
 
+    def count_all(self) -> int:
+        return self.count(Scope())
+
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         return memories.count_by(self.connection, scope, by)
 
