@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -47,12 +48,13 @@ def test_workers_share_the_port_and_one_that_was_killed_is_started_again(tmp_pat
 
 def test_each_worker_gets_as_many_connections_of_a_burst_as_any_other(tmp_path: Path) -> None:
     with running(tmp_path, "--workers", "4") as server:
-        url = server.url.replace("/mcp", "/healthz")
 
         def shares() -> list[int]:
-            with ExitStack() as kept, ThreadPoolExecutor(16) as threads:
-                clients = [kept.enter_context(httpx2.Client(timeout=60)) for _ in range(16)]
-                assert {one.status_code for one in threads.map(lambda client: client.get(url), clients)} == {200}
+            with ExitStack() as kept:
+                clients = [kept.enter_context(socket.create_connection(server.address)) for _ in range(16)]
+                for client in clients:
+                    client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                assert all(b" 200 " in client.recv(100) for client in clients)
                 return [connections_of(worker) for worker in workers_of(server)]
 
         eventually(lambda: shares() == [4, 4, 4, 4])  # as soon as all have started
@@ -69,6 +71,28 @@ def test_workers_count_calls_and_memories_together_for_the_quota(tmp_path: Path)
         with ThreadPoolExecutor(12) as threads:
             answers = list(threads.map(lambda _: server.call("list_sessions"), range(12)))
         assert sorted(answer["error"] or "answered" for answer in answers) == ["QuotaExceeded"] * 8 + ["answered"] * 4
+
+
+def test_the_figures_of_any_worker_are_those_of_all_also_of_one_that_was_killed(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "2") as server:
+
+        def counted() -> set[str]:
+            said = [httpx2.get(server.url.replace("/mcp", "/metrics"), headers=bearer, timeout=60).text for _ in "four"]
+            return {re.findall(r'calls_total\{tool="list_sessions",error=""\} (\d+)', text)[0] for text in said}
+
+        bearer = {"Authorization": f"Bearer {server.secret}"}
+        for _ in range(8):
+            server.call("list_sessions")
+        assert counted() == {"8"}
+        first, other = workers_of(server)
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: len(workers_of(server)) == 2 and first not in workers_of(server))
+        eventually(server.is_alive)
+        assert counted() == {"8"}
+        os.kill(other, signal.SIGKILL)
+        eventually(lambda: len(workers_of(server)) == 2 and other not in workers_of(server))
+        eventually(server.is_alive)
+        assert counted() == {"8"}
 
 
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ class Room:
 
     most: int | None = None
 
+    def require(self, reader: Reader) -> None:
+        """Raise QuotaExceededError if there are as many, in the snapshot of a reader."""
+        if self.most is not None:
+            require_room(reader.count_all(), self.most)
+
 
 class MemoryWriter:
     """Stores memories."""
@@ -116,8 +121,7 @@ class MemoryWriter:
             for number in replacing:
                 writer.delete(number)
             require_storable(writer, memory, content_hash, at=at)
-            if self._room.most is not None:
-                require_room(writer.count_all(), self._room.most)
+            self._room.require(writer)
             embedded, late_problem = usable(writer, embedded)
             if complete is not None:
                 memory = complete(writer, memory, history.created_at)

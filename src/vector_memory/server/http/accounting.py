@@ -20,7 +20,7 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import Result
 from vector_memory.server.callers import current_caller
 from vector_memory.server.hooks import HOOKS
-from vector_memory.server.http.metrics import Metrics
+from vector_memory.server.http.metrics import CANCELLED, Metrics
 from vector_memory.server.tools import FUNCTIONS
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.tenancy.audit import AuditLog
@@ -36,9 +36,6 @@ ID = re.compile(r"[0-9]{1,19}")
 """What an id looks like. An argument may be anything that a client sends."""
 
 LONGEST_NAME = 200
-CANCELLED = "Cancelled"
-"""The error of a call whose client has not waited for the answer."""
-
 THREADS = 4
 """Checking and recording have threads of their own: neither waits for searches, and the event loop for neither."""
 

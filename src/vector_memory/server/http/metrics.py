@@ -1,76 +1,123 @@
 """Figures about the running server, in the text format of Prometheus."""
 
+import os
 import resource
+import struct
 import sys
 import threading
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
+from mmap import mmap
+from typing import NamedTuple
 
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.tenancy.namespaces import Namespaces
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the latencies that are counted together, in seconds."""
 
+CANCELLED = "Cancelled"
+"""The error of a call whose client has not waited for the answer."""
+
+
+def codes_of(family: type[VectorMemoryError]) -> set[str]:
+    """Return the codes of a family of errors."""
+    return {family.code}.union(*map(codes_of, family.__subclasses__()))
+
+
+ERRORS = (None, CANCELLED, *sorted(codes_of(VectorMemoryError)))
+"""How a call may end."""
+
+RUNNING = 0
+"""The first cell of a row: calls that are running. For each tool follow CELLS: errors, buckets, seconds."""
+
+CELLS = len(ERRORS) + len(BUCKETS) + 1 + 1
+
 KILOBYTE = 1 if sys.platform == "darwin" else 1024
 """The unit in which the system reports memory."""
 
 
-class Metrics:
-    """Counts calls and their latencies; thread-safe."""
+class Share(NamedTuple):
+    """A file with a row of figures for each of several workers, and which row is whose. `file`: its descriptor."""
 
-    def __init__(self) -> None:
+    file: int | None = None
+    row: int = 0
+    rows: int = 1
+
+
+ALONE = Share()
+
+
+class Metrics:
+    """Counts calls and their latencies, together with those of the other workers; thread-safe.
+
+    Each process writes its own row, so that none waits for another. A worker that was started in place of another goes
+    on with its row.
+    """
+
+    def __init__(self, tools: Collection[str], share: Share = ALONE) -> None:
+        self._tools = {tool: 1 + number * CELLS for number, tool in enumerate(sorted(tools))}
+        width = 1 + len(self._tools) * CELLS
+        size = share.rows * width * struct.calcsize("d")
+        if share.file is not None:
+            os.truncate(share.file, size)
+        cells = memoryview(mmap(-1 if share.file is None else share.file, size)).cast("d")
+        self._rows = [cells[start : start + width] for start in range(0, len(cells), width)]
+        self._own = self._rows[share.row]
+        self._own[RUNNING] = 0.0
         self._lock = threading.Lock()
-        self._calls: Counter[tuple[str, str]] = Counter()
-        self._latencies: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
-        self._seconds: defaultdict[str, float] = defaultdict(float)
-        self._running = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Count a call as running during the block: it is worked on, or waits for a turn."""
-        with self._lock:
-            self._running += 1
+        self._add(RUNNING, 1)
         try:
             yield
         finally:
-            with self._lock:
-                self._running -= 1
+            self._add(RUNNING, -1)
 
     def count_call(self, tool: str, seconds: float, *, error: str | None) -> None:
-        """Count a call. `tool` must be the name of a tool, so that strangers cannot add names without end."""
-        with self._lock:
-            self._calls[tool, error or ""] += 1
-            self._latencies[tool][bisect_left(BUCKETS, seconds)] += 1
-            self._seconds[tool] += seconds
+        """Count a call of one of the tools."""
+        first = self._tools[tool]
+        self._add(first + ERRORS.index(error if error in ERRORS else VectorMemoryError.code), 1)
+        self._add(first + len(ERRORS) + bisect_left(BUCKETS, seconds), 1)
+        self._add(first + CELLS - 1, seconds)
 
     def as_text(self, namespaces: Namespaces) -> str:
         """Return all figures."""
-        with self._lock:
-            lines = [*self._of_calls(), *self._of_latencies()]
-        lines += of_process()
-        lines += of_namespaces(namespaces)
+        lines = [*self._of_calls(), *self._of_latencies(), *of_process(), *of_namespaces(namespaces)]
         return "\n".join(lines) + "\n"
+
+    def _add(self, cell: int, amount: float) -> None:
+        with self._lock:
+            self._own[cell] += amount
+
+    def _total(self, cell: int) -> float:
+        return sum(row[cell] for row in self._rows)
 
     def _of_calls(self) -> Iterator[str]:
         yield from described("running_calls", "gauge", "Calls that are worked on, or wait for a turn.")
-        yield f"vector_memory_running_calls {self._running}"
+        yield f"vector_memory_running_calls {self._total(RUNNING):.0f}"
         yield from described("calls_total", "counter", "Calls by tool and error; no error: success.")
-        for (tool, error), count in sorted(self._calls.items()):
-            yield f'vector_memory_calls_total{{tool="{tool}",error="{error}"}} {count}'
+        for tool, first in self._tools.items():
+            for number, error in enumerate(ERRORS):
+                if count := self._total(first + number):
+                    yield f'vector_memory_calls_total{{tool="{tool}",error="{error or ""}"}} {count:.0f}'
 
     def _of_latencies(self) -> Iterator[str]:
         name = "call_seconds"
         yield from described(name, "histogram", "Latency by tool.")
-        for tool, counts in sorted(self._latencies.items()):
-            total = 0
-            for bound, count in zip((*BUCKETS, "+Inf"), counts, strict=True):
-                total += count
-                yield f'vector_memory_{name}_bucket{{tool="{tool}",le="{bound}"}} {total}'
-            yield f'vector_memory_{name}_sum{{tool="{tool}"}} {self._seconds[tool]:.6f}'
-            yield f'vector_memory_{name}_count{{tool="{tool}"}} {total}'
+        for tool, first in self._tools.items():
+            buckets = range(first + len(ERRORS), first + CELLS - 1)
+            totals = list(accumulate(map(self._total, buckets)))
+            if not totals[-1]:
+                continue
+            for bound, total in zip((*BUCKETS, "+Inf"), totals, strict=True):
+                yield f'vector_memory_{name}_bucket{{tool="{tool}",le="{bound}"}} {total:.0f}'
+            yield f'vector_memory_{name}_sum{{tool="{tool}"}} {self._total(first + CELLS - 1):.6f}'
+            yield f'vector_memory_{name}_count{{tool="{tool}"}} {totals[-1]:.0f}'
 
 
 def of_process() -> Iterator[str]:

@@ -25,15 +25,15 @@ from vector_memory.server.fastmcp_adapter import (
     authenticated_principal,
     http_app,
 )
-from vector_memory.server.http.accounting import Accounting
+from vector_memory.server.http.accounting import NAMES, Accounting
 from vector_memory.server.http.bodies import MAX_BODY
 from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
 from vector_memory.server.http.doors import door_of
 from vector_memory.server.http.gate import App, Gate
-from vector_memory.server.http.metrics import Metrics
+from vector_memory.server.http.metrics import ALONE, Metrics, Share
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
-from vector_memory.server.http.workers import channel_of_worker, supervise, take_connections
+from vector_memory.server.http.workers import inherited, supervise, take_connections
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
@@ -106,7 +106,7 @@ def run_http_server(
     address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> None:
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
-    channel, listening = channel_of_worker(), list[socket.socket]()
+    (channel, share), listening = inherited(http.workers), list[socket.socket]()
     if channel is None:
         require_usable(http)
         listening.append(listen(http.host, http.port))
@@ -115,7 +115,7 @@ def run_http_server(
             supervise(listening[0], http.workers)
             return
     allow_many_files()
-    gate = Gate(application(address, settings, export_folders, offer, http))
+    gate = Gate(application(address, settings, export_folders, offer, http, share))
     config = uvicorn.Config(
         gate,
         http=Connection,
@@ -169,15 +169,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def application(
-    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+    address: MemoryAddress,
+    settings: Settings,
+    export_folders: Sequence[Path],
+    offer: ServerOptions,
+    http: HttpOptions,
+    share: Share = ALONE,
 ) -> App:
-    """Return the application. Raises ConfigurationError."""
+    """Return the application. `share`: of the figures of several workers. Raises ConfigurationError."""
     serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
     if http.data_dir is None:
         open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
     registry = registry_of(address, http.data_dir, settings)
-    namespaces, metrics = Namespaces(registry, settings, read_only=offer.read_only), Metrics()
+    namespaces, metrics = Namespaces(registry, settings, read_only=offer.read_only), Metrics(NAMES, share)
     keys = keys_of(http.data_dir, http.audit_key)
     keys.make()
     accounting = Accounting(namespaces, Paces(http.data_dir), AuditLog(http.data_dir, keys), metrics)

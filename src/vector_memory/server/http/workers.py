@@ -12,18 +12,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from vector_memory.server.http.metrics import ALONE, Share
 from vector_memory.server.shutdown import stop_signals
 
 logger = logging.getLogger(__name__)
 
-CHANNEL = "VECTOR_MEMORY_CHANNEL"
-"""The variable that tells a worker the descriptor through which its supervisor passes connections on."""
+INHERITED = "VECTOR_MEMORY_WORKER"
+"""The variable that tells a worker the descriptors of its channel and of the file of figures, and its row there."""
 
 SECONDS_BEFORE_RESTART = 1.0
 SECONDS_TO_END = 30.0
@@ -32,13 +34,17 @@ MARK = b"."
 """Goes with each connection to a worker, and from a worker to its supervisor when it is ready for the first one."""
 
 
-def channel_of_worker() -> socket.socket | None:
-    """Return the channel through which this worker gets connections; None: this process is no worker."""
-    if (inherited := os.environ.pop(CHANNEL, None)) is None:
-        return None
-    channel = socket.socket(fileno=int(inherited))
+def inherited(count: int) -> tuple[socket.socket | None, Share]:
+    """Return the channel through which this worker gets connections, and its share of the figures of all `count`.
+
+    None: this process is no worker.
+    """
+    if (numbers := os.environ.pop(INHERITED, None)) is None:
+        return None, ALONE
+    descriptor, figures, row = map(int, numbers.split())
+    channel = socket.socket(fileno=descriptor)
     channel.settimeout(0)
-    return channel
+    return channel, Share(figures, row, count)
 
 
 def take_connections(channel: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
@@ -65,22 +71,23 @@ def take_connections(channel: socket.socket, serve: Callable[[socket.socket], Co
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A process, and the supervisor's end of its channel. `is_ready`: it takes connections."""
+    """A process, its row in the file of figures, and our end of its channel. `is_ready`: it takes connections."""
 
+    row: int
     process: "subprocess.Popen[bytes]"
     channel: socket.socket
     is_ready: bool = False
 
     @classmethod
-    def start(cls) -> "Worker":
+    def start(cls, figures: int, row: int) -> "Worker":
         """Start this program once more, with the same flags, as a worker."""
         ours, its = socket.socketpair()
         ours.settimeout(0)
         command = [sys.executable, "-P", "-m", "vector_memory", *sys.argv[1:]]
-        variables = os.environ | {CHANNEL: str(its.fileno())}
+        variables = os.environ | {INHERITED: f"{its.fileno()} {figures} {row}"}
         with its:
-            process = subprocess.Popen(command, env=variables, pass_fds=[its.fileno()])  # noqa: S603 - our own command
-        return cls(process, ours)
+            process = subprocess.Popen(command, env=variables, pass_fds=[its.fileno(), figures])  # noqa: S603 - our own
+        return cls(row, process, ours)
 
     @property
     def has_ended(self) -> bool:
@@ -112,14 +119,16 @@ def supervise(listening: socket.socket, count: int) -> None:
     for number in stop_signals():
         signal.signal(number, lambda number, _frame: signals.append(number))
     listening.settimeout(0)
-    workers = [Worker.start() for _ in range(count)]
+    with tempfile.TemporaryFile() as file:
+        figures = os.dup(file.fileno())
+    workers = [Worker.start(figures, row) for row in range(count)]
     logger.info("%d workers", count)
     next_look = 0.0
     while not signals:
         look(listening, workers)
         if time.monotonic() >= next_look:
             next_look = time.monotonic() + SECONDS_BEFORE_RESTART
-            restart(workers)
+            restart(workers, figures)
     for worker in workers:
         worker.process.terminate()
     until = time.monotonic() + SECONDS_TO_END
@@ -151,7 +160,7 @@ def pass_on(connection: socket.socket, workers: list[Worker]) -> None:
         workers.append(taker)
 
 
-def restart(workers: list[Worker]) -> None:
+def restart(workers: list[Worker], figures: int) -> None:
     """Start a worker in place of each that has ended."""
     for place, worker in enumerate(workers):
         if worker.has_ended:
@@ -159,4 +168,4 @@ def restart(workers: list[Worker]) -> None:
                 "Worker %d ended with code %d and is started again", worker.process.pid, worker.process.returncode
             )
             worker.channel.close()
-            workers[place] = Worker.start()
+            workers[place] = Worker.start(figures, worker.row)
