@@ -71,12 +71,12 @@ _turns: RunVar[Turns] = RunVar("turns")
 
 
 @asynccontextmanager
-async def turn_of_caller() -> AsyncIterator[None]:
-    """Wait for a turn of the caller's namespace, and have it during the block."""
+async def turn_of_caller(*, stores: bool = False) -> AsyncIterator[None]:
+    """Wait for a turn of the caller's namespace, and have it during the block. Its stores take turns with searches."""
     try:
         turns = _turns.get()
     except LookupError:
         turns = Turns()
         _turns.set(turns)
-    async with turns.taken(current_caller().namespace):
+    async with turns.taken(f"{current_caller().namespace}{' stores' * stores}"):
         yield

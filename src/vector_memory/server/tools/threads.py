@@ -9,6 +9,7 @@ from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
 from vector_memory.errors import CancelledCallError
+from vector_memory.server.turns import turn_of_caller
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,7 +39,8 @@ async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P
     work = partial(function, *args, **kwargs)
     if any(isinstance(argument, str) and len(argument) > LONG for argument in args):
         return await _limited(_long_writers, LONG_WRITERS, work)
-    return await _limited(_writers, WRITERS, work)
+    async with turn_of_caller(stores=True):
+        return await _limited(_writers, WRITERS, work)
 
 
 async def in_file_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
