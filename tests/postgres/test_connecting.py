@@ -90,6 +90,20 @@ def test_a_role_or_database_that_does_not_exist_is_said(
         answers(change(cluster.url()))
 
 
+def test_of_several_hosts_the_one_that_has_refused_is_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for hosts in (f"/nowhere,{cluster.folder}", f"{cluster.folder},/nowhere"):
+        with pytest.raises(DatabaseError, match="refused the user") as refused:
+            answers(f"postgresql://nobody-here@/postgres?host={hosts}")
+        assert refused.value.__notes__ == [f"The database is postgres at {cluster.folder}."]
+    with pytest.raises(UnreachableError) as away:
+        answers("postgresql:///x?host=/nowhere,/nowhere-else")
+    assert away.value.__notes__ == ["The database is x at /nowhere,/nowhere-else."]
+    monkeypatch.setenv("PGHOST", "/nowhere")
+    with pytest.raises(UnreachableError) as away:
+        answers("postgresql:///x")
+    assert "The database is x at /nowhere" in away.value.__notes__[0]
+
+
 @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/x", "postgresql:///x?host=/nowhere"])
 def test_a_server_that_does_not_answer_is_said_to_be_unreachable(url: str) -> None:
     with pytest.raises(UnreachableError, match="cannot be reached"):

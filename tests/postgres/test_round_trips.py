@@ -130,17 +130,27 @@ def test_a_writer_plans_a_statement_a_few_times_and_for_a_table_of_any_size(sett
     assert all("Seq Scan on namespace" in line for line in scans)
 
 
-SEARCHES: dict[str, tuple[Callable[[SessionMemoryStore, str], object], int]] = {
-    "chunks": (lambda store, query: store.search_chunks(query, REPORTS), 2),
-    "chunks, by meaning": (lambda store, query: store.search_chunks(query, REPORTS, mode="vector"), 2),
-    "documents": (lambda store, query: store.search_documents(query, REPORTS), 2),
-    "sections": (lambda store, query: store.search_sections(query, REPORTS), 3),
-    "knowledge of a category": (lambda store, query: store.search_memories(query, KNOWLEDGE), 3),
+FILTERED = Scope(
+    "report", session_id="s", agent_id="a", session_iter=1, task_code="t", tags=("x",), created_after="2020"
+)
+SEARCHES: dict[str, tuple[Callable[[SessionMemoryStore, str], object], int, int]] = {
+    "chunks": (lambda store, query: store.search_chunks(query, REPORTS), 2, 3),
+    "chunks, by meaning": (lambda store, query: store.search_chunks(query, REPORTS, mode="vector"), 2, 3),
+    "documents": (lambda store, query: store.search_documents(query, REPORTS), 2, 3),
+    "sections": (lambda store, query: store.search_sections(query, REPORTS), 3, 4),
+    "knowledge of a category": (lambda store, query: store.search_memories(query, KNOWLEDGE), 3, 3),
+    "sections of a task, after a date": (lambda store, query: store.search_sections(query, FILTERED), 4, 10),
 }
-"""Searches, and their round trips: the state of the memory with the words of the query, and what was found.
+"""Searches, and their round trips: the state of the memory with the words of the query, and what was found; and if
+nothing is close, also for what other scopes have.
 
 Sections need the outlines of their documents in between, and a category its members before the words.
 """
+
+
+def is_far(store: SessionMemoryStore, query: str) -> bool:
+    """Return whether no search finds anything close."""
+    return not any(search(store, query).confidence == "strong" for search, _, _ in SEARCHES.values())  # type: ignore[attr-defined]
 
 
 def test_a_search_needs_few_round_trips(
@@ -151,15 +161,20 @@ def test_a_search_needs_few_round_trips(
     with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
         words = [f"word{number}" for number in range(len(SEARCHES))]
         for word in words:  # the very text is close, so no search looks elsewhere
-            store.store_memory("report", word, session_id="s", agent_id="a")
+            store.store_memory("report", word, session_id="s", agent_id="a", task_code="t", tags=["x"])
+            store.store_memory("system_memory", word, session_id="s", agent_id="a")
             store.store_memory("knowledge_base", word, title="t", category="go", agent_id="a")
         load_index(store)
-        needed = {}
-        for word, (name, (search, _)) in zip(words, SEARCHES.items(), strict=True):
+        far = next(text for text in map(str, range(999)) if is_far(store, f"nothing {text}"))
+        needed, with_others = {}, {}
+        for word, (name, (search, _, _)) in zip(words, SEARCHES.items(), strict=True):
             trips()
             search(store, word)
             needed[name] = trips()
-        assert needed == {name: number for name, (_, number) in SEARCHES.items()}
+            search(store, f"nothing {far}")
+            with_others[name] = trips()
+        assert needed == {name: number for name, (_, number, _) in SEARCHES.items()}
+        assert with_others == {name: number for name, (_, _, number) in SEARCHES.items()}
 
 
 def test_a_search_whose_words_another_one_reads_meanwhile_finds_the_same(

@@ -56,13 +56,11 @@ def connect(url: str) -> Connection:
         with connection.answered_within(FIRST_ANSWER_SECONDS):
             note_pooler(connection)
     except psycopg.OperationalError as error:
-        said = f"{error}"
+        said, host = f"{error}", parameters.get("host")
         if connection is not None:  # it was closed at once, and the error may lack the last words
             said += f" {connection.pgconn.error_message!r}"
             connection.close()
-        refused = refusal(said)
-        refused.add_note(f"The database is {parameters.get('dbname', '')} at {parameters.get('host', 'localhost')}.")
-        raise refused from None
+        raise refusal(said, parameters.get("dbname", ""), host) from None
     return connection
 
 
