@@ -20,6 +20,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.postgres.transactions import PostgresReader
+from vector_memory.storage.ranking import Method
 from vector_memory.store import SessionMemoryStore
 
 REPORTS, KNOWLEDGE = Scope("report", session_id="s"), Scope("knowledge_base", category="go")
@@ -95,6 +96,20 @@ def test_changes_whose_results_nobody_needs_are_sent_together(
     with storage.write():
         pass
     assert trips() == 0
+
+
+def test_a_misspelt_word_costs_one_round_trip_and_others_none(
+    storage: PostgresStorage, trips: Callable[[], int]
+) -> None:
+    made = []
+    for word in ("first", "nowhere", "frist"):
+        with storage.read() as reader:
+            source = reader.candidates(REPORTS, Method())
+            trips()
+            ranking = source.rank_words([word], {word: word} if word != "nowhere" else {})
+            made.append(trips())
+        assert bool(ranking.wording.respelt) == (word == "frist")
+    assert made == [made[0], made[0], made[0] + 1]
 
 
 def test_a_store_needs_three_round_trips_and_a_repeated_one_is_refused_after_one(

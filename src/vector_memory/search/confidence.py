@@ -13,6 +13,7 @@ from vector_memory.search.messages import (
     all_too_different,
     cut_short,
     no_such_words,
+    read_as,
     somewhere_else,
 )
 from vector_memory.search.question import Question
@@ -63,6 +64,8 @@ def limits(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Iterator[st
     question = retrieval.question
     if question.problem:
         yield question.problem
+    if question.respelt:
+        yield read_as(question.respelt)
     if missing := retrieval.note_on_missing(scope):
         yield missing
     if found.partial:

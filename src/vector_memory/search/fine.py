@@ -32,6 +32,7 @@ class FineSearch:
             question = self._retriever.prepare(query, mode, scope)
             count = max(CANDIDATES, page.end + 1)
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
+                question = retrieval.question
                 kept = count_kept(hit.match for hit in judgement.hits)
                 hits, left_out, more = without_long_tail(on_page(judgement.hits, kept, page), page)
                 chunks, origins, observations, around, outlines = retrieval.reader.together(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.results.lean import IS_LEAN
+from vector_memory.storage.spelling import Spelling
 
 NOUNS = {
     MemoryKind.SESSION_CONTEXT: ("session context", "session contexts"),
@@ -90,6 +91,11 @@ def all_too_different(threshold: float) -> str:
 def no_such_words(scope: Scope) -> str:
     """Return a sentence that a search by words found nothing."""
     return f"None of {scope_in_words(scope)} contains any of these words: try other words."
+
+
+def read_as(respelt: Sequence[Spelling]) -> str:
+    """Return a sentence that words of a query are not in the scope, and which were looked for instead."""
+    return " ".join(f"No '{one.typed}'; searched '{one.word}'." for one in respelt)
 
 
 NO_MATCH = "No match: nothing here is near the question."

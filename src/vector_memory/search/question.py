@@ -1,8 +1,8 @@
 """Turns a query into a question: its words, and its vector unless only words can be compared."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from vector_memory.domain import SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
@@ -10,8 +10,9 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
-from vector_memory.storage.terms import CAMEL_CASE, query_terms
+from vector_memory.storage.ranking import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
+from vector_memory.storage.spelling import Spelling
+from vector_memory.storage.terms import CAMEL_CASE, STOP_WORDS, query_terms
 
 LOADING_SECONDS = 10.0
 """Seconds a search waits for a model that is still loading before it answers by words. A busy machine needs several."""
@@ -51,6 +52,9 @@ NAME = re.compile(
 AROUND = "`'\"()[]<>,;:.?!"
 """What may stand around such a word."""
 
+SHORTEST, LONGEST = 4, 32
+"""Letters of a word that may be misspelt. Of shorter ones, too many others differ by a letter."""
+
 NUMBERED = re.compile(r"\b(?:task|memory|issue|ticket|pr)\s+(?=#\d)", re.IGNORECASE)
 """What the number after it names, as in `task #42`: such a word has no meaning of its own."""
 
@@ -61,7 +65,8 @@ class Question:
 
     `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
     `is_unread`: it has none to the model. `calibration`: when an answer to it is close. `weight`: of the cosine in a
-    score. `states`: of its tokens, by which the best units are compared again; None: they are not.
+    score. `states`: of its tokens, by which the best units are compared again; None: they are not. `plain`: the words
+    that may be misspelt, by their terms. `respelt`: what they were read as.
     """
 
     vector: Vectors | None
@@ -72,11 +77,18 @@ class Question:
     calibration: Calibration = UNKNOWN
     weight: float = VECTOR_WEIGHT
     states: States | None = None
+    plain: Mapping[str, str] = field(default_factory=dict)
+    respelt: Sequence[Spelling] = ()
 
     @property
     def tells_matches(self) -> bool:
         """Whether it can be said how well something matches: not if a meaning was not compared."""
         return self.vector is not None or self.is_reference or self.is_unread
+
+    def read_as(self, respelt: Mapping[str, Spelling]) -> "Question":
+        """Return the question with these words in place of those by whose terms they are, and without doubt."""
+        terms = None if self.terms is None else [respelt[one].term if one in respelt else one for one in self.terms]
+        return replace(self, terms=terms, plain=NOTHING_TYPED, respelt=tuple(respelt.values()))
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
@@ -92,23 +104,37 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     """
     check_text("query", query, MAX_QUERY)
     terms = None if mode is SearchMode.VECTOR else query_terms(query)
+    plain: Mapping[str, str] = {} if terms is None else plain_words(query)
     if mode is SearchMode.KEYWORD:
-        return Question(None, terms)
+        return Question(None, terms, plain=plain)
     if mode is SearchMode.HYBRID and is_reference(query):
         return Question(None, terms, is_reference=True)
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
-            return Question(None, terms).by_words(STILL_LOADING)
+            return Question(None, terms, plain=plain).by_words(STILL_LOADING)
         calibration = model.calibration_for(query)
         if mode is SearchMode.HYBRID and not calibration.weight:
             return Question(None, terms, is_unread=True, calibration=calibration).by_words(UNREAD)
         weight = calibration.weight * (VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT)
         vector, states = model.encode_query(query)
-        return Question(vector, terms, calibration=calibration, weight=weight, states=states)
+        if calibration is not UNKNOWN:  # the vocabulary of a model that is known has the usual words whole
+            plain = {term: word for term, word in plain.items() if len(model.token_spans(word)) > 1}
+        return Question(vector, terms, calibration=calibration, weight=weight, states=states, plain=plain)
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:
             raise
-        return Question(None, terms).by_words(str(error))
+        return Question(None, terms, plain=plain).by_words(str(error))
+
+
+def plain_words(query: str) -> dict[str, str]:
+    """Return the words of a query that may be misspelt, by their terms: of small Latin letters, but for the first."""
+    plain: dict[str, str] = {}
+    for place, typed in enumerate(query.split()):
+        word = typed.strip(AROUND)
+        is_plain = word.isascii() and word.isalpha() and word[place == 0 :].islower()
+        if is_plain and SHORTEST <= len(word) <= LONGEST and word.lower() not in STOP_WORDS:
+            plain |= dict.fromkeys(query_terms(word), word)
+    return plain
 
 
 def is_reference(query: str) -> bool:

@@ -25,7 +25,7 @@ from vector_memory.search.index.signatures import View
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
 from vector_memory.storage.base import Reader
-from vector_memory.storage.ranking import LATE_UNITS, CandidateSource, Match, Method, Ranked
+from vector_memory.storage.ranking import LATE_UNITS, NOTHING_TYPED, CandidateSource, Match, Method, Ranked
 from vector_memory.storage.records import Origin, Pending
 
 DEPTH = 50
@@ -89,6 +89,7 @@ class Retrieval:
 
     def find_among(self, scopes: Sequence[Scope], count: int, *, memories: bool = False) -> SearchHits:
         """Return what `find` finds in each of several scopes, best first. Either all have late scores, or none has."""
+        self.question = replace(self.question, plain=NOTHING_TYPED)  # what one scope lacks, another may have
         found = [self.find(scope, count, memories=memories) for scope in scopes]
         if len({hit.late is None for part in found for hit in part.hits}) > 1:
             self.question = replace(self.question, states=None)
@@ -144,16 +145,21 @@ class Retrieval:
         return units, origins
 
     def _fused(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
-        """Return the best units or memories by their fused scores."""
+        """Return the best units or memories by their fused scores, and go on with the words as they were read."""
         if self._view is None:
             source = self.reader.candidates(scope, self._method)
             all_embedded = self.question.vector is None or not self._missing(scope)
             found = best_units(source, self.question, count, memories=memories, all_embedded=all_embedded)
-            return self._with_nearest(found, source) if memories else found
-        scope = self.reader.visible(scope)
-        is_worthwhile = self._is_close if only_if_close else None
-        scan = self._scan(self._view, scope, max(DEPTH, count))
-        return scan.find(self.question.vector, count, is_worthwhile, memories=memories)
+            found = self._with_nearest(found, source) if memories else found
+        else:
+            is_worthwhile = self._is_close if only_if_close else None
+            scan = self._scan(self._view, self.reader.visible(scope), max(DEPTH, count))
+            found = scan.find(self.question.vector, count, is_worthwhile, memories=memories)
+        if found.wording and found.wording.respelt:
+            self.question = self.question.read_as(found.wording.respelt)
+        elif self.question.plain:
+            self.question = replace(self.question, plain=NOTHING_TYPED)
+        return found
 
     def _with_nearest(self, found: SearchHits, source: CandidateSource) -> SearchHits:
         """Return memories with the cosine of their nearest unit, which may be in neither list."""
@@ -177,7 +183,8 @@ class Retrieval:
         if self._last_scan is None or self._last_scan[:2] != (scope, depth):
             known = self.known.members if self.known is not None and self.known.visible == scope else None
             members, question = view.members(scope, known), self.question
-            scan = Scan(view, scope, members, question.terms, depth=depth, weight=question.weight)
+            words, weight = question.plain, question.weight
+            scan = Scan(view, scope, members, question.terms, depth=depth, weight=weight, plain=words)
             self._last_scan = scope, depth, scan
         return self._last_scan[2]
 
@@ -218,7 +225,7 @@ def best_units(
     has a vector.
     """
     vector, weight = question.vector, question.weight
-    words = None if question.terms is None else source.rank_words(question.terms)
+    words = None if question.terms is None else source.rank_words(question.terms, question.plain)
     if vector is not None and words is not None and not all_embedded:
         first = words.best(FIRST_BY_WORDS).matches
         weight = pending_weight(weight, len(source.similarities(vector, first)), len(first))

@@ -6,12 +6,14 @@ A unit is what a search compares: a chunk, or a whole memory of a kind that is n
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
+from vector_memory.storage.spelling import Spelling
 
 Vectors = NDArray[np.float32]
 Signatures = NDArray[np.uint64]
@@ -79,13 +81,18 @@ class Method(NamedTuple):
     iterative: bool = True
 
 
+NOTHING_TYPED: Mapping[str, str] = MappingProxyType({})
+
+
 class Wording(NamedTuple):
     """How much of a query's wording a scope has.
 
-    `covered`: the share of the query's words, weighed by their rarity, in the unit that matches them best.
+    `covered`: the share of the query's words, weighed by their rarity, in the unit that matches them best. `respelt`:
+    what words that no unit has were read as, by their terms.
     """
 
     covered: float
+    respelt: Mapping[str, Spelling] = MappingProxyType({})
 
 
 class WordRanking(Protocol):
@@ -111,8 +118,11 @@ class CandidateSource(Protocol):
         `query`: a unit vector, shape (dimensions,). The result is `partial` if the engine stops before it is complete.
         """
 
-    def rank_words(self, terms: Sequence[str]) -> WordRanking:
-        """Rank the scope's units that contain any of the terms, with the statistics of the scope."""
+    def rank_words(self, terms: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> WordRanking:
+        """Rank the scope's units that contain any of the terms, with the statistics of the scope.
+
+        `plain`: words by their terms, which may be misspelt if the scope does not have them.
+        """
 
     def similarities(self, query: Vectors, matches: Sequence[Match]) -> dict[int, float]:
         """Return the cosines of units found elsewhere, by id. Units without vectors are left out."""

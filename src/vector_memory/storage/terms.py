@@ -9,7 +9,7 @@ between words, each character and each pair of neighbouring characters.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import cast
 
@@ -122,6 +122,11 @@ def query_terms(text: str) -> list[str]:
     if number := LONG_NUMBER.fullmatch(plain):
         others.append(number[1][:SHORT_HASH])
     return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))
+
+
+def stems_of(words: Sequence[str]) -> list[str]:
+    """Return the term of each of these words, which consist of ASCII letters."""
+    return _tokens(_stems, " ".join(words))
 
 
 def named_by(term: str) -> str:

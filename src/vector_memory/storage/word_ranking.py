@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damage import DAMAGED_KEYWORDS, DamagedError
-from vector_memory.storage.postings import LENGTH, FoundPostings, occurrences
+from vector_memory.storage.postings import LENGTH, FoundPostings, key_of, occurrences, postings_in
 from vector_memory.storage.ranking import (
+    NOTHING_TYPED,
     PLACES_PER_BLOCK,
     Match,
     Numbers,
@@ -21,6 +22,7 @@ from vector_memory.storage.ranking import (
     rounded,
     scores_for,
 )
+from vector_memory.storage.spelling import MOST_BLOCKS, Spelling, spellings
 from vector_memory.storage.wording import covered_by_best
 
 MAX_ENTRIES = 1 << 26
@@ -112,21 +114,37 @@ class ScopeRanking:
         }
 
 
-def rank_units(table: WordTable, wanted: Sequence[str]) -> ScopeRanking:
+def rank_units(table: WordTable, wanted: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> ScopeRanking:
     """Score the units of a scope that contain any of the terms by BM25, with the statistics of the scope."""
     layout = layout_of(*table.memories())
     scores = np.zeros(len(layout.lengths))
+    read = occurrences(wanted, [layout.block_ids] * len(wanted), table.read_postings)
+    found = {term: inside(layout, *postings) for term, postings in zip(wanted, read, strict=True)}
+    missing = {term: plain[term] for term in wanted if term in plain and not len(found[term][0])}
+    respelt: dict[str, Spelling] = {}
+    if missing and 0 < len(layout.block_ids) <= MOST_BLOCKS:
+        _, keys, places, counts = postings_in(layout.block_ids, table.read_postings)
+        there = layout.lengths[entries_at(layout, places)] != OUTSIDE
+        respelt = spellings(missing, wanted, keys[there], key_of)
+        for term, spelling in respelt.items():
+            same = keys == key_of(spelling.term)
+            found[term] = inside(layout, places[same], counts[same])
     words: list[tuple[float, Numbers]] = []
-    for places, counts in occurrences(wanted, [layout.block_ids] * len(wanted), table.read_postings):
-        entries = entries_at(layout, places)
-        inside = layout.lengths[entries] != OUTSIDE
-        entries = entries[inside]
+    for entries, counts in found.values():
         most = highest_score(layout.units, len(entries))
         words.append((most, entries))
-        scores[entries] += scores_for(most, counts[inside], layout.lengths[entries] / layout.mean_length)
-    wording = Wording(covered_by_best(scores, wanted, words))
+        scores[entries] += scores_for(most, counts, layout.lengths[entries] / layout.mean_length)
+    asked = [respelt[term].term if term in respelt else term for term in wanted]
+    wording = Wording(covered_by_best(scores, asked, words), respelt)
     scores /= divisor_of(scores, sum(most for most, _ in words))
     return ScopeRanking(table, layout, scores, wording)
+
+
+def inside(layout: Layout, places: Numbers, counts: NDArray[np.uint16]) -> tuple[Numbers, NDArray[np.uint16]]:
+    """Return the entries of those of the places that are in the scope, and their counts."""
+    entries = entries_at(layout, places)
+    there = layout.lengths[entries] != OUTSIDE
+    return entries[there], counts[there]
 
 
 def layout_of(rows: Sequence[MemoryInBlock], sizes: Mapping[int, int]) -> Layout:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vector_memory.search.index.lists import NO_POSTINGS, PostingList
 from vector_memory.search.index.units import ABSENT, Bools, Rows, Units
 from vector_memory.storage.ranking import (
+    NOTHING_TYPED,
     PLACES_PER_BLOCK,
     IndexFeed,
     Occurring,
@@ -18,6 +19,7 @@ from vector_memory.storage.ranking import (
     highest_score,
     scores_for,
 )
+from vector_memory.storage.spelling import MOST_BLOCKS, Spelling, spellings
 from vector_memory.storage.wording import covered_by_best
 
 WIDE_SCOPE = 8
@@ -51,7 +53,9 @@ class WordScores:
         return self.window.take(entries - self.first, mode="clip")
 
 
-def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> WordScores:
+def word_scores(
+    feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED
+) -> WordScores:
     """Score the units of a scope with its own statistics. `members`: for each memory row, whether it is in the scope.
 
     The feed must have the revision of these units.
@@ -64,16 +68,39 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     mean_length = total / count if total else 1.0
     wide = is_wide(units, rows)
     found = occurrences_in_file(feed, units, terms) if wide else occurrences_in_rows(feed, units, rows, terms)
+    inside, missing = [], dict[str, str]()
+    for term, occurrences in zip(terms, found, strict=True):
+        is_inside = members.take(units.owners.take(occurrences.entries))
+        inside.append(Occurrences(occurrences.entries[is_inside], occurrences.counts[is_inside]))
+        if term in plain and not is_inside.any():
+            missing[term] = plain[term]
+    asked, respelt = terms, dict[str, Spelling]()
+    if missing and len(blocks := blocks_of(units, rows)) <= MOST_BLOCKS:
+        respelt, there = respell(feed, units, rows, blocks, missing, terms)
+        asked = [respelt[term].term if term in respelt else term for term in terms]
+        inside = [there.get(term, own) for term, own in zip(terms, inside, strict=True)]
     window, words = np.zeros(end - first), []
-    for occurrences in found:
-        inside = members.take(units.owners.take(occurrences.entries))
-        entries, counts = occurrences.entries[inside], occurrences.counts[inside]
+    for entries, counts in inside:
         most = highest_score(count, len(entries))
         words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
-    wording = Wording(covered_by_best(window, terms, words))
+    wording = Wording(covered_by_best(window, asked, words), respelt)
     window /= divisor_of(window, sum(most for most, _ in words))
     return WordScores(first, window, first + np.flatnonzero(window > 0), wording)
+
+
+def respell(
+    feed: IndexFeed, units: Units, rows: Rows, blocks: Rows, missing: Mapping[str, str], terms: Sequence[str]
+) -> tuple[dict[str, Spelling], dict[str, Occurrences]]:
+    """Return what words without occurrences in the memories of the rows were read as, and where that is, by terms."""
+    _, keys, places, counts = feed.postings_in(blocks)
+    entries, inside = entries_at(units, rows[np.argsort(units.places[rows], kind="stable")], places)
+    keys, entries, counts = keys[inside], entries[inside], counts[inside]
+    respelt, there = spellings(missing, terms, keys, feed.key_of), {}
+    for term, spelling in respelt.items():
+        same = keys == feed.key_of(spelling.term)
+        there[term] = Occurrences(entries[same], counts[same])
+    return respelt, there
 
 
 def wanted_of(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> Occurring:

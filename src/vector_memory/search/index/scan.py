@@ -1,6 +1,6 @@
 """Finds the best units of a scope in memory: by the cosine of their nearest passage, by BM25, or by both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from vector_memory.search.index.comparison import (
 )
 from vector_memory.search.index.signatures import CachedVectors, View
 from vector_memory.search.index.units import Bools, Rows
-from vector_memory.storage.ranking import VECTOR_WEIGHT, Vectors, best, rounded
+from vector_memory.storage.ranking import NOTHING_TYPED, VECTOR_WEIGHT, Vectors, best, rounded
 
 
 class Scan:
@@ -48,13 +48,14 @@ class Scan:
         *,
         depth: int,
         weight: float = VECTOR_WEIGHT,
+        plain: Mapping[str, str] = NOTHING_TYPED,
     ) -> None:
         self._view = view
         self._scope = scope
         self._depth = depth
         self._weight = weight
         self._members = members
-        self._words = None if terms is None else word_scores(view.feed, view.units, self._members, terms)
+        self._words = None if terms is None else word_scores(view.feed, view.units, self._members, terms, plain)
 
     def find(
         self,

@@ -1,13 +1,13 @@
 """The CandidateSource of a schema: it compares all passages of a scope, which it finds by an index."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vector_memory.domain import Scope
 from vector_memory.storage.nearest import Candidates, NearestUnits
 from vector_memory.storage.postgres import vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.word_ranking import rank
-from vector_memory.storage.ranking import Method, Numbers, Vectors, WordRanking
+from vector_memory.storage.ranking import NOTHING_TYPED, Method, Numbers, Vectors, WordRanking
 
 
 class ScopeVectors:
@@ -42,6 +42,6 @@ class PostgresCandidates(NearestUnits):
         self._connection = connection
         self._scope = scope
 
-    def rank_words(self, terms: Sequence[str]) -> WordRanking:
+    def rank_words(self, terms: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> WordRanking:
         """Rank the units of the scope that contain any of the terms."""
-        return rank(self._connection, self._scope, terms)
+        return rank(self._connection, self._scope, terms, plain)

@@ -1,12 +1,12 @@
 """The CandidateSource of a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import apsw
 
 from vector_memory.domain import TRAITS, Scope
 from vector_memory.storage.nearest import Candidates, NearestUnits
-from vector_memory.storage.ranking import Method, Numbers, Vectors, WordRanking
+from vector_memory.storage.ranking import NOTHING_TYPED, Method, Numbers, Vectors, WordRanking
 from vector_memory.storage.sqlite import vectors as vector_rows
 from vector_memory.storage.sqlite.vectors import table_for
 from vector_memory.storage.sqlite.word_ranking import rank
@@ -45,9 +45,9 @@ class MemoryCandidates(NearestUnits):
         self._connection = connection
         self._scope = scope
 
-    def rank_words(self, terms: Sequence[str]) -> WordRanking:
+    def rank_words(self, terms: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> WordRanking:
         """Rank the units of the scope that contain any of the terms."""
-        return rank(self._connection, self._scope, terms)
+        return rank(self._connection, self._scope, terms, plain)
 
 
 def table_of(scope: Scope) -> str:

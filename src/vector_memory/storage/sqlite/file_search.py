@@ -1,7 +1,7 @@
 """Ranks the chunks of a folder of Markdown files, which are the units of its searches."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.ranking import (
+    NOTHING_TYPED,
     Match,
     Numbers,
     Ranked,
@@ -85,8 +86,9 @@ class FileCandidates:
         """Return the cosines of chunks found elsewhere, by id."""
         return self._compared(query).shares(matches)
 
-    def rank_words(self, terms: Sequence[str]) -> WordRanking:
+    def rank_words(self, terms: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> WordRanking:
         """Rank the chunks for any of the terms, with the statistics of those that are searched."""
+        del plain  # whoever asks files sees their words
         lengths = self._contents.lengths
         units = int(np.count_nonzero(self._is_searched))
         mean_length = lengths.sum(where=self._is_searched) / max(units, 1) or 1.0

@@ -15,9 +15,9 @@ from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.word_ranking import MemoryInBlock, ScopeRanking, rank_units
 
 
-def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str]) -> ScopeRanking:
+def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str], plain: Mapping[str, str]) -> ScopeRanking:
     """Score the units of a scope that contain any of the terms by BM25, with the statistics of the scope."""
-    return rank_units(ScopeWords(connection, scope), wanted)
+    return rank_units(ScopeWords(connection, scope), wanted, plain)
 
 
 class ScopeWords:
