@@ -11,7 +11,7 @@ from typing import Literal
 import psycopg
 import pytest
 
-from clusters import SUPERUSER, Cluster, as_unprivileged, scratch_folder
+from clusters import SUPERUSER, Cluster, as_unprivileged, given_away, scratch_folder
 from waiting import eventually
 
 Mode = Literal["session", "transaction", "statement"]
@@ -31,6 +31,7 @@ admin_users = {user}
 pool_mode = {mode}
 default_pool_size = {size}
 query_wait_timeout = {patience}
+pidfile = {folder}/data/postmaster.pid
 """
 
 
@@ -64,6 +65,8 @@ def running_pooler(
     if PROGRAM is None:
         pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer`")
     with scratch_folder() as folder:
+        (folder / "data").mkdir()
+        given_away(folder / "data")  # the folder's guard ends the process that a file there names
         (folder / "users").write_text("".join(f'"{user}" ""\n' for user in users))
         named = {"server": cluster.folder, "folder": folder, "port": PORT, "user": SUPERUSER}
         (folder / "settings").write_text(SETTINGS.format(**named, mode=mode, size=size, patience=patience))
