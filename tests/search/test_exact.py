@@ -215,7 +215,7 @@ def noted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 source.choice([None, "learning", "security"]),
                 source.sample(["redis", "php", "go"], source.choice([0, 1, 2])),
             )
-            time, changed = source.choice(TIMES), "update session_memories set created_at = ? where id = ?"
+            time, changed = source.choice(TIMES), "update session_memories set created_at = ?, turn = 0 where id = ?"
             execute(opened, changed, time, stored.memory_id)
         if request.param:
             load_index(opened)
