@@ -21,7 +21,7 @@ from vector_memory.search import PassageIndex
 from vector_memory.search.index.bm25 import word_scores
 from vector_memory.search.index.signatures import View
 from vector_memory.settings import Settings
-from vector_memory.storage.ranking import VECTOR_WEIGHT
+from vector_memory.storage.scoring import VECTOR_WEIGHT
 from vector_memory.storage.sqlite.chunks import get_chunks
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.feed import SqliteFeed

@@ -28,10 +28,10 @@ from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
-from vector_memory.storage.searchable import searchable_texts
-from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.insert import add_memory
 from vector_memory.storage.terms import terms
+from vector_memory.storage.unit_text import searchable_texts
 
 CHUNKS_PER_REPORT = 12
 REPORTS_PER_TRANSACTION = 200

@@ -16,9 +16,9 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
-from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.unit_text import searchable_texts
 
 DIMENSIONS = 8
 MODEL = Fingerprint("test", DIMENSIONS, "fp32", "test")

@@ -16,7 +16,7 @@ from vector_memory.domain import Chunk, Page, Scope
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.maintenance import backfill
 from vector_memory.results.overview import BackfillResult
-from vector_memory.results.values import to_second
+from vector_memory.results.rounding import to_second
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore

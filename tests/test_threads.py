@@ -8,7 +8,7 @@ import pytest
 from memory_files import SETTINGS
 from vector_memory.domain import Page, Scope
 from vector_memory.search.index import loader as passage_index
-from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.storage import SqliteStorage

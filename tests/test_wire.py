@@ -12,9 +12,9 @@ from mcp.shared.memory import MessageStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from vector_memory.server import lanes, stdio
+from vector_memory.server import request_queue, stdio
 from vector_memory.server.jsonrpc import MAX_LINE
-from vector_memory.server.lanes import MAX_AT_ONCE, MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE
+from vector_memory.server.request_queue import MAX_AT_ONCE, MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE
 from vector_memory.server.stdio import LONG, Wire
 from waiting import PATIENCE
 
@@ -209,7 +209,7 @@ def test_a_request_that_was_cancelled_while_it_waited_is_never_forwarded(written
 
 
 def test_calls_to_write_that_cannot_wait_are_refused_and_reads_continue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "MAX_BYTES_HELD", 1_000)
+    monkeypatch.setattr(request_queue, "MAX_BYTES_HELD", 1_000)
 
     async def scene() -> None:
         async with wired() as (client, streams):

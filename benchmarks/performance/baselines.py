@@ -10,7 +10,7 @@ from files import opened, vectors_of, with_vectors
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
-from vector_memory.storage.nearest import MAX_K
+from vector_memory.storage.knn import MAX_K
 
 WANTED = 10
 MAX_BATCH = 5_000

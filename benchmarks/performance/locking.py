@@ -16,9 +16,9 @@ from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.unit_text import searchable_texts
 
 PROSE, DENSE = 480_000, 400_000
 """Characters; those of dense text make 4,000 passages."""

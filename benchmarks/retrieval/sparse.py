@@ -32,7 +32,7 @@ from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader
-from vector_memory.storage.ranking import VECTOR_WEIGHT, Method
+from vector_memory.storage.scoring import VECTOR_WEIGHT, Method
 from vector_memory.storage.terms import query_terms, terms
 
 SEED = 20

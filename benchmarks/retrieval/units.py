@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.storage.base import Reader
-from vector_memory.storage.ranking import Match
+from vector_memory.storage.scoring import Match
 
 DEPTH = 10
 

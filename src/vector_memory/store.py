@@ -20,7 +20,7 @@ from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Passage
 from vector_memory.search.explaining import Explaining
 from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.search.probes import Probes
-from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
@@ -28,16 +28,16 @@ from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.intake import Intake
 from vector_memory.sessions.overview import Overview
-from vector_memory.sessions.past import Past
 from vector_memory.sessions.reader import Documents
+from vector_memory.sessions.recap import Past
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address
 from vector_memory.storage.base import Storage
-from vector_memory.storage.limited import LimitedStorage
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.records import NamedBy
+from vector_memory.storage.restricted import LimitedStorage
 from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary

@@ -36,7 +36,7 @@ from pydantic import BaseModel
 
 from vector_memory.server.app import create_server
 from vector_memory.server.http import serving
-from vector_memory.server.http.gate import App
+from vector_memory.server.http.asgi_guard import App
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry

@@ -23,7 +23,7 @@ from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.disk.filesystem import log_of
-from vector_memory.storage.ranking import Method
+from vector_memory.storage.scoring import Method
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore

@@ -14,7 +14,7 @@ from faults.soundness import connected
 from faults.workload import memory, open_store, search
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import VectorMemoryError
-from vector_memory.storage.sqlite.log_keeper import LONG_PAGES
+from vector_memory.storage.sqlite.checkpointer import LONG_PAGES
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

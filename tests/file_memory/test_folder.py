@@ -15,7 +15,7 @@ import pytest
 from vector_memory.errors import CancelledCallError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files import folder as module
 from vector_memory.files.folder import MemoryFolder
-from vector_memory.storage.calls import Call, current_call
+from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.disk import locking
 from waiting import PATIENCE
 

@@ -14,7 +14,7 @@ from hook_texts import ANSWER, PROMPT, REPORT
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.server.hooks import HOOKS
-from vector_memory.sessions.past import Past
+from vector_memory.sessions.recap import Past
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Redact, ServerOptions, Settings
 from waiting import until

@@ -19,7 +19,7 @@ from vector_memory.outbox.places import outboxes_of
 from vector_memory.server.hooks import HOOKS, capture
 from vector_memory.server.jsonrpc import HOOK
 from vector_memory.sessions.intake import Intake
-from vector_memory.sessions.past import Past
+from vector_memory.sessions.recap import Past
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Settings
 from vector_memory.storage import write_lock

@@ -13,7 +13,7 @@ from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.indexing import background
 from vector_memory.server.hooks import prompts
-from vector_memory.sessions import past
+from vector_memory.sessions import recap
 from vector_memory.settings import Recall, SearchMode, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -100,7 +100,7 @@ class Gate(ToyEngine):
 async def test_what_a_neighbour_has_just_stored_is_waited_for(
     talking: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "RECALL_SECONDS", 60.0)
+    monkeypatch.setattr(recap, "RECALL_SECONDS", 60.0)
     monkeypatch.setattr(prompts, "READING_SECONDS", 60.0)
     monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
     gate = Gate()
@@ -116,7 +116,7 @@ async def test_what_a_neighbour_has_just_stored_is_waited_for(
 async def test_a_prompt_does_not_wait_long_for_vectors(
     talking: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "RECALL_SECONDS", 0.2)
+    monkeypatch.setattr(recap, "RECALL_SECONDS", 0.2)
     monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
     gate = Gate()
     async with talking(ALL) as talk:

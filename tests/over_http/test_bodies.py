@@ -12,10 +12,10 @@ import pytest
 from over_http.calling import called
 from over_http.conftest import Team
 from servers import LEGACY
-from vector_memory.server.callers import CLAIM
+from vector_memory.server.current_store import CLAIM
 from vector_memory.server.http import bodies, connections
+from vector_memory.server.http.asgi_guard import Gate
 from vector_memory.server.http.bodies import LARGE, MAX_BODY, MAX_STRUCTURE, ROOM, Bodies, BodyError, is_complex
-from vector_memory.server.http.gate import Gate
 from vector_memory.tenancy.callers import Caller, Permission
 from waiting import eventually, until
 

@@ -18,7 +18,7 @@ from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.turns import AT_ONCE, Turns
 from vector_memory.settings import HttpOptions
-from vector_memory.storage.calls import give_way
+from vector_memory.storage.cancellation import give_way
 from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.folders import FolderRegistry
 from waiting import eventually, until

@@ -12,8 +12,8 @@ from vector_memory import SessionMemoryStore, Settings
 from vector_memory.embedding import Embedder, EmbeddingModel
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.storage.postgres import pool
+from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.refusals import UnreachableError
 from waiting import eventually
 
 AWAY = "The database server cannot be reached"

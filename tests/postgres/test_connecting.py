@@ -11,8 +11,8 @@ from forked import finished
 from tls_front import tls_front, write_certificate
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.settings import DatabaseUrl
+from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connecting import connect
-from vector_memory.storage.postgres.refusals import UnreachableError
 
 SECRET = "open-sesame"  # noqa: S105 - of a server that lives for a moment
 

@@ -17,7 +17,7 @@ from vector_memory.domain import Scope
 from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError, DuplicateMemoryError
 from vector_memory.settings import MOST_CONNECTIONS as OF_ONE_PROCESS
 from vector_memory.settings import Settings
-from vector_memory.storage.calls import Call, current_call
+from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.postgres import beginnings, database, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage

@@ -23,8 +23,8 @@ from vector_memory.errors import DatabaseError
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.opening import index_vectors
 from vector_memory.storage.postgres import connecting, connection, inspection
+from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.refusals import UnreachableError
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually

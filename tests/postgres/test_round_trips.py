@@ -14,13 +14,13 @@ from search.test_exact import load_index
 from vector_memory.domain import Scope
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.search.index import loader
-from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.settings import Settings
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.postgres.transactions import PostgresReader
-from vector_memory.storage.ranking import Method
+from vector_memory.storage.scoring import Method
 from vector_memory.store import SessionMemoryStore
 
 REPORTS, KNOWLEDGE = Scope("report", session_id="s"), Scope("knowledge_base", category="go")

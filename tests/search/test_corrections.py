@@ -10,7 +10,7 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.search.explaining import Asked
 from vector_memory.search.fusion import Hit
-from vector_memory.sessions.past import worth_telling
+from vector_memory.sessions.recap import worth_telling
 from vector_memory.store import SessionMemoryStore
 
 QUESTION = "How long is a session valid?"

@@ -28,8 +28,8 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres import keywords
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postings import LENGTH, MAX_COUNT, POSTING, hashes_of, numbers_of
-from vector_memory.storage.ranking import Method
 from vector_memory.storage.records import Embedded
+from vector_memory.storage.scoring import Method
 from vector_memory.store import SessionMemoryStore
 
 CHANGING = {"created_at", "updated_at", "accessed_at", "access_count"}

@@ -15,11 +15,11 @@ from vector_memory.embedding.embedder import Vectors
 from vector_memory.search.index import bm25
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
-from vector_memory.storage import nearest, word_ranking
+from vector_memory.storage import knn, word_ranking
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
-from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.insert import add_memory
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
@@ -48,7 +48,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
         return connection
 
     monkeypatch.setattr(Database, "_connect", traced)
-    monkeypatch.setattr(nearest, "MAX_PASSAGES_SCANNED", nearest.PASSAGES_PER_SCAN)
+    monkeypatch.setattr(knn, "MAX_PASSAGES_SCANNED", knn.PASSAGES_PER_SCAN)
     return counted
 
 
@@ -154,7 +154,7 @@ def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: Sessi
 
 
 def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest, "MAX_PASSAGES_SCANNED", 150)
+    monkeypatch.setattr(knn, "MAX_PASSAGES_SCANNED", 150)
     with open_store(tmp_path / "memory.db") as store:
         fill(store, FEW)
         whole = store.search_chunks("x", REPORTS, Page(limit=100), mode="vector")

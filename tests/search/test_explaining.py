@@ -13,7 +13,7 @@ from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.search import explaining, retrieval
 from vector_memory.search.explaining import Asked
-from vector_memory.storage.ranking import VECTOR_WEIGHT
+from vector_memory.storage.scoring import VECTOR_WEIGHT
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report", session_id="s")

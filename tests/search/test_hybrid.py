@@ -14,7 +14,7 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retrieval
 from vector_memory.search.fusion import FIRST_BY_WORDS
 from vector_memory.search.question import is_name
-from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
+from vector_memory.storage.scoring import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore

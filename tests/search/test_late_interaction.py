@@ -20,7 +20,7 @@ from vector_memory.search import retrieval
 from vector_memory.search.explaining import Asked
 from vector_memory.search.fusion import FUSED_DECIMALS
 from vector_memory.settings import Settings
-from vector_memory.storage.ranking import LATE_UNITS, LATE_WEIGHT
+from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT
 from vector_memory.store import SessionMemoryStore
 
 REPORTS, NOTES = Scope(MemoryKind.REPORT, session_id="s"), Scope(MemoryKind.SYSTEM_MEMORY, session_id="s")

@@ -9,12 +9,12 @@ import pytest
 from engines import execute
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Page, Scope
-from vector_memory.domain.asking import SearchMode
+from vector_memory.domain.search_request import SearchMode
 from vector_memory.errors import DatabaseLockError
 from vector_memory.maintenance import backfill
 from vector_memory.search.explaining import Asked
-from vector_memory.storage.searchable import searchable_text
 from vector_memory.storage.sqlite import upgrading
+from vector_memory.storage.unit_text import searchable_text
 from vector_memory.storage.write_lock import LOCK_ADVICE
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually

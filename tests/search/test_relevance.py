@@ -16,8 +16,8 @@ from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.later import is_later, with_later
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import Shown, on_page, weighed, without_long_tail
-from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Origin
+from vector_memory.storage.scoring import Wording
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)

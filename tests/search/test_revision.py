@@ -11,7 +11,7 @@ import pytest
 from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
-from vector_memory.storage.ranking import Revision
+from vector_memory.storage.scoring import Revision
 from vector_memory.storage.sqlite import keywords, value_repair
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.feed import SqliteFeed

@@ -16,10 +16,10 @@ from vector_memory.search.index import bm25, common, comparison, sketch
 from vector_memory.search.index import loader as passage_index
 from vector_memory.search.index.sketch import SLOTS, WordSketch
 from vector_memory.storage.postings import BUCKETS
-from vector_memory.storage.ranking import Numbers, Vectors
+from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite import feed as feeds
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.guards import Guard
+from vector_memory.storage.sqlite.time_limit import Guard
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")

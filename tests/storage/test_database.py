@@ -22,7 +22,7 @@ from vector_memory.errors import (
     ValidationError,
 )
 from vector_memory.storage import write_lock
-from vector_memory.storage.calls import Call, current_call
+from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.sqlite import database as module
 from vector_memory.storage.sqlite import erasure, migrations
 from vector_memory.storage.sqlite.database import Database

@@ -11,7 +11,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.log_state import BlockedFrames, blocked_frames
+from vector_memory.storage.sqlite.wal_readers import BlockedFrames, blocked_frames
 from vector_memory.store import SessionMemoryStore
 
 MOUNTS = r"""

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
-from vector_memory.storage.ranking import K1, B, Match
 from vector_memory.storage.records import Derived, History
+from vector_memory.storage.scoring import K1, B, Match
 from vector_memory.storage.sqlite import keywords
-from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
+from vector_memory.storage.sqlite.insert import add_memory, delete_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.word_ranking import rank
+from vector_memory.storage.term_coverage import covered_by_best
 from vector_memory.storage.terms import query_terms, terms
-from vector_memory.storage.wording import covered_by_best
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED

@@ -8,7 +8,7 @@ import pytest
 from original_files import EARLY, LATE, texts_in, unpacked
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import cutting, upgrading
+from vector_memory.storage.sqlite import rechunk, upgrading
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.memories import get_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
@@ -83,7 +83,7 @@ def test_a_server_cuts_in_the_background_what_takes_too_long_at_its_start(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
-    monkeypatch.setattr(cutting, "DOCUMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(rechunk, "DOCUMENTS_AT_ONCE", 1)
     settings = NO_MODEL.model_copy(update={"auto_backfill_threshold": 0})
     with SessionMemoryStore(path, settings) as store:
         store.start_background_work()

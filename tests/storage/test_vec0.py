@@ -7,7 +7,7 @@ import apsw
 import numpy as np
 import pytest
 
-from vector_memory.storage.nearest import MAX_K
+from vector_memory.storage.knn import MAX_K
 from vector_memory.storage.sqlite import schema, vec0
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, read_vectors
 

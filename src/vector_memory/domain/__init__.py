@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
-from vector_memory.domain.asking import LINES as LINES
-from vector_memory.domain.asking import MatchLevel as MatchLevel
-from vector_memory.domain.asking import Page as Page
-from vector_memory.domain.asking import SearchMode as SearchMode
-from vector_memory.domain.asking import SearchOrder as SearchOrder
 from vector_memory.domain.project import Project as Project
+from vector_memory.domain.search_request import LINES as LINES
+from vector_memory.domain.search_request import MatchLevel as MatchLevel
+from vector_memory.domain.search_request import Page as Page
+from vector_memory.domain.search_request import SearchMode as SearchMode
+from vector_memory.domain.search_request import SearchOrder as SearchOrder
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span

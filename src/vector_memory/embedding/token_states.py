@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.ranking import rounded
+from vector_memory.storage.scoring import rounded
 from vector_memory.storage.terms import STOP_WORDS
 
 States = NDArray[np.float32]

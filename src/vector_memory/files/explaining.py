@@ -4,7 +4,7 @@ from vector_memory.domain.text import text_in
 from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, is_daily
 from vector_memory.files.search import FileHits, FileSearch
-from vector_memory.results.values import to_score
+from vector_memory.results.rounding import to_score
 from vector_memory.search.explaining import EVERYTHING, SHOWN, Trace, UnitText, compared, measures
 from vector_memory.search.retrieval import MAX_DEPTH
 from vector_memory.storage.sqlite.database import Connection

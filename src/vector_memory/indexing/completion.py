@@ -6,7 +6,7 @@ from vector_memory.domain import Chunk
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, Memory
-from vector_memory.storage.searchable import searchable_texts
+from vector_memory.storage.unit_text import searchable_texts
 
 
 def complete(

@@ -18,7 +18,7 @@ from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.records import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 

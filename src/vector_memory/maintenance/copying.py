@@ -16,8 +16,8 @@ from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, ValidationError
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.maintenance_api import Portions, WholeMemory, WordBlock
 from vector_memory.storage.records import CanonicalTag, TagVectors
-from vector_memory.storage.upkeep import Portions, WholeMemory, WordBlock
 
 MEMORIES_AT_ONCE = 200
 BLOCKS_AT_ONCE = 50

@@ -9,8 +9,8 @@ from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
 from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.maintenance_api import SpareVectors
 from vector_memory.storage.records import Memory
-from vector_memory.storage.upkeep import SpareVectors
 
 PAUSE_SECONDS = 0.02
 """Pause between the steps of erasing. Writers of other processes do not queue for the lock: without a pause they would

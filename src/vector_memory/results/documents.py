@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
+from vector_memory.results.rounding import Time, Value, unless_empty
 from vector_memory.results.sessions import Beginning, MemoryEntry, Omitted, ReportsResult, Result
-from vector_memory.results.values import Time, Value, unless_empty
 
 
 class TaskContextResult(ReportsResult):

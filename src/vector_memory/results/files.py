@@ -6,8 +6,8 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from vector_memory.domain import MatchLevel
+from vector_memory.results.rounding import Score, Time, Value, unless_empty
 from vector_memory.results.sessions import MATCH, SCORE, Result
-from vector_memory.results.values import Score, Time, Value, unless_empty
 
 
 class FileResult(Result):

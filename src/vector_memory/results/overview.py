@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
+from vector_memory.results.rounding import Time, Value
 from vector_memory.results.sessions import Provenance, Result
-from vector_memory.results.values import Time, Value
 
 
 class SessionStatsResult(Result):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from vector_memory.domain import MatchLevel
-from vector_memory.results.values import Score, Share, Time, Value, unless_empty
+from vector_memory.results.rounding import Score, Share, Time, Value, unless_empty
 
 SCOPED_MATCH = 2.0
 """The similarity of a result that was matched by filters only."""

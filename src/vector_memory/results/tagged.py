@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from vector_memory.domain import MatchLevel
+from vector_memory.results.rounding import Score, Share, Time, Value, unless_empty
 from vector_memory.results.sessions import (
     LATER,
     MATCH,
@@ -16,7 +17,6 @@ from vector_memory.results.sessions import (
     unless_both,
     unless_zero,
 )
-from vector_memory.results.values import Score, Share, Time, Value, unless_empty
 
 Health = Literal["healthy", "warning", "critical"]
 

@@ -5,18 +5,18 @@ from typing import Any, NamedTuple
 
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.validation import parse_id
+from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
-from vector_memory.results.values import to_score, to_thousandth
 from vector_memory.search.fusion import Hit
-from vector_memory.search.places import Grain, Ranking, ranking_of
 from vector_memory.search.question import Question
+from vector_memory.search.result_positions import Grain, Ranking, ranking_of
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.records import Memory
-from vector_memory.storage.searchable import names_above
+from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.terms import terms
+from vector_memory.storage.unit_text import names_above
 
 EVERYTHING = "all"
 """What a caller sends as `explain` to ask for the candidates, but of no memory or file why it was not found."""

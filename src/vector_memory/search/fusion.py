@@ -12,8 +12,8 @@ from vector_memory.domain import MatchLevel
 from vector_memory.embedding.calibration import Calibration
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
-from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT, Ranked, Wording, rounded
 from vector_memory.storage.records import Origin
+from vector_memory.storage.scoring import LATE_WEIGHT, VECTOR_WEIGHT, Ranked, Wording, rounded
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""

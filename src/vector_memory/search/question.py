@@ -10,7 +10,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.storage.ranking import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
+from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.spelling import Spelling
 from vector_memory.storage.terms import CAMEL_CASE, STOP_WORDS, query_terms
 

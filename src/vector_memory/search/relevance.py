@@ -15,7 +15,7 @@ from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.question import Question
-from vector_memory.storage.ranking import LATE_UNITS
+from vector_memory.storage.scoring import LATE_UNITS
 
 CANDIDATES = LATE_UNITS
 """How many of the best are looked at: those behind the first eight are taken for the background. Without any, nothing

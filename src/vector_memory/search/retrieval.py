@@ -25,8 +25,8 @@ from vector_memory.search.index.signatures import View
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
 from vector_memory.storage.base import Reader
-from vector_memory.storage.ranking import LATE_UNITS, NOTHING_TYPED, CandidateSource, Match, Method, Ranked
 from vector_memory.storage.records import Origin, Pending
+from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, CandidateSource, Match, Method, Ranked
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""

@@ -20,9 +20,9 @@ from vector_memory.search.question import Question, prepare
 from vector_memory.search.retrieval import Known, Retrieval
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.calls import give_way
-from vector_memory.storage.ranking import Method
+from vector_memory.storage.cancellation import give_way
 from vector_memory.storage.records import Pending
+from vector_memory.storage.scoring import Method
 
 PATIENCE_SECONDS = 20.0
 """How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine

@@ -19,9 +19,9 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
-from vector_memory.server.callers import MEMORY
 from vector_memory.server.completions import add_completions
 from vector_memory.server.conversation import OVER_HTTP, Conversation
+from vector_memory.server.current_store import MEMORY
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
 from vector_memory.server.instructions import instructions_for

@@ -12,7 +12,7 @@ from mcp_types import (
     ResourceTemplateReference,
 )
 
-from vector_memory.server.callers import store_of_caller
+from vector_memory.server.current_store import store_of_caller
 from vector_memory.storage.records import NamedBy
 from vector_memory.store import SessionMemoryStore
 

@@ -6,7 +6,7 @@ from fastmcp import Context
 
 from vector_memory.domain import Project, utc_now
 from vector_memory.domain.validation import MAX_IDENTIFIER
-from vector_memory.server.callers import current_caller
+from vector_memory.server.current_store import current_caller
 from vector_memory.tenancy.callers import Permission
 
 OVER_HTTP = "over_http"

@@ -24,8 +24,8 @@ from mcp_types import (
 
 from vector_memory.server.fastmcp_adapter import MessageStream, SessionMessage, create_client_server_memory_streams
 from vector_memory.server.jsonrpc import PIECE, RefusedLineError, as_line, is_hook_call, is_id, read_line, read_message
-from vector_memory.server.lanes import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
-from vector_memory.storage.calls import current_call
+from vector_memory.server.request_queue import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
+from vector_memory.storage.cancellation import current_call
 
 STDIN, STDOUT, STDERR = range(3)
 

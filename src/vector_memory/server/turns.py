@@ -8,8 +8,8 @@ from functools import partial
 
 from anyio.lowlevel import RunVar
 
-from vector_memory.server.callers import current_caller
-from vector_memory.storage.calls import give_way
+from vector_memory.server.current_store import current_caller
+from vector_memory.storage.cancellation import give_way
 
 AT_ONCE = 2
 """One works in the interpreter while the other is in the model or the database. More would fight for the interpreter:

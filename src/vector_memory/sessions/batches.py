@@ -8,7 +8,7 @@ from vector_memory.indexing.indexer import Indexer, is_chunked
 from vector_memory.sessions.writer import hash_of, time_of_prompt, with_title
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.searchable import searchable_texts
+from vector_memory.storage.unit_text import searchable_texts
 
 
 class Batches:

@@ -13,7 +13,7 @@ from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import judged
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
 from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page
-from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Cursor
 

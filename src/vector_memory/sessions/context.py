@@ -17,7 +17,7 @@ from vector_memory.results.budget import Packer, omitted_memory
 from vector_memory.results.documents import TaskContextResult
 from vector_memory.results.mapping import READ_WITH, beginning, memory_entry, observations_on, said_of_beginnings
 from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
-from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
 

@@ -8,7 +8,7 @@ from vector_memory.domain import MemoryFields, MemoryKind, NewMemory
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
 from vector_memory.outbox import Body, Delivery, Outbox, Outcome, Taken, Verdict, failure
 from vector_memory.sessions.writer import MemoryWriter
-from vector_memory.storage.limited import denied
+from vector_memory.storage.restricted import denied
 
 CONTENT, KIND = "content", "memory_type"
 

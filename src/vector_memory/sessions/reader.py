@@ -18,9 +18,9 @@ from vector_memory.results.documents import (
     MemoryResult,
 )
 from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on
+from vector_memory.results.rounding import to_second
 from vector_memory.results.sessions import ObservationNote
-from vector_memory.results.values import to_second
-from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, StoredChunk

@@ -23,7 +23,7 @@ from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
-from vector_memory.storage.searchable import searchable_texts
+from vector_memory.storage.unit_text import searchable_texts
 
 Completion = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.

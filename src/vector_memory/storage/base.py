@@ -46,8 +46,8 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
 
-    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
-    from vector_memory.storage.upkeep import Upkeep
+    from vector_memory.storage.maintenance_api import Upkeep
+    from vector_memory.storage.scoring import CandidateSource, IndexFeed, Method
 
 
 class Storage(Protocol):

@@ -11,7 +11,7 @@ from vector_memory.settings import NAMESPACE_PREFIX, SHARED_SCHEMA, DatabaseUrl,
 from vector_memory.storage.base import Storage
 
 if TYPE_CHECKING:
-    from vector_memory.storage.postgres.shared import SharedTables as SharedTables  # noqa: PLC0414 - also for others
+    from vector_memory.storage.postgres.tenant_tables import SharedTables as SharedTables  # noqa: PLC0414 - also for others
 
 # An engine is imported when a memory of it is opened.
 # ruff: noqa: PLC0415
@@ -61,7 +61,7 @@ def open_storage(
 def open_shared(address: DatabaseUrl) -> "SharedTables":
     """Return what the servers of a database share. It is connected to when it is used."""
     with driver_at_hand():
-        from vector_memory.storage.postgres.shared import SharedTables
+        from vector_memory.storage.postgres.tenant_tables import SharedTables
 
     return SharedTables(address.conninfo(), SHARED_SCHEMA, address.connections)
 
@@ -81,7 +81,7 @@ def prepare_database(
     does not exist.
     """
     with driver_at_hand():
-        from vector_memory.storage.postgres.preparing import prepare
+        from vector_memory.storage.postgres.provision import prepare
 
     roles = dict.fromkeys(reading, False) | dict.fromkeys(serving, True)
     return prepare(address.conninfo(), address.schema, dimensions, roles, SHARED_SCHEMA, NAMESPACE_PREFIX, only=only)

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.damage import DAMAGED_KEYWORDS, DamagedError
-from vector_memory.storage.ranking import PLACES_PER_BLOCK, Numbers
+from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
+from vector_memory.storage.scoring import PLACES_PER_BLOCK, Numbers
 from vector_memory.storage.terms import terms
 
 UNITS_PER_BLOCK = 128

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Protocol
 
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import Block, PlacedWords, Words, indexed, rows_to_add
 
 CHARACTERS_AT_ONCE = 500_000

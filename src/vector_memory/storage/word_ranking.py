@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.damage import DAMAGED_KEYWORDS, DamagedError
+from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
 from vector_memory.storage.postings import LENGTH, FoundPostings, key_of, occurrences, postings_in
-from vector_memory.storage.ranking import (
+from vector_memory.storage.scoring import (
     NOTHING_TYPED,
     PLACES_PER_BLOCK,
     Match,
@@ -23,7 +23,7 @@ from vector_memory.storage.ranking import (
     scores_for,
 )
 from vector_memory.storage.spelling import MOST_BLOCKS, Spelling, spellings
-from vector_memory.storage.wording import covered_by_best
+from vector_memory.storage.term_coverage import covered_by_best
 
 MAX_ENTRIES = 1 << 26
 """More units than a memory can have; a higher number counts as damage."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vector_memory.errors import CancelledCallError, ClosedMemoryError, DatabaseLockError
-from vector_memory.storage.calls import current_call
+from vector_memory.storage.cancellation import current_call
 
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
 

@@ -12,8 +12,8 @@ from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres import keywords as postgres_keywords
-from vector_memory.storage.ranking import Method
 from vector_memory.storage.records import History
+from vector_memory.storage.scoring import Method
 from vector_memory.storage.sqlite import keywords as sqlite_keywords
 
 SESSIONS = map("session {}".format, count())

@@ -19,7 +19,7 @@ from vector_memory.maintenance.doctor.agreement import are_words_correct, faults
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
-from vector_memory.storage.ranking import Method
+from vector_memory.storage.scoring import Method
 from vector_memory.storage.sqlite import upgrading
 from vector_memory.storage.terms import RULES, query_terms
 

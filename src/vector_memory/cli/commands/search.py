@@ -40,8 +40,8 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
-from vector_memory.search.places import Grain
 from vector_memory.search.relevance import behind_corrections, best_of
+from vector_memory.search.result_positions import Grain
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 

@@ -13,10 +13,10 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.doctor.report import Finding, State, agreement, fine, fixable, named, problem, warning
 from vector_memory.storage.base import Reader
+from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
-from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.terms import RULES
-from vector_memory.storage.upkeep import WholeMemory, WordBlock
+from vector_memory.storage.unit_text import searchable_texts
 
 MEMORIES_AT_ONCE = 100
 BLOCKS_AT_ONCE = 20

@@ -28,16 +28,16 @@ from vector_memory.maintenance.doctor.report import (
     problem,
     warning,
 )
+from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.sqlite import index_faults, inspection, schema_repair, value_repair
 from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.index_faults import TextFaults
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema
 from vector_memory.storage.sqlite.schema_check import schema_faults
+from vector_memory.storage.sqlite.time_limit import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.value_faults import value_faults
-from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
 
 NOT_PRESENT = {
     FileKind.EMPTY: warning("schema", "The file is empty.", "The server creates the tables when it starts."),

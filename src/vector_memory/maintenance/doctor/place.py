@@ -16,7 +16,7 @@ from vector_memory.storage.sqlite import full_disk
 from vector_memory.storage.sqlite.connecting import is_writable
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
-from vector_memory.storage.sqlite.log_state import blocked_frames
+from vector_memory.storage.sqlite.wal_readers import blocked_frames
 
 MEGABYTE = 1_000_000
 LARGE_LOG = 20 * MEGABYTE

@@ -37,13 +37,13 @@ from vector_memory.maintenance.doctor.report import (
 )
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres import inspection, migrations
 from vector_memory.storage.postgres.connecting import require_supported
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.generations import Generation, Lineage, is_over
 from vector_memory.storage.postgres.schema import FIRST_VERSION, VERSION
-from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
 DERIVED = {"chunks", "passages", "vectors"}

@@ -9,7 +9,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.storage.base import Storage, Writer
-from vector_memory.storage.upkeep import WholeMemory
+from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 

@@ -9,7 +9,7 @@ from typing import IO
 from vector_memory.domain import SHARED_AGENT, MemoryKind
 from vector_memory.maintenance.transfer.lines import Header, MemoryLine
 from vector_memory.storage.disk.protection import DATABASE
-from vector_memory.storage.sqlite.foreign_notes import ForeignNote, foreign_notes
+from vector_memory.storage.sqlite.import_tagged import ForeignNote, foreign_notes
 from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import normalized_tag
 

@@ -33,7 +33,7 @@ from vector_memory.maintenance.transfer.lines import (
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
-from vector_memory.storage.searchable import searchable_texts
+from vector_memory.storage.unit_text import searchable_texts
 
 PARENT = "parent_report_id"
 

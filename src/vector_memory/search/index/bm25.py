@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vector_memory.search.index.lists import NO_POSTINGS, PostingList
 from vector_memory.search.index.units import ABSENT, Bools, Rows, Units
-from vector_memory.storage.ranking import (
+from vector_memory.storage.scoring import (
     NOTHING_TYPED,
     PLACES_PER_BLOCK,
     IndexFeed,
@@ -20,7 +20,7 @@ from vector_memory.storage.ranking import (
     scores_for,
 )
 from vector_memory.storage.spelling import MOST_BLOCKS, Spelling, spellings
-from vector_memory.storage.wording import covered_by_best
+from vector_memory.storage.term_coverage import covered_by_best
 
 WIDE_SCOPE = 8
 """If a scope has units in more than one in this many blocks, the postings of the whole file are read and cached."""

@@ -11,7 +11,7 @@ from vector_memory.search.fusion import fused_scores
 from vector_memory.search.index.bm25 import WordScores
 from vector_memory.search.index.signatures import CachedVectors, View, highest
 from vector_memory.search.index.units import Bools, Rows
-from vector_memory.storage.ranking import COMPARED_AT_ONCE, ROUNDING, Vectors, best, cosines
+from vector_memory.storage.scoring import COMPARED_AT_ONCE, ROUNDING, Vectors, best, cosines
 
 MIN_COMPARED = 1_000
 COMPARED_SHARE = 1_000

@@ -26,7 +26,7 @@ from vector_memory.search.index.signatures import CachedVectors, Passages, View
 from vector_memory.search.index.sketch import coverable
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
-from vector_memory.storage.ranking import IndexFeed, Revision
+from vector_memory.storage.scoring import IndexFeed, Revision
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from vector_memory.search.index.comparison import (
 )
 from vector_memory.search.index.signatures import CachedVectors, View
 from vector_memory.search.index.units import Bools, Rows
-from vector_memory.storage.ranking import NOTHING_TYPED, VECTOR_WEIGHT, Vectors, best, rounded
+from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, Vectors, best, rounded
 
 
 class Scan:

@@ -19,8 +19,8 @@ from mcp_types import CallToolRequestParams, TextContent
 from vector_memory.domain import utc_now
 from vector_memory.domain.times import utc
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.server.callers import store_of_caller
 from vector_memory.server.conversation import client_of, conversation_of, is_over_http
+from vector_memory.server.current_store import store_of_caller
 from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
 from vector_memory.server.hooks.capture import Event
 from vector_memory.server.hooks.prompts import hear_prompt

@@ -13,8 +13,8 @@ from vector_memory.domain import MAIN_AGENT, MemoryKind
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import DatabaseError, VectorMemoryError, where
 from vector_memory.outbox import Outcome, T, Taken, Verdict
-from vector_memory.server.callers import current_caller
 from vector_memory.server.conversation import Conversation, HeardSession
+from vector_memory.server.current_store import current_caller
 from vector_memory.server.tools.threads import in_intake_thread
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Redact

@@ -9,7 +9,7 @@ from vector_memory.server.hooks import capture
 from vector_memory.server.hooks.capture import READING_SECONDS, Event, keep, log_failure, settle
 from vector_memory.server.hooks.catching_up import begin_to_catch_up
 from vector_memory.server.turns import turn_of_caller
-from vector_memory.sessions.past import Told
+from vector_memory.sessions.recap import Told
 from vector_memory.settings import Recall
 from vector_memory.transcripts.worth import prompt_in
 

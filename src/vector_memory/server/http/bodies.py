@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 from weakref import WeakValueDictionary
 
-from vector_memory.server.callers import CLAIM
+from vector_memory.server.current_store import CLAIM
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

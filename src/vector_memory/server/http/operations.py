@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from vector_memory.server.callers import current_caller
+from vector_memory.server.current_store import current_caller
 from vector_memory.server.http.metrics import Metrics
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.namespaces import Namespaces

@@ -11,8 +11,8 @@ from mcp_types import CallToolRequestParams, GetPromptRequestParams
 
 from vector_memory.errors import AccessDeniedError
 from vector_memory.results.sessions import Result
-from vector_memory.server.callers import current_caller
-from vector_memory.server.http.gate import MISSING
+from vector_memory.server.current_store import current_caller
+from vector_memory.server.http.asgi_guard import MISSING
 from vector_memory.server.prompts import READING
 from vector_memory.server.tools import NEEDS_ADMIN, TAGGED_NAMES, WRITING
 from vector_memory.server.tools.failures import failed_result, protocol_errors

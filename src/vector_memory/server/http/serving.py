@@ -18,21 +18,21 @@ import uvicorn
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ConfigurationError
 from vector_memory.server.app import OverHttp, create_server
-from vector_memory.server.callers import current_caller
+from vector_memory.server.current_store import current_caller
 from vector_memory.server.fastmcp_adapter import (
     RequestStateSecurity,
     ServerRequestContext,
     authenticated_principal,
     http_app,
 )
-from vector_memory.server.http.accounting import NAMES, Accounting
+from vector_memory.server.http.asgi_guard import App, Gate
+from vector_memory.server.http.auth import door_of
 from vector_memory.server.http.bodies import MAX_BODY
 from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
-from vector_memory.server.http.doors import door_of
-from vector_memory.server.http.gate import App, Gate
 from vector_memory.server.http.metrics import ALONE, Metrics, Share
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
+from vector_memory.server.http.usage import NAMES, Accounting
 from vector_memory.server.http.workers import inherited, supervise, take_connections
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting

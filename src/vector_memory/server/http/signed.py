@@ -9,7 +9,7 @@ from fastmcp.server.auth import AccessToken
 from joserfc import jws, jwt
 from joserfc.errors import JoseError
 
-from vector_memory.server.callers import CLAIM
+from vector_memory.server.current_store import CLAIM
 from vector_memory.server.http.keys import Keys
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.callers import Caller, Permission

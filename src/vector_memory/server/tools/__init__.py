@@ -6,11 +6,11 @@ from typing import Any
 
 from vector_memory.server.tools import (
     changes,
+    context_search,
     documents,
     files,
     knowledge,
     maintenance,
-    recent,
     searching,
     storing,
     tagged,
@@ -31,8 +31,8 @@ SESSION_TOOLS: dict[str, tuple[Function, ...]] = {
         storing.store_knowledge_base,
     ),
     "Searching": (
-        recent.search_session_context,
-        recent.search_input_prompts,
+        context_search.search_session_context,
+        context_search.search_input_prompts,
         searching.search_system_memory,
         searching.search_reports_specific_chunks,
         searching.search_reports_section_context,

@@ -13,10 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.lean import IS_LEAN, lean
+from vector_memory.results.rounding import says_nothing
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
-from vector_memory.results.values import says_nothing
-from vector_memory.server.callers import MEMORY
+from vector_memory.server.current_store import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber

@@ -6,9 +6,9 @@ from typing import Any
 from anyio.to_thread import run_sync
 from fastmcp import Context
 
-from vector_memory.server.callers import store_of_caller
 from vector_memory.server.conversation import client_of, conversation_of
-from vector_memory.sessions.past import LAST
+from vector_memory.server.current_store import store_of_caller
+from vector_memory.sessions.recap import LAST
 
 
 async def with_names(given: dict[str, Any], properties: Mapping[str, Any], context: Context, *, stores: bool) -> None:

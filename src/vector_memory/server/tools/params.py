@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from vector_memory.domain import LINES, SearchMode, SearchOrder
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
 from vector_memory.indexing.indexer import EmbeddingProgress
-from vector_memory.server.callers import store_of_caller
+from vector_memory.server.current_store import store_of_caller
 from vector_memory.store import SessionMemoryStore
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)

@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.tools.threads import in_writers_thread
-from vector_memory.storage.calls import current_call
+from vector_memory.storage.cancellation import current_call
 from vector_memory.store import SessionMemoryStore
 
 P = ParamSpec("P")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vector_memory.errors import CancelledCallError, MemoryStorageError
-from vector_memory.storage.calls import Call, current_call
+from vector_memory.storage.cancellation import Call, current_call
 
 FILE_LOCK_TIMEOUT_SECONDS = 30.0
 SECONDS_BETWEEN_ATTEMPTS = 0.005

@@ -19,7 +19,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import Filter
 from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.statement import Row, Statement
-from vector_memory.storage.ranking import Vectors
+from vector_memory.storage.scoring import Vectors
 
 NAME = "idx_passage_nearest"
 

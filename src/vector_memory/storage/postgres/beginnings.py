@@ -6,7 +6,7 @@ session of the server, and that session to any other process afterwards.
 
 from collections.abc import Mapping, Sequence
 
-from vector_memory.storage.postgres import state
+from vector_memory.storage.postgres import transaction_header
 from vector_memory.storage.postgres.statement import Statement
 
 Beginning = Sequence[Statement]
@@ -55,12 +55,12 @@ select set_config('search_path', concat_ws(', ', quote_ident(%(schema)s), (
 
 def reading(schema: str) -> Beginning:
     """Begin to read one state of a memory."""
-    return (READ_ONLY, *in_schema(schema, READING), state.READ)
+    return (READ_ONLY, *in_schema(schema, READING), transaction_header.READ)
 
 
 def writing(schema: str) -> Beginning:
     """Begin to change a memory, while nobody else does."""
-    return (READ_COMMITTED, *in_schema(schema, WRITING), state.LOCK, state.READ)
+    return (READ_COMMITTED, *in_schema(schema, WRITING), transaction_header.LOCK, transaction_header.READ)
 
 
 def looking(schema: str, settings: Mapping[str, str] = MAINTAINING) -> Beginning:

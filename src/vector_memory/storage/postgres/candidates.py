@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from vector_memory.domain import Scope
-from vector_memory.storage.nearest import Candidates, NearestUnits
+from vector_memory.storage.knn import Candidates, NearestUnits
 from vector_memory.storage.postgres import vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.word_ranking import rank
-from vector_memory.storage.ranking import NOTHING_TYPED, Method, Numbers, Vectors, WordRanking
+from vector_memory.storage.scoring import NOTHING_TYPED, Method, Numbers, Vectors, WordRanking
 
 
 class ScopeVectors:

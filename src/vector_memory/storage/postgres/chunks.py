@@ -5,10 +5,10 @@ from typing import Any
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.rows import fetch, fetch_one, restored
 from vector_memory.storage.records import ChunkOutline, StoredChunk
-from vector_memory.storage.values import texts_in
 
 COLUMNS = """
     c.id, c.parent_id, c.chunk_index, c.content, c.nuls, c.chunk_type, c.start_char, c.end_char, c.token_count,

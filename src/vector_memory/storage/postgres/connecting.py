@@ -10,9 +10,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.postgres.beginnings import UNLIMITED
+from vector_memory.storage.postgres.connect_errors import refusal
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
-from vector_memory.storage.postgres.refusals import refusal
 
 # psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)

@@ -15,11 +15,11 @@ from psycopg.abc import PQGen
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import arrays, silence, state
+from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
 from vector_memory.storage.postgres.batch import Batch
-from vector_memory.storage.postgres.refusals import POOLER_FULL, UnreachableError
-from vector_memory.storage.postgres.state import State
+from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
 from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
+from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 T = TypeVar("T")
@@ -204,12 +204,12 @@ class Connection(psycopg.Connection[Row]):
             is_answered = False
             while not is_answered:
                 while pgconn.is_busy():  # else `get_result` would wait, and no other thread could run meanwhile
-                    if not silence.has_input(pgconn.socket, silence.QUIET_SECONDS):
+                    if not dead_peer.has_input(pgconn.socket, dead_peer.QUIET_SECONDS):
                         self._require_heard()
                         return False
                     pgconn.consume_input()
                 is_answered = pgconn.get_result() is None
-            while silence.has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
+            while dead_peer.has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
                 pgconn.consume_input()
         except psycopg.OperationalError:
             return False
@@ -219,7 +219,7 @@ class Connection(psycopg.Connection[Row]):
 
     def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
         """Wait for an answer, as long as the server is heard."""
-        return super().wait(silence.attentive(gen, self._require_heard), *arguments, **options)
+        return super().wait(dead_peer.attentive(gen, self._require_heard), *arguments, **options)
 
     def _note_warning(self, notice: psycopg.errors.Diagnostic) -> None:
         self._warnings += (notice.sqlstate or "").startswith(WARNING_CLASS)
@@ -237,7 +237,7 @@ class Connection(psycopg.Connection[Row]):
         if time.monotonic() > self._answer_by:
             self.close()
             raise UnreachableError(POOLER_FULL)
-        if not silence.is_heard(self.pgconn.socket):
+        if not dead_peer.is_heard(self.pgconn.socket):
             self.is_silent = True
             self.close()
             raise psycopg.OperationalError("the server is not heard")
@@ -258,9 +258,9 @@ class Connection(psycopg.Connection[Row]):
             self._attempt(send)
         opening, self._opening = self._opening, ()
         self._waiting.clear()
-        if opening[-1] is state.READ:
-            self._state = state.state_in(cursors[len(opening) - 1])
-            self._waiting.extend(self._state.new_generation() if state.LOCK in opening else ())
+        if opening[-1] is transaction_header.READ:
+            self._state = transaction_header.state_in(cursors[len(opening) - 1])
+            self._waiting.extend(self._state.new_generation() if transaction_header.LOCK in opening else ())
         return cursors[len(sent) - len(statements) :]
 
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from vector_memory.errors import ClosedMemoryError, DatabaseError
 from vector_memory.settings import DEFAULT_SCHEMA, MOST_CONNECTIONS
 from vector_memory.storage.postgres import beginnings, migrations
+from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import BUSY, translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
-from vector_memory.storage.postgres.refusals import UnreachableError
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import psycopg
 from psycopg import errors as postgres
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
-from vector_memory.storage.damage import DamagedError
-from vector_memory.storage.postgres.refusals import UnreachableError
+from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)

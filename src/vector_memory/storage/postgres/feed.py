@@ -14,7 +14,7 @@ from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.keywords import read_postings
 from vector_memory.storage.postgres.vectors import vectors_of
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
-from vector_memory.storage.ranking import (
+from vector_memory.storage.scoring import (
     IndexedMemory,
     NewPassages,
     Numbers,

@@ -12,7 +12,7 @@ from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
-from vector_memory.storage.postgres.state import READ, State, state_in
+from vector_memory.storage.postgres.transaction_header import READ, State, state_in
 from vector_memory.storage.postings import BUCKETS
 
 TABLES = re.findall(r"create table (\w+)", "".join(schema.TABLES))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.postgres.arrays import as_numbers
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.rows import fetch_value
@@ -19,10 +20,9 @@ from vector_memory.storage.postings import (
     rows_to_add,
     without,
 )
-from vector_memory.storage.ranking import Numbers
-from vector_memory.storage.searchable import searchable_text
+from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.terms import RULES
-from vector_memory.storage.values import texts_in
+from vector_memory.storage.unit_text import searchable_text
 
 ADD = """
     with placed as (

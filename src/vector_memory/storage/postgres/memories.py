@@ -5,6 +5,7 @@ from typing import Any
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import no_memory
+from vector_memory.storage.json_columns import object_in
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.rows import fetch, fetch_column, fetch_one, fetch_value, restored
@@ -17,7 +18,6 @@ from vector_memory.storage.records import (
     Observation,
     Origin,
 )
-from vector_memory.storage.values import object_in
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.nuls, m.title,

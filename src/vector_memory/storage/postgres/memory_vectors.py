@@ -6,8 +6,8 @@ import numpy as np
 
 from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.ranking import Numbers, Vectors
 from vector_memory.storage.records import EmbeddedPassage, Memory, StoredPassage
+from vector_memory.storage.scoring import Numbers, Vectors
 
 IS_INDEXED = "m.embedding_model_id is not null"
 """Whether a memory has all its vectors."""

@@ -10,14 +10,14 @@ from psycopg import errors as postgres
 from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.postgres import beginnings
 from vector_memory.storage.postgres import schema as tables
 from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.postgres.schema import FIRST_VERSION
-from vector_memory.storage.postgres.state import NEWER
-from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
+from vector_memory.storage.postgres.transaction_header import NEWER
 
 LOCK_KEY = 0x76656374  # "vect"
 """Of the advisory lock under which the schemas of a database are created and upgraded, one at a time."""

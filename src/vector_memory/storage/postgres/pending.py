@@ -11,7 +11,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
 from vector_memory.storage.postgres.rows import fetch_one, fetch_value
-from vector_memory.storage.postgres.state import IS_HELD
+from vector_memory.storage.postgres.transaction_header import IS_HELD
 from vector_memory.storage.records import RECENT_SECONDS, Lease, Memory, Pending
 
 MAX_ATTEMPTS = 3

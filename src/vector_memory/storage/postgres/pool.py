@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 from vector_memory.errors import ClosedMemoryError, DatabaseLockError
+from vector_memory.storage.postgres.connect_errors import UNREACHABLE, UnreachableError
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.refusals import UNREACHABLE, UnreachableError
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 2.0

@@ -10,10 +10,10 @@ from dataclasses import astuple
 from psycopg.sql import SQL, Identifier
 
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres import schema
-from vector_memory.storage.postgres.adding import stored_passages
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.insert import stored_passages
 from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
 from vector_memory.storage.postgres.pending import end_leases
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
@@ -21,7 +21,7 @@ from vector_memory.storage.postgres.tags import clear_vectors
 from vector_memory.storage.postgres.vectors import add_passages
 from vector_memory.storage.records import Embedded, Memory
 
-# ruff: noqa: D102 - the methods are described in storage.upkeep
+# ruff: noqa: D102 - the methods are described in storage.maintenance_api
 
 SPARE = "spare_"
 LEAVING = "leaving_"
@@ -59,7 +59,7 @@ from pg_class where oid = to_regclass('memory_passages') and relowner <> current
 
 
 class PostgresSpareVectors:
-    """`storage.upkeep.SpareVectors` over a connection in a transaction."""
+    """`storage.maintenance_api.SpareVectors` over a connection in a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

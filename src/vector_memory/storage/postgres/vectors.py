@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
-from vector_memory.storage.nearest import Candidates
+from vector_memory.storage.knn import Candidates
 from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import passage_filter
-from vector_memory.storage.ranking import Numbers, Vectors, cosines
 from vector_memory.storage.records import Memory
+from vector_memory.storage.scoring import Numbers, Vectors, cosines
 
 
 class Passage(NamedTuple):

@@ -9,7 +9,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.keywords import read_postings
 from vector_memory.storage.postings import FoundPostings
-from vector_memory.storage.ranking import Match, Numbers
+from vector_memory.storage.scoring import Match, Numbers
 from vector_memory.storage.word_ranking import MemoryInBlock, ScopeRanking, rank_units
 
 

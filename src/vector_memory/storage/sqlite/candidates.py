@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import apsw
 
 from vector_memory.domain import TRAITS, Scope
-from vector_memory.storage.nearest import Candidates, NearestUnits
-from vector_memory.storage.ranking import NOTHING_TYPED, Method, Numbers, Vectors, WordRanking
+from vector_memory.storage.knn import Candidates, NearestUnits
+from vector_memory.storage.scoring import NOTHING_TYPED, Method, Numbers, Vectors, WordRanking
 from vector_memory.storage.sqlite import vectors as vector_rows
 from vector_memory.storage.sqlite.vectors import table_for
 from vector_memory.storage.sqlite.word_ranking import rank

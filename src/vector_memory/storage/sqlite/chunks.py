@@ -8,9 +8,9 @@ import apsw
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.records import ChunkOutline, StoredChunk
 from vector_memory.storage.sqlite.rows import fetch, fetch_one
-from vector_memory.storage.values import texts_in
 
 COLUMNS = """
     c.id, c.parent_id, c.chunk_index, c.content, c.chunk_type, c.start_char, c.end_char, c.token_count,

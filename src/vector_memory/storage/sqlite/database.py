@@ -12,6 +12,7 @@ import apsw
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite.checkpointer import LogKeeper, erase_if_unread
 from vector_memory.storage.sqlite.connecting import (
     closed_on_error,
     create_private_file,
@@ -25,13 +26,12 @@ from vector_memory.storage.sqlite.connecting import (
     use_write_ahead_log,
     wait_for_locks,
 )
-from vector_memory.storage.sqlite.cutting import Cut
-from vector_memory.storage.sqlite.empty import EmptyMemory
 from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_detected
-from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
-from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
+from vector_memory.storage.sqlite.not_created_yet import EmptyMemory
 from vector_memory.storage.sqlite.readers import CommitWatch, ReaderPool
+from vector_memory.storage.sqlite.rechunk import Cut
+from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.upgrading import finish_at_opening
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.storage import postings
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
-from vector_memory.storage.ranking import (
+from vector_memory.storage.scoring import (
     IndexedMemory,
     NewPassages,
     Numbers,

@@ -12,8 +12,8 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.damage import DamagedError
-from vector_memory.storage.ranking import Numbers, Vectors, cosines
+from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.scoring import Numbers, Vectors, cosines
 from vector_memory.storage.sqlite.file_index import PASSAGES, VECTOR_TABLE, FileIndex
 from vector_memory.storage.sqlite.file_rows import COUNT_BITS, MAX_COUNT, POSTING, fingerprint_of, hash_of
 from vector_memory.storage.sqlite.rows import fetch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.sqlite.connecting import use_write_ahead_log
 from vector_memory.storage.sqlite.database import Database

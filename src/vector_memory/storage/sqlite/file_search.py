@@ -8,7 +8,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.ranking import (
+from vector_memory.storage.scoring import (
     NOTHING_TYPED,
     Match,
     Numbers,
@@ -24,7 +24,7 @@ from vector_memory.storage.ranking import (
 )
 from vector_memory.storage.sqlite.file_contents import Contents
 from vector_memory.storage.sqlite.rows import fetch
-from vector_memory.storage.wording import covered_by_best
+from vector_memory.storage.term_coverage import covered_by_best
 
 
 class FoundChunk(NamedTuple):

@@ -15,8 +15,8 @@ import apsw
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
-from vector_memory.storage.sqlite.guards import FULL
 from vector_memory.storage.sqlite.identity import MOVED, Identity, identity_of
+from vector_memory.storage.sqlite.time_limit import FULL
 
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 

@@ -12,12 +12,12 @@ from urllib.parse import quote
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
-from vector_memory.storage.sqlite import connecting, guards, legacy, migrations, schema_repair
+from vector_memory.storage.sqlite import connecting, legacy, migrations, schema_repair, time_limit
 from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_detected
-from vector_memory.storage.sqlite.guards import Guard
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.time_limit import Guard
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def inspect(path: Path, read: Callable[[apsw.Connection], T]) -> T:
     while True:
         in_use, before = log_of(path).exists() or journal_of(path).exists(), _marks_of_change(path)
         try:
-            with guards.translated_errors(), _opened(path, immutable=not in_use) as connection:
+            with time_limit.translated_errors(), _opened(path, immutable=not in_use) as connection:
                 found = read(connection)
         except DatabaseError:
             if in_use or before == _marks_of_change(path):
@@ -158,13 +158,13 @@ def count_orphans(connection: apsw.Connection) -> Counter[str]:
 def count_memories(connection: apsw.Connection) -> int:
     """Return the number of memories. Raises DamagedError if their table is missing."""
     if "session_memories" not in migrations.names_of_tables(connection):
-        raise DamagedError(guards.RUN_FIX)
+        raise DamagedError(time_limit.RUN_FIX)
     return int(fetch_value(connection, "select count(*) from session_memories"))
 
 
 def extension_version() -> str:
     """Load sqlite-vec as the store does, and return its version. Raises DatabaseError."""
-    with guards.translated_errors():
+    with time_limit.translated_errors():
         connection = apsw.Connection(":memory:")
         with contextlib.closing(connection):
             load_vector_search(connection)

@@ -6,6 +6,7 @@ from typing import Any
 import apsw
 import numpy as np
 
+from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.postings import (
     BUCKETS,
     UNITS_PER_BLOCK,
@@ -19,12 +20,11 @@ from vector_memory.storage.postings import (
     rows_to_add,
     without,
 )
-from vector_memory.storage.ranking import Numbers
-from vector_memory.storage.searchable import searchable_text
+from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.terms import RULES
-from vector_memory.storage.values import texts_in
+from vector_memory.storage.unit_text import searchable_text
 
 
 def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:

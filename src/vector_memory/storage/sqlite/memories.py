@@ -9,6 +9,7 @@ import apsw
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import no_memory
+from vector_memory.storage.json_columns import as_json, object_in, texts_in
 from vector_memory.storage.records import (
     CountedBy,
     Expendable,
@@ -21,7 +22,6 @@ from vector_memory.storage.records import (
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
-from vector_memory.storage.values import as_json, object_in, texts_in
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,

@@ -10,15 +10,15 @@ import apsw
 
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
+from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.sqlite import legacy, pending, schema
-from vector_memory.storage.sqlite.guards import RUN_FIX
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema, schema_faults
+from vector_memory.storage.sqlite.time_limit import RUN_FIX
 from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.upkeep import EXPORT_AND_IMPORT
 
 RECORD_TABLE = (
     "create table schema_migrations (version integer primary key, name text not null, applied_at text not null)"

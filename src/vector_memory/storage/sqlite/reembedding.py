@@ -13,8 +13,8 @@ import apsw
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.records import Embedded, Memory
-from vector_memory.storage.sqlite.adding import chunk_ids_of, stored_passages
 from vector_memory.storage.sqlite.erasure import count_delete
+from vector_memory.storage.sqlite.insert import chunk_ids_of, stored_passages
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.pending import end_leases
 from vector_memory.storage.sqlite.revision import begin_epoch
@@ -37,11 +37,11 @@ and not exists (select 1 from spare_memory_passages where memory_id = m.id)
 
 PASSAGES_PER_STEP = 200
 
-# ruff: noqa: D102 - the methods are described in storage.upkeep
+# ruff: noqa: D102 - the methods are described in storage.maintenance_api
 
 
 class SqliteSpareVectors:
-    """`storage.upkeep.SpareVectors` over a connection in a transaction."""
+    """`storage.maintenance_api.SpareVectors` over a connection in a transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection

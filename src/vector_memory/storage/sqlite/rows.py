@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import apsw
 
-from vector_memory.storage.sqlite.guards import type_check
+from vector_memory.storage.sqlite.time_limit import type_check
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from vector_memory.storage.sqlite import connecting, guards, migrations, schema
+from vector_memory.storage.sqlite import connecting, migrations, schema, time_limit
 from vector_memory.storage.sqlite.legacy import quoted
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
@@ -70,7 +70,7 @@ def rebuild_indexes(path: Path) -> None:
 
 @contextlib.contextmanager
 def _transaction(path: Path) -> Iterator[apsw.Connection]:
-    with guards.translated_errors():
+    with time_limit.translated_errors():
         connection = apsw.Connection(str(path))
         try:
             connecting.wait_for_locks(connection)

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import apsw
 
 from vector_memory.domain import MemoryKind, Project, Scope
+from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, SessionSummary, Span
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_value
-from vector_memory.storage.values import object_in, texts_in
 
 
 def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:

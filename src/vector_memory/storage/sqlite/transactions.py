@@ -33,11 +33,11 @@ from vector_memory.storage.records import (
     StoredPassage,
     TagVectors,
 )
-from vector_memory.storage.sqlite import changes, chunks, memories, names, pending, sessions
+from vector_memory.storage.sqlite import changes, chunks, memories, name_lookup, pending, sessions
 
 if TYPE_CHECKING:
-    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method, Numbers, Vectors
-    from vector_memory.storage.upkeep import Upkeep
+    from vector_memory.storage.maintenance_api import Upkeep
+    from vector_memory.storage.scoring import CandidateSource, IndexFeed, Method, Numbers, Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.base
@@ -79,14 +79,14 @@ class SqliteReader:
         return memories.memory_ids(self.connection, scope)
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
-        from vector_memory.storage.sqlite import adding
+        from vector_memory.storage.sqlite import insert
 
-        return adding.find_duplicate(self.connection, new, content_hash, at)
+        return insert.find_duplicate(self.connection, new, content_hash, at)
 
     def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
-        from vector_memory.storage.sqlite import adding
+        from vector_memory.storage.sqlite import insert
 
-        return adding.times_of_duplicates(self.connection, new, content_hash)
+        return insert.times_of_duplicates(self.connection, new, content_hash)
 
     def find_report(
         self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
@@ -148,7 +148,7 @@ class SqliteReader:
         return sessions.memory_counts(self.connection)
 
     def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
-        return names.names_with(self.connection, by, part, scope, limit)
+        return name_lookup.names_with(self.connection, by, part, scope, limit)
 
     def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
         return memories.expendable(self.connection, before, tagged=tagged, limit=limit)
@@ -190,7 +190,7 @@ class SqliteReader:
 
     @property
     def upkeep(self) -> "Upkeep":
-        from vector_memory.storage.sqlite.upkeep import SqliteUpkeep
+        from vector_memory.storage.sqlite.maintenance_api import SqliteUpkeep
 
         return SqliteUpkeep(self.connection)
 
@@ -221,14 +221,14 @@ class SqliteWriter(SqliteReader):
     """`storage.base.Writer` over a connection in a write transaction."""
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
-        from vector_memory.storage.sqlite import adding
+        from vector_memory.storage.sqlite import insert
 
-        return adding.add_memory(self.connection, new, derived, content_hash=content_hash, history=history)
+        return insert.add_memory(self.connection, new, derived, content_hash=content_hash, history=history)
 
     def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
-        from vector_memory.storage.sqlite import adding
+        from vector_memory.storage.sqlite import insert
 
-        return adding.add_vectors(self.connection, memory, derived, after=after, is_last=is_last)
+        return insert.add_vectors(self.connection, memory, derived, after=after, is_last=is_last)
 
     def discard_vectors(self, memory_id: int) -> None:
         from vector_memory.storage.sqlite import vectors
@@ -251,9 +251,9 @@ class SqliteWriter(SqliteReader):
         pending.release_leases(self.connection, owner, failed)
 
     def delete(self, memory_id: int) -> int | None:
-        from vector_memory.storage.sqlite import adding
+        from vector_memory.storage.sqlite import insert
 
-        return adding.delete_memory(self.connection, memory_id)
+        return insert.delete_memory(self.connection, memory_id)
 
     def set_tags(self, memory_id: int, tags: Sequence[str], now: str) -> None:
         memories.set_tags(self.connection, memory_id, tags, now)

@@ -9,7 +9,7 @@ from functools import partial
 import apsw
 
 from vector_memory.storage.sqlite.connecting import wait_for_locks
-from vector_memory.storage.sqlite.cutting import Cut, Transaction, cut_documents
+from vector_memory.storage.sqlite.rechunk import Cut, Transaction, cut_documents
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.terms import RULES
 

@@ -7,9 +7,9 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import TRAITS
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.sqlite.vectors import vector_dimensions
-from vector_memory.storage.values import object_in, texts_in
 
 ValueFaults = dict[str, dict[int, set[str]]]
 """The columns with an unusable value, by table and row."""

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
-from vector_memory.storage.damage import DamagedError
-from vector_memory.storage.nearest import Candidates
-from vector_memory.storage.ranking import Numbers
+from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.knn import Candidates
 from vector_memory.storage.records import Memory
+from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids

@@ -8,7 +8,7 @@ import apsw
 
 from vector_memory.domain import Scope
 from vector_memory.storage.postings import FoundPostings
-from vector_memory.storage.ranking import Match, Numbers
+from vector_memory.storage.scoring import Match, Numbers
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.rows import fetch_column

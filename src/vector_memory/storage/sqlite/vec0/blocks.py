@@ -13,7 +13,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import PARTITION_ROWS
 from vector_memory.storage.sqlite.vec0 import METADATA_COLUMNS

@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
-from vector_memory.storage.damage import WRONG_TYPE, DamagedError
+from vector_memory.storage.damaged import WRONG_TYPE, DamagedError
 from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from mcp_types import INVALID_REQUEST, CallToolRequestParams, GetPromptRequestPa
 
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import Result
-from vector_memory.server.callers import current_caller
+from vector_memory.server.current_store import current_caller
 from vector_memory.server.hooks import HOOKS
 from vector_memory.server.http.metrics import CANCELLED, Metrics
 from vector_memory.server.tools import FUNCTIONS

@@ -5,13 +5,13 @@ from dataclasses import fields
 from typing import Any
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory
-from vector_memory.storage.adding import as_stored, place_of, words_in
+from vector_memory.storage.insert import as_stored, place_of, words_in
+from vector_memory.storage.json_columns import as_json
 from vector_memory.storage.postgres import keywords, pending, vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.rows import fetch_column, fetch_value, storable
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.records import Derived, Embedded, History, Memory
-from vector_memory.storage.values import as_json
 
 # The place of a memory is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
 DUPLICATES = f"""

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.server.callers import CLAIM
+from vector_memory.server.current_store import CLAIM
 from vector_memory.server.http.bodies import RETRY_SECONDS
 from vector_memory.server.http.signed import signed_tokens
 from vector_memory.settings import HttpOptions

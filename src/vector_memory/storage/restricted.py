@@ -38,7 +38,7 @@ from vector_memory.storage.records import (
 # ruff: noqa: D102 - the methods are described in storage.base
 
 if TYPE_CHECKING:
-    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+    from vector_memory.storage.scoring import CandidateSource, IndexFeed, Method
 
 
 def denied(sessions: Collection[str]) -> AccessDeniedError:

@@ -1,17 +1,17 @@
 """What maintenance does in a PostgreSQL schema, in the transaction of a reader or writer."""
 
 from vector_memory.storage.postgres import keywords
+from vector_memory.storage.postgres.bulk_read import PostgresPortions
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.portions import PostgresPortions
 from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
 from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.terms import RULES
 
-# ruff: noqa: D102 - the methods are described in storage.upkeep
+# ruff: noqa: D102 - the methods are described in storage.maintenance_api
 
 
 class PostgresUpkeep:
-    """`storage.upkeep.Upkeep` over a connection in a transaction."""
+    """`storage.maintenance_api.Upkeep` over a connection in a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from vector_memory.domain import Fingerprint
+from vector_memory.storage.maintenance_api import LastIds, PlacedLengths, WholeMemory, WordBlock
 from vector_memory.storage.postgres import chunks
-from vector_memory.storage.postgres.adding import INSERT_CHUNKS, chunk_values, insert_row
 from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.insert import INSERT_CHUNKS, chunk_values, insert_row
 from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
 from vector_memory.storage.postgres.memory_vectors import IS_INDEXED
 from vector_memory.storage.postgres.rows import fetch
 from vector_memory.storage.postgres.vectors import adopt_fingerprint
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.records import CanonicalTag, Memory, StoredChunk, StoredPassage
-from vector_memory.storage.upkeep import LastIds, PlacedLengths, WholeMemory, WordBlock
 
-# ruff: noqa: D102 - the methods are described in storage.upkeep
+# ruff: noqa: D102 - the methods are described in storage.maintenance_api
 
 # A memory without a passage that has all its vectors has one row without a passage.
 PASSAGES = f"""
@@ -78,7 +78,7 @@ ANALYZE = "analyze session_memories, memory_chunks, memory_passages, keyword_mem
 
 
 class PostgresPortions:
-    """`storage.upkeep.Portions` over a connection in a transaction."""
+    """`storage.maintenance_api.Portions` over a connection in a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

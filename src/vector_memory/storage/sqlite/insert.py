@@ -8,12 +8,12 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import Chunk, NewMemory
-from vector_memory.storage.adding import as_stored, place_of, words_in
+from vector_memory.storage.insert import as_stored, place_of, words_in
+from vector_memory.storage.json_columns import as_json
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 from vector_memory.storage.sqlite import keywords, pending, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
-from vector_memory.storage.values import as_json
 
 # The place of a memory is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
 DUPLICATES = """

@@ -3,16 +3,16 @@
 import apsw
 
 from vector_memory.storage.sqlite import keywords
-from vector_memory.storage.sqlite.portions import SqlitePortions
+from vector_memory.storage.sqlite.bulk_read import SqlitePortions
 from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.terms import RULES
 
-# ruff: noqa: D102 - the methods are described in storage.upkeep
+# ruff: noqa: D102 - the methods are described in storage.maintenance_api
 
 
 class SqliteUpkeep:
-    """`storage.upkeep.Upkeep` over a connection in a transaction."""
+    """`storage.maintenance_api.Upkeep` over a connection in a transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection

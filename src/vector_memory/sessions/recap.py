@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.domain.validation import MAX_QUERY
-from vector_memory.results.values import to_second
+from vector_memory.results.rounding import to_second
 from vector_memory.search import Retriever
 from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit

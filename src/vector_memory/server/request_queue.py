@@ -7,7 +7,7 @@ from mcp_types import RequestId
 
 from vector_memory.server.fastmcp_adapter import coerce_request_id
 from vector_memory.server.jsonrpc import MAX_LINE
-from vector_memory.storage.calls import Call
+from vector_memory.storage.cancellation import Call
 
 MAX_AT_ONCE = 64
 """Requests that the server processes at the same time."""

@@ -15,9 +15,9 @@ import apsw
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.records import Derived, Memory
-from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.memories import require_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.unit_text import searchable_texts
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +99,6 @@ def prepare(memory: Memory, cut: Cut) -> tuple[Memory, Derived]:
 
 def add_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> None:
     """Add the chunks of a document, and index their words."""
-    from vector_memory.storage.sqlite import adding  # noqa: PLC0415 - as above
+    from vector_memory.storage.sqlite import insert  # noqa: PLC0415 - as above
 
-    adding.add_chunks(connection, memory, derived)
+    insert.add_chunks(connection, memory, derived)

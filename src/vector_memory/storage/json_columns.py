@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from vector_memory.storage.damage import WRONG_TYPE, DamagedError
+from vector_memory.storage.damaged import WRONG_TYPE, DamagedError
 
 WRONG_JSON = "The database contains unreadable text: restore it from a backup."
 

@@ -9,22 +9,22 @@ import apsw
 import numpy as np
 
 from vector_memory.domain import Fingerprint
+from vector_memory.storage.maintenance_api import LastIds, PlacedLengths, WholeMemory, WordBlock
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.records import CanonicalTag, Memory, StoredChunk, StoredPassage
 from vector_memory.storage.sqlite import chunks
-from vector_memory.storage.sqlite.adding import insert_chunk_rows, insert_row
+from vector_memory.storage.sqlite.insert import insert_chunk_rows, insert_row
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.memory_vectors import IS_INDEXED
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_value
 from vector_memory.storage.sqlite.vectors import Passage, add_passages, adopt_fingerprint, all_vectors_of
-from vector_memory.storage.upkeep import LastIds, PlacedLengths, WholeMemory, WordBlock
 
-# ruff: noqa: D102 - the methods are described in storage.upkeep
+# ruff: noqa: D102 - the methods are described in storage.maintenance_api
 
 
 class SqlitePortions:
-    """`storage.upkeep.Portions` over a connection in a transaction."""
+    """`storage.maintenance_api.Portions` over a connection in a transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres import generations
 from vector_memory.storage.postgres.generations import Generation, Lineage
 from vector_memory.storage.postgres.schema import VERSION

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import beginnings, migrations, roles, shared
+from vector_memory.storage.postgres import beginnings, migrations, roles, tenant_tables
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.errors import translated_errors
 
@@ -35,13 +35,13 @@ def prepare(
         (may_create,) = connection.execute("select has_database_privilege(current_database(), 'create')").fetchall()
         if not may_create[0]:
             raise DatabaseError(NOT_ALLOWED)
-        shared.create(connection, shared_schema)
+        tenant_tables.create(connection, shared_schema)
         for role, writes in may_write.items():
             connection.execute(ADD, (role, writes, schema if only else None))
         names = connection.execute("select name from namespaces order by name").fetchall()
         memories = [schema, *(f"{namespace_prefix}{name}" for (name,) in names)]
         memories = list(dict.fromkeys(memories))
-        known = connection.execute(shared.ROLES).fetchall()
+        known = connection.execute(tenant_tables.ROLES).fetchall()
         for memory in memories:
             migrations.migrate(connection, memory, dimensions)
         for role, writes, own in known:

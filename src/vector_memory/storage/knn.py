@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.ranking import ROUNDING, Match, Method, Numbers, Ranked, Vectors, best, cosines
+from vector_memory.storage.scoring import ROUNDING, Match, Method, Numbers, Ranked, Vectors, best, cosines
 
 MAX_K = 4_096
 """Maximum number of passages to ask for at once, which is the limit of sqlite-vec.
