@@ -169,6 +169,21 @@ def test_projects_that_share_a_memory_keep_their_documents_apart(
     assert sorted(contents(tmp_path / "memory.db")) == ["# In first", "# In second"]
 
 
+@pytest.mark.parametrize("flags", [(), ("--sync",)])
+def test_a_file_that_two_projects_have_stays_when_one_of_them_deletes_it(
+    tmp_path: Path, run: Run, flags: tuple[str, ...]
+) -> None:
+    for project in ("one", "two"):
+        (tmp_path / project / "notes").mkdir(parents=True)
+        (tmp_path / project / "notes/a.md").write_text("# A\n\nThe same.")
+        (tmp_path / project / "notes/b.md").write_text(f"# B\n\nOf {project}.")
+        assert run("ingest", f"{project}/notes", *flags).code == 0
+        assert run("ingest", f"{project}/notes", *flags).code == 0
+    (tmp_path / "one/notes/a.md").unlink()
+    run("ingest", "one/notes", "--sync")
+    assert sorted(contents(tmp_path / "memory.db")) == ["# A\n\nThe same.", "# B\n\nOf one.", "# B\n\nOf two."]
+
+
 def test_a_folder_is_the_same_through_a_link(notes: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "linked").symlink_to(notes)
     run("ingest", "notes", "--sync", "--session", "s")

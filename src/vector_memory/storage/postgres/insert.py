@@ -20,6 +20,7 @@ where content_hash = %(content_hash)s and memory_type = %(kind)s and agent_id = 
     and session_id is not distinct from %(session_id)s and session_iter = %(session_iter)s
     and task_code is not distinct from %(task_code)s and about_report is not distinct from %(about_report)s
     and (memory_type <> '{MemoryKind.KNOWLEDGE_BASE}' or category is not distinct from %(category)s)
+    and (metadata::json -> 'root')::text is not distinct from %(root)s
 """
 
 
@@ -57,7 +58,9 @@ def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Statem
 
 def duplicate_parameters(memory: NewMemory, content_hash: str) -> dict[str, Any]:
     """Return the parameters of DUPLICATES."""
-    return place_of(memory, content_hash) | columns_of(memory.metadata)
+    root = memory.metadata.get("root")
+    known = {"root": None if root is None else as_json(root)}
+    return place_of(memory, content_hash) | columns_of(memory.metadata) | known
 
 
 def columns_of(metadata: dict[str, Any]) -> dict[str, str | None]:

@@ -23,6 +23,7 @@ where content_hash = :content_hash and memory_type = :kind and agent_id = :agent
     and json_extract(metadata, '$.parent_report_id') is json_extract(:metadata, '$.parent_report_id')
     and (memory_type <> 'knowledge_base'
         or json_extract(metadata, '$.category') is json_extract(:metadata, '$.category'))
+    and json_extract(metadata, '$.root') is json_extract(:metadata, '$.root')
 """
 
 
