@@ -17,6 +17,7 @@ from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.settings import Answers, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
+from waiting import until
 
 SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
 
@@ -83,7 +84,8 @@ async def test_parameters_and_keys_are_those_of_the_specification(client: Client
         assert set(keys) <= tools[name].output_schema["properties"].keys()
 
 
-async def test_results_have_the_keys_of_the_specification(call: Call) -> None:
+async def test_results_have_the_keys_of_the_specification(call: Call, files: FileMemory) -> None:
+    await until(lambda: files.status().files and not files.status().chunks_without_vectors)
     answer = await call("memory_search", query="quokka")
     assert answer.structured_content is not None
     (found,) = answer.structured_content["results"]
