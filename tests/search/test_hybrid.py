@@ -55,7 +55,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
     )
     with store._storage._database.read() as connection:
-        best = rank(connection, scope, query_terms(query)).best(10**6).matches
+        best = rank(connection, scope, query_terms(query), {}).best(10**6).matches
     words = {match.id: match.score for match in best}
     weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
     first, embedded = [match.id for match in best[:FIRST_BY_WORDS]], dict(nearest)

@@ -70,7 +70,7 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
         words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
         ids, memory_ids = view.units.ids_of(words.entries)
         found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))
-        best = rank(connection, scope, terms).best(10**6).matches
+        best = rank(connection, scope, terms, {}).best(10**6).matches
     assert found == {(match.memory_id, match.id): match.score for match in best}
     expected = [unit for unit, _ in fused_by_force(store, query, scope)][:100]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]

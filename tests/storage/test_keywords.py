@@ -104,7 +104,7 @@ def as_chunk(index: int, text: str) -> Chunk:
 
 
 def find(connection: apsw.Connection, query: str, scope: Scope | None = None, limit: int = 1000) -> list[Match]:
-    return list(rank(connection, scope or Scope(), query_terms(query)).best(limit).matches)
+    return list(rank(connection, scope or Scope(), query_terms(query), {}).best(limit).matches)
 
 
 def is_in(memory: dict[str, Any], scope: Scope) -> bool:
@@ -165,7 +165,7 @@ def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
             if is_in(memory, scope):
                 there.update(own)
         wanted = plain_bm25(there, query_terms(query))
-        ranking = rank(connection, scope, query_terms(query))
+        ranking = rank(connection, scope, query_terms(query), {})
         found = ranking.best(1000)
         assert found.complete
         assert same(found.matches, wanted)
