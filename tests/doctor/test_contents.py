@@ -12,6 +12,7 @@ import pytest
 from memory_files import WRITER, bytes_of, change, doctor, examine, found, process, said
 from original_files import unpacked
 from vector_memory.maintenance.doctor.report import State
+from vector_memory.storage.sqlite.migrations import FIRST_VERSION
 
 
 def test_a_healthy_file_is_healthy(path: Path) -> None:
@@ -96,7 +97,10 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        "alter table pending_vectors drop column promised_at; delete from schema_migrations where version > 16",
+        (
+            "alter table pending_vectors drop column promised_at; "
+            f"delete from schema_migrations where version > {FIRST_VERSION}"
+        ),
         State.WARNING,
     ),
     "a development version": ("update schema_migrations set version = version - 15", State.PROBLEM),

@@ -141,14 +141,19 @@ def test_all_hosts_seal_questions_with_the_same_key_and_keep_a_signed_audit_log_
         assert ("carol", "list_sessions") in [(line["token"], line["call"]) for line in log.lines()]
 
 
-def test_a_read_only_host_works_with_the_role_that_reads(hosts: Hosts) -> None:
-    url, secret = hosts.start("reader", ServerOptions(read_only=True)), hosts.token("dora")
+def test_a_read_only_host_reads_and_stores_nothing(hosts: Hosts) -> None:
+    url, secret = hosts.start(offer=ServerOptions(read_only=True)), hosts.token("dora")
     report = {"agent_id": "a", "session_id": "readable", "content": "# Outage\n\nThe ledger was locked."}
     assert called(hosts.urls[0], secret, "store_report", **report)["success"]
     found = called(url, secret, "search_reports_specific_chunks", query="ledger", session_id="readable")
     assert len(found["results"]) == 1
     assert called(url, secret, "get_memory_by_id", memory_id=found["results"][0]["memory_id"])["success"]
     assert called(url, secret, "store_report", content="x")["error"]
+
+
+def test_a_host_whose_role_may_not_read_the_tokens_does_not_start_and_says_what_to_do(hosts: Hosts) -> None:
+    with pytest.raises(ConfigurationError, match="database prepare --database-url URL --serve ROLE"):
+        hosts.start("reader", ServerOptions(read_only=True))
 
 
 def test_figures_name_the_sizes_of_namespaces(hosts: Hosts) -> None:

@@ -180,13 +180,13 @@ def test_a_search_needs_few_round_trips(
             store.store_memory("system_memory", word, session_id="s", agent_id="a")
             store.store_memory("knowledge_base", word, title="t", category="go", agent_id="a")
         load_index(store)
-        far = next(text for text in map(str, range(999)) if is_far(store, f"nothing {text}"))
+        far = next(text for text in map(str, range(999)) if is_far(store, f"n0thing {text}"))
         needed, with_others = {}, {}
         for word, (name, (search, _, _)) in zip(words, SEARCHES.items(), strict=True):
             trips()
             search(store, word)
             needed[name] = trips()
-            search(store, f"nothing {far}")
+            search(store, f"n0thing {far}")
             with_others[name] = trips()
         assert needed == {name: number for name, (_, number, _) in SEARCHES.items()}
         assert with_others == {name: number for name, (_, _, number) in SEARCHES.items()}

@@ -51,8 +51,8 @@ create table if not exists roles (
 ROLES = "select name, may_write, only_schema from roles"
 
 MISSING = (
-    "This database has no namespaces: run `vector-memory database prepare --database-url URL` with a role that may "
-    "create tables, and then `vector-memory namespace create`."
+    "This database has no namespaces that this role may read: run `vector-memory database prepare --database-url URL "
+    "--serve ROLE` with a role that may create tables, and then `vector-memory namespace create`."
 )
 
 Fields = Mapping[str, Any]
