@@ -20,7 +20,8 @@ where content_hash = %(content_hash)s and memory_type = %(kind)s and agent_id = 
     and session_id is not distinct from %(session_id)s and session_iter = %(session_iter)s
     and task_code is not distinct from %(task_code)s and about_report is not distinct from %(about_report)s
     and (memory_type <> '{MemoryKind.KNOWLEDGE_BASE}' or category is not distinct from %(category)s)
-    and (metadata::json -> 'root')::text is not distinct from %(root)s
+    and case when %(root)s::text is null then position('"root": ' in metadata) = 0
+        else position(%(root)s in metadata) > 0 end
 """
 
 
@@ -58,9 +59,9 @@ def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Statem
 
 def duplicate_parameters(memory: NewMemory, content_hash: str) -> dict[str, Any]:
     """Return the parameters of DUPLICATES."""
-    root = memory.metadata.get("root")
-    known = {"root": None if root is None else as_json(root)}
-    return place_of(memory, content_hash) | columns_of(memory.metadata) | known
+    # Compared as text: PostgreSQL reads no JSON that has the character NUL in a name.
+    root = as_json({"root": memory.metadata["root"]})[1:-1] if "root" in memory.metadata else None
+    return place_of(memory, content_hash) | columns_of(memory.metadata) | {"root": root}
 
 
 def columns_of(metadata: dict[str, Any]) -> dict[str, str | None]:
