@@ -179,7 +179,6 @@ def test_merged_rankings_keep_what_may_correct_a_result_behind_it() -> None:
 def test_what_may_correct_a_result_is_printed_with_its_fact_whatever_the_limit(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "memory.db"))
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", DEFAULT_MODEL)
     with SessionMemoryStore(tmp_path / "memory.db") as store:
         for minute, text in enumerate((FACT, *OTHERS)):
