@@ -24,8 +24,9 @@ from vector_memory.storage.scoring import (
 )
 from vector_memory.storage.sqlite.candidates import table_of
 from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.keywords import has_old_blocks, read_postings
+from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
+from vector_memory.storage.sqlite.upgrading import has_old_words
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
 from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
@@ -54,7 +55,7 @@ class SqliteFeed:
 
     def is_settled(self) -> bool:
         """Return whether the words of units stay as they are."""
-        return not has_old_blocks(self._connection)
+        return not has_old_words(self._connection)
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""

@@ -77,11 +77,6 @@ def rebuild(connection: apsw.Connection) -> None:
     begin_epoch(connection)
 
 
-def has_old_blocks(connection: apsw.Connection) -> bool:
-    """Return whether there are words by earlier rules."""
-    return fetch_value(connection, "select 1 from keyword_blocks where rules < ? limit 1", (RULES,)) is not None
-
-
 def fill(connection: apsw.Connection) -> None:
     """Index all memories; none may be indexed yet. One memory is in RAM at a time."""
     for memory_id in fetch_column(connection, "select id from session_memories order by id"):

@@ -8,6 +8,7 @@ from vector_memory.storage.postings import PlacedWords, row_ids
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.upgrading import has_old_words
 from vector_memory.storage.terms import RULES
 
 # ruff: noqa: D102 - the methods are described in storage.reindexing
@@ -45,5 +46,5 @@ class SqliteOldBlocks:
 
     def keep(self, block_id: int) -> None:
         self._connection.execute("update keyword_blocks set rules = ? where id = ?", (RULES, block_id))
-        if not keywords.has_old_blocks(self._connection):
+        if not has_old_words(self._connection):
             begin_epoch(self._connection)

@@ -36,11 +36,16 @@ def finish(read: Transaction, write: Transaction, cut: Cut | None, seconds: floa
     """Index words by earlier rules again, and cut the documents without chunks; begin nothing after `seconds`."""
     deadline = time.monotonic() + seconds
     with read() as connection:
-        is_old = fetch_value(connection, "select 1 from keyword_blocks where rules < ? limit 1", (RULES,))
+        is_old = has_old_words(connection)
     if is_old:
         index_again(read, write, seconds)
     if cut is not None:
         cut_documents(read, write, cut, deadline - time.monotonic())
+
+
+def has_old_words(connection: apsw.Connection) -> bool:
+    """Return whether there are words by earlier rules."""
+    return fetch_value(connection, "select 1 from keyword_blocks where rules < ? limit 1", (RULES,)) is not None
 
 
 def index_again(read: Transaction, write: Transaction, seconds: float) -> None:
