@@ -1,7 +1,8 @@
 """Counts what may only shrink: the lines and files of the package, and the structure that every change has to pay for.
 
 `tests/ratchet.json` holds the limits, and `tests/test_ratchet.py` fails above them. After a change that makes one
-smaller, `uv run python scripts/ratchet.py --lower` writes the new counts. Raising one takes a line in docs/choices.md.
+smaller, `uv run python scripts/ratchet.py --lower` writes the new counts. Raising one takes a line in
+docs/lab/choices.md.
 """
 
 import ast

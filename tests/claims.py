@@ -21,7 +21,7 @@ SENTENCE_END = re.compile(r"(?<=[.:;!?])\s+(?=[A-Z`*\[])")
 FILE = re.compile(r"\b(?:tests|benchmarks)/[\w/]+(?:\.\w+)?(?:::\w+)?")
 CONSTANT = re.compile(r"`(vector_memory[\w.]*):(\w+)`")
 SETTING = re.compile(r"`VECTOR_MEMORY_(\w+)`")
-LINK = re.compile(r"\]\((?:docs/)?([\w-]+\.md)")
+LINK = re.compile(r"\]\((?:[\w.]+/)*([\w-]+\.md)")
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 UNITS = (1, 0.01, 60, 1_000, 10**6, 10**9, 2**10, 2**20, 2**30)
 """What a number on a page is multiplied by to be a constant: hundredths, minutes, kB, MB, GB, KiB, MiB, GiB."""
@@ -101,7 +101,8 @@ def listed() -> Claims:
 
 def pages(claims: Claims) -> list[Path]:
     """Return the pages whose numbers are looked at one by one."""
-    docs = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED | claims.figures.keys()]
+    left_out = GENERATED | claims.figures.keys()
+    docs = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.name not in left_out)
     return [ROOT / "README.md", ROOT / "CHANGELOG.md", *docs]
 
 

@@ -24,4 +24,4 @@ def test_no_count_rises_above_its_limit() -> None:
     counts = counted() | of_calls()
     assert counts.keys() == LIMITS.keys()
     above = {name: f"{count:,}, limit {LIMITS[name]:,}" for name, count in counts.items() if count > LIMITS[name]}
-    assert not above, "simplify, or raise the limit with a reason in docs/choices.md"
+    assert not above, "simplify, or raise the limit with a reason in docs/lab/choices.md"

@@ -11,7 +11,7 @@ from vector_memory.settings import Toolset
 SESSION_TOOLS = offered([Toolset.SESSION])
 
 ADDED_TOOLS = {"search_changes"}
-"""The tools of the session family beyond the 28 of the contract; docs/choices.md says what they are for."""
+"""The tools of the session family beyond the 28 of the contract; docs/lab/choices.md says what they are for."""
 
 CONTRACT_TOOLS = tuple(tool for tool in SESSION_TOOLS if tool.name not in ADDED_TOOLS)
 

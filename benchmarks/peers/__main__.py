@@ -4,7 +4,7 @@ uv run benchmarks/peers FOLDER [PEER ...] [--cache DIR] [--json FILE] [--docs]
 
 FOLDER holds Markdown, a megabyte or so: reports of 20,000 characters are made of it. Each of the others is installed
 from the package index into a virtual environment of its own, which is kept in the cache folder (4 GB). --docs writes
-the table into docs/comparison.md. Linux only: memory is read from /proc.
+the table into docs/lab/comparison.md. Linux only: memory is read from /proc.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--notes", type=int, default=20)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--docs", action="store_true", help="write docs/comparison.md")
+    parser.add_argument("--docs", action="store_true", help="write docs/lab/comparison.md")
     options = parser.parse_args()
     if unknown := set(options.peers) - set(names):
         parser.error(f"no such server: {', '.join(unknown)}; there are {', '.join(names)}")

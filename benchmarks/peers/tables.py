@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "comparison.md"
+PAGE = Path(__file__).parents[2] / "docs" / "lab" / "comparison.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PLACES = ("start", "middle", "end")
 TWO_DIGITS, THREE_DIGITS = 10, 100
@@ -79,7 +79,7 @@ def digits(value: float) -> str:
 
 
 def write_into_docs(text: str) -> None:
-    """Put the table between the marks in docs/comparison.md."""
+    """Put the table between the marks in docs/lab/comparison.md."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")

@@ -5,7 +5,7 @@ uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [-
 Parts: start, store, receipt, lock, processes, search; default: all of these. Searching is measured once for each number
 of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same
 run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs
-writes the tables into docs/performance.md and the plots into docs/images.
+writes the tables into docs/lab/performance.md and the plots into docs/images.
 
 The part `engines` compares SQLite and PostgreSQL in the largest of the files; --docs then replaces its tables only.
 """
@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--stores", type=int, default=STORES, help="of each process")
     parser.add_argument("--seconds", type=float, default=1.0, help="at most, for each way of searching a scope")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--docs", action="store_true", help="write docs/performance.md and docs/images")
+    parser.add_argument("--docs", action="store_true", help="write docs/lab/performance.md and docs/images")
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")

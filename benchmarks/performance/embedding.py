@@ -26,7 +26,7 @@ QUERIES = 200
 QUERY = "how do we retry failed payments in the nightly job"  # 10 word pieces
 BATCH = 32
 ROUNDS = 6
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "lab" / "performance.md"
 
 
 def load(engine: str) -> Embedder:

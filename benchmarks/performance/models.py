@@ -16,7 +16,7 @@ from pathlib import Path
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import DEFAULT_MODEL, Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "lab" / "performance.md"
 QUESTION = "how do we retry failed payments in the nightly job"
 TOKENS = 120
 PASSAGES = 8

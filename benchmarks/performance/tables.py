@@ -10,7 +10,7 @@ from client import ROOT
 from searching import GRAINS
 from starting import EMPTY, OURS
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "lab" / "performance.md"
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 OTHERS = ("original server", "vec0, no filter", "numpy floor")
 TWO_DIGITS = 10

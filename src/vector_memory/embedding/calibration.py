@@ -18,7 +18,7 @@ class Calibration:
     texts of the scope. `strong`: the evidence from which on a text probably answers; with less than `related`, hardly
     any does; None: a low cosine says nothing. `by_words`: the share of the words that is enough without any other
     evidence. `weight`: the share of its weight in a score that the cosine has, as much as the model can read of the
-    question; 0: only words are compared. docs/retrieval.md says how the figures were found.
+    question; 0: only words are compared. docs/lab/retrieval.md says how the figures were found.
     """
 
     strong: float

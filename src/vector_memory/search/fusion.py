@@ -102,7 +102,7 @@ def pending_weight(weight: float, embedded: int, count: int) -> float:
     """Return the weight of cosines if only `embedded` of the `count` best units by words have vectors.
 
     Between units with and without vectors only words compare fairly: the fewer have vectors, the less cosines count. So
-    a search ranks no worse than by words alone. docs/retrieval.md has the measurements.
+    a search ranks no worse than by words alone. docs/lab/retrieval.md has the measurements.
     """
     return weight * ((embedded + 1) / (count + 1)) ** 2
 

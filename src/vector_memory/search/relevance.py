@@ -1,6 +1,6 @@
 """Where relevance ends: how well each hit matches, and which are too far behind the best to be shown.
 
-docs/retrieval.md has the measurements behind the figures.
+docs/lab/retrieval.md has the measurements behind the figures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -34,7 +34,7 @@ K1 = 0.75
 B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
 VECTOR_WEIGHT = 0.68
-"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all four."""
+"""Weight of the cosine in a fused score; keywords have the rest. docs/lab/retrieval.md explains all four."""
 VECTOR_WEIGHT_OF_NAMES = 0.45
 """The same if the query is only the name of a function, a class or a file, of which the model knows little."""
 

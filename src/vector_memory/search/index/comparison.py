@@ -16,8 +16,8 @@ from vector_memory.storage.scoring import COMPARED_AT_ONCE, ROUNDING, Vectors, b
 MIN_COMPARED = 1_000
 COMPARED_SHARE = 1_000
 """In a scope that is too large for the cache, signatures choose the passages to compare. MIN_COMPARED of them are
-compared, or one in COMPARED_SHARE if that is more; half as many in a hybrid search. docs/performance.md says how often
-this misses one of the best."""
+compared, or one in COMPARED_SHARE if that is more; half as many in a hybrid search. docs/lab/performance.md says how
+often this misses one of the best."""
 
 MAX_COMPARED = 32_768
 """Maximum number of passages compared. A few units can have so many of the likeliest passages that others are not
