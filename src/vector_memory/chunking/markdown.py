@@ -26,6 +26,8 @@ SEPARATORS = [
     "",  # character
 ]
 
+PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*|\Z")
+
 LINE_START = re.compile(r"(?<=[\r\n])[^\S\r\n]*\S")
 WORD_START = re.compile(r"(?<!\S)\S")
 
@@ -47,13 +49,18 @@ class Segment(NamedTuple):
     tokens: int
 
 
-def chunk_document(text: str, count_tokens: Callable[[str], int], size: int, overlap: int) -> list[Chunk]:
+def chunk_document(
+    text: str, count_tokens: Callable[[str], int], size: int, overlap: int, *, by_headings: bool = True
+) -> list[Chunk]:
     """Split a Markdown document into chunks of at most `size` tokens, in order.
 
     A document that fits is one chunk. Otherwise every heading starts a chunk, except that a bare heading stays with its
     first subheading. A section that does not fit is split further, and its chunks share up to `overlap` tokens with
     their neighbours. Code fences are never split: a fence longer than `size` is a separate chunk, marked oversized. An
     unclosed fence is split like text. Only white space can be outside all chunks; blank text has none.
+
+    Not `by_headings`: chunks are filled with paragraphs, whatever headings and fences they have. A paragraph is cut
+    only if it is longer than a chunk.
 
     In a document of more than 5,000 sections, small neighbouring sections are joined. If there would still be more than
     5,000 chunks, chunks are longer than `size` and marked oversized.
@@ -64,8 +71,9 @@ def chunk_document(text: str, count_tokens: Callable[[str], int], size: int, ove
         raise ChunkingError("The chunk size must be at least 1 token, and the overlap at most half of it.")
     if not text.strip():
         return []
-    splitter = _DocumentSplitter(text, read_structure(text), count_tokens, size, overlap)
-    whole = Segment(0, len(text), count_tokens(text))
+    structure = read_structure(text) if by_headings else Structure.of_paragraphs(text)
+    splitter = _DocumentSplitter(text, structure, count_tokens, size, overlap, keeps_paragraphs=not by_headings)
+    whole = Segment(0, len(text), count_tokens(text)) if by_headings else splitter.measure(0, len(text))
     segments = [whole] if whole.tokens <= size else splitter.split_document()
     return [splitter.as_chunk(index, segment) for index, segment in enumerate(segments)]
 
@@ -79,6 +87,7 @@ class _DocumentSplitter:
     count_tokens: Callable[[str], int]
     size: int
     overlap: int
+    keeps_paragraphs: bool
 
     @property
     def room(self) -> int:
@@ -144,6 +153,16 @@ class _DocumentSplitter:
         yield from self.split_text(start, end)
 
     def split_text(self, start: int, end: int) -> Iterator[Segment]:
+        if not self.keeps_paragraphs:
+            yield from self.split_by_size(start, end)
+            return
+        for found in PARAGRAPH_END.finditer(self.text, start, end):
+            whole = self.measure(start, found.end())
+            fits = whole.tokens <= self.size
+            yield from [whole] if fits else self.split_by_size(start, found.end())
+            start = found.end()
+
+    def split_by_size(self, start: int, end: int) -> Iterator[Segment]:
         for part in self.splitter.split_text(self.text[start:end]):
             yield from self.bounded(start, start + len(part))
             start += len(part)

@@ -82,6 +82,11 @@ class Structure:
     open_fences: list[Span]
     tables: list[Span]
 
+    @classmethod
+    def of_paragraphs(cls, text: str) -> "Structure":
+        """Return the structure of a text in which only paragraphs count."""
+        return cls([Section(0, len(text), 0, (), bare=False)], [], [], [])
+
     def section_at(self, offset: int) -> int:
         """Return the index of the section that contains the character at `offset`."""
         return max(0, bisect_right(self.sections, offset, key=_start) - 1)

@@ -9,18 +9,19 @@ import logging
 import os
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from vector_memory.chunking import chunk_document
 from vector_memory.domain.text import counted, text_in
 from vector_memory.embedding import Vectors
 from vector_memory.errors import ValidationError, VectorMemoryError, is_about_text, where
-from vector_memory.files.chunker import cut_file
 from vector_memory.files.folder import FileStatus, MemoryFolder, is_daily
 from vector_memory.files.walking import Skipped
 from vector_memory.indexing.indexer import Indexer, UnitText
@@ -34,6 +35,9 @@ from vector_memory.storage.terms import terms
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+CHUNK_TOKENS = 400
+OVERLAP_TOKENS = 80
 
 CHUNKS_AT_ONCE = 8
 """Chunks embedded at a time. This takes about a second, and then more urgent work goes first."""
@@ -61,6 +65,17 @@ class IndexingProgress:
 
     files_done: int = 0
     files_total: int = 0
+
+
+class FileChunk(NamedTuple):
+    """A chunk of a file, with its first and last line, counted from 1.
+
+    If a long line was cut, the chunk contains only a part of its first or last line.
+    """
+
+    text: str
+    start_line: int
+    end_line: int
 
 
 class Stopped(Exception):  # noqa: N818 - it is not an error
@@ -212,6 +227,17 @@ class FolderIndexer:
             yield is_locked
         finally:
             os.close(descriptor)
+
+
+def cut_file(
+    text: str, count_tokens: Callable[[str], int], size: int = CHUNK_TOKENS, overlap: int = OVERLAP_TOKENS
+) -> list[FileChunk]:
+    """Cut a text into chunks of at most about `size` tokens, whose neighbours share up to about `overlap` tokens."""
+    ends = [at for at, character in enumerate(text) if character == "\n"]  # only a line feed ends a line
+    chunks = chunk_document(text, count_tokens, size, overlap, by_headings=False)
+    return [
+        FileChunk(chunk.text, bisect_left(ends, chunk.start) + 1, bisect_left(ends, chunk.end) + 1) for chunk in chunks
+    ]
 
 
 def is_known(known: FileState | None, status: FileStatus) -> bool:

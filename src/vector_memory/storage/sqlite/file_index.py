@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 APPLICATION_ID = 0x43574546
 """What says in the header of an SQLite file that it is one of these."""
 
-VERSION = 5
+VERSION = 6
 """Version of the tables and terms. A file of another version is rebuilt."""
 
 PASSAGES = 1024
