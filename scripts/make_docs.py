@@ -4,19 +4,21 @@ docs/commands.md comes from the commands' own help, docs/configuration.md from t
 tools, docs/schema.md from an empty memory.
 """
 
-import io
+import inspect
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cyclopts import Argument
 from pydantic import BaseModel
-from rich.console import Console
 
 from vector_memory.cli import main as cli
 from vector_memory.cli.accepted import accepted
-from vector_memory.cli.commands import COMMANDS, VARIABLES_HELP, app
+from vector_memory.cli.arguments import MODELS
+from vector_memory.cli.commands import COMMANDS, app
+from vector_memory.cli.examples import examples_of
 from vector_memory.results.sessions import Result
 from vector_memory.server.tools import by_purpose, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
@@ -92,11 +94,38 @@ def commands() -> Iterator[str]:
         "no memory where there is none, change nothing except to upgrade an older file, and do not count as reading."
     )
     yield ""
+    yield (
+        "The tables list what only the command has. Flags that are settings have their meaning and their variables in "
+        "[configuration](configuration.md)."
+    )
+    yield ""
     for name in COMMANDS:
-        text = io.StringIO()
-        app.help_print([name], console=Console(file=text, width=100, color_system=None))
-        lines = [line.rstrip() for line in text.getvalue().partition(VARIABLES_HELP[:20])[0].strip().splitlines()]
-        yield from (f"## {name}", "", "```text", *lines, "```", "")
+        arguments = [argument for argument in app[name].assemble_argument_collection() if argument.show]
+        own = [argument for argument in arguments if not is_setting(argument) and argument.name != "*"]
+        settings = [code(argument.name) for argument in arguments if is_setting(argument)]
+        yield from (f"## {name}", "", inspect.cleandoc(app[name].help), "")
+        if own:
+            yield from table(["Argument", "Default", "Meaning"], [row(argument) for argument in own])
+        if settings:
+            yield from (f"Settings: {', '.join(settings) if own else '[all](configuration.md)'}.", "")
+        lines = inspect.cleandoc(examples_of(name).removeprefix("Examples:\n")).splitlines()
+        yield from ("```text", *lines, "```", "")
+
+
+def is_setting(argument: Argument) -> bool:
+    """Return whether docs/configuration.md describes this flag."""
+    fields = [model.model_fields.get(argument.name.removeprefix("--").replace("-", "_")) for model in MODELS]
+    return argument.parameter.help in {field.description for field in fields if field}
+
+
+def row(argument: Argument) -> Row:
+    """Return the row of a command's own flag, or of what stands without one."""
+    names = [name for name in argument.names if not name.startswith(("--no-", "--empty-"))]
+    default = argument.field_info.default
+    shown = value(default) if argument.show_default and not isinstance(default, bool | type) else ""
+    choices = ", ".join(map(code, argument.get_choices() or ()))
+    meaning = f"{argument.parameter.help} One of {choices}." if choices else argument.parameter.help
+    return [", ".join(map(code, names)), "required" if argument.required else shown, meaning]
 
 
 def configuration() -> Iterator[str]:
