@@ -9,12 +9,15 @@ import pytest
 
 from forked import Forked
 from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Report, State
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
+from vector_memory.storage.sqlite.references import orphaned_rows
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
@@ -73,6 +76,17 @@ def change(path: Path, sql: str) -> None:
     connection.execute(sql)
     assert connection.total_changes() or any(word in sql for word in ("drop", "create", "alter"))
     connection.close()
+
+
+def are_words_of_texts(connection: apsw.Connection) -> bool:
+    """Return whether the keyword index has exactly the words of the texts."""
+    orphans = [table for table in orphaned_rows(connection) if table.startswith("keyword")]
+    sql = """
+        select id from session_memories m
+        where auto_chunk = 0 or exists (select 1 from memory_chunks where parent_id = m.id)
+    """
+    searchable = {memory_id for (memory_id,) in connection.execute(sql)}
+    return are_words_correct(SqliteReader(connection), Faults(searchable=searchable)) and not orphans
 
 
 def flip(path: Path) -> None:

@@ -50,11 +50,11 @@ def test_json_is_one_object_with_stable_keys(path: Path) -> None:
     assert [(check["part"], check["name"]) for check in report["checks"]] == [
         *[("installation", name) for name in ("versions", "sqlite", "vector-search", "model", "tokens")],
         *[("place", name) for name in ("file-system", "disk", "permissions", "log", "readers", "outbox")],
-        *[("contents", name) for name in ("file", "schema", "integrity", "tables", "values", "orphans", "text")],
+        *[("contents", name) for name in ("file", "schema", "integrity", "tables", "values", "orphans", "index")],
         *[
             ("contents", name)
-            for name in ("chunks", "passages", "vectors", "index", "keywords", "tags", "unindexed", "fingerprint")
+            for name in ("text", "chunks", "passages", "vectors", "keywords", "tags", "unindexed", "fingerprint")
         ],
     ]
     assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}
-    assert report["mended"] == ["Computed the vectors of 1 memory."]
+    assert report["mended"] == ["Rebuilt the keyword index.", "Computed the vectors of 1 memory."]

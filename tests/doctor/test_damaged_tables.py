@@ -36,24 +36,6 @@ TABLES = {
     "the record of the schema dropped": "drop table schema_migrations",
 }
 
-VALUES = {
-    "postings as text": ("update keyword_postings set postings = 'abc'", "values"),
-    "an offset as text": ("update memory_chunks set start_char = 'x' where id = 2", "values"),
-    "a number among tags": ("update session_memories set tags = '[1]' where id = 1", "values"),
-    "a count as text": ("update session_memories set access_count = 'x'", "values"),
-    "a model that is no text": ("update embedding_models set model = x'00'", "values"),
-    "a passage of no number": ("update memory_passages set memory_id = cast(x'ff80' as text) where id = 2", "values"),
-    "a negative place": ("update keyword_memories set first_unit = -5", "keywords"),
-    "a place far away": ("update keyword_memories set first_unit = 1000000000000", "keywords"),
-    "blocks removed": ("delete from keyword_blocks", "keywords"),
-    "vectors hidden": ("update vec_chunk_search_chunks set validity = zeroblob(4)", "vectors"),
-    "vectors renamed": ("update vec_chunk_search_chunks set rowids = zeroblob(256)", "vectors"),
-    "a list of vectors shortened": ("update vec_chunk_search_chunks set rowids = x'00'", "vectors"),
-    "a block of vectors removed": ("delete from vec_chunk_search_vector_chunks00 where rowid = 1", "vectors"),
-    "a vector outside its block": ("update vec_chunk_search_rowids set chunk_offset = -5 where rowid = 2", "vectors"),
-    "chunks in other places": ("update memory_chunks set chunk_index = chunk_index + 100", "chunks"),
-}
-
 
 @pytest.mark.parametrize("sql", TABLES.values(), ids=TABLES)
 def test_a_file_without_its_tables_is_refused_and_repaired_and_its_texts_are_kept(path: Path, sql: str) -> None:
@@ -67,15 +49,6 @@ def test_a_file_without_its_tables_is_refused_and_repaired_and_its_texts_are_kep
     with SessionMemoryStore(path, SETTINGS) as store:
         assert store.search_chunks("word3", Scope("report"), Page(limit=1)).total_results
         assert store.get_memory_by_id(3).memory is not None
-
-
-@pytest.mark.parametrize(("sql", "check"), VALUES.values(), ids=VALUES)
-def test_invalid_values_are_reported_and_repaired(path: Path, sql: str, check: str) -> None:
-    change(path, sql)
-    report = examine(path)
-    assert check in found(report)
-    report, _ = doctor(path).repair_all(report)
-    assert found(report) == {}
 
 
 def test_a_lost_text_is_a_problem_that_only_a_backup_solves(path: Path) -> None:

@@ -9,8 +9,8 @@ import apsw
 import sqlite_vec
 
 from lattice import LatticeEmbedder
+from memory_files import are_words_of_texts
 from vector_memory.embedding.embedder import Embedder
-from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
 
 ORPHANS = {
     "a chunk without its memory": """
@@ -109,7 +109,7 @@ def integrity(connection: apsw.Connection) -> list[str]:
     """Return what SQLite says about the file, and whether the keyword index is that of the text."""
     found = [row[0] for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
     found += [f"a foreign key of {row[0]}" for row in connection.execute("pragma foreign_key_check")]
-    if not is_keyword_index_correct(connection, ()):
+    if not are_words_of_texts(connection):
         found.append("the keyword index says something else than the text")
     return found
 

@@ -12,7 +12,7 @@ from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.storage.scoring import Revision
-from vector_memory.storage.sqlite import keywords, value_repair
+from vector_memory.storage.sqlite import erasure, keywords, value_repair
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.store import SessionMemoryStore
@@ -50,7 +50,7 @@ def lose_vectors(connection: Connection) -> None:
 
 def lose_chunks(connection: Connection) -> None:
     """Take a document's chunks away, as the doctor does with those that are not as its text is."""
-    value_repair.count_delete(connection)
+    erasure.count_delete(connection)
     keywords.remove(connection, 1)
     connection.execute("delete from memory_chunks where parent_id = 1")
     connection.execute("update session_memories set embedding_model_id = null where id = 1")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_files import are_words_of_texts
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
@@ -20,7 +21,6 @@ from vector_memory.storage.records import Derived, History
 from vector_memory.storage.scoring import K1, B, Match
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
 from vector_memory.storage.sqlite.insert import add_memory, delete_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.word_ranking import rank
@@ -175,7 +175,7 @@ def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
             units = [unit for unit in everywhere if (unit.id != unit.memory_id) == (kind is REPORT)]
             scores = {match[:2]: match.score for match in found.matches}
             assert ranking.shares(units) == {unit.id: scores[unit[:2]] for unit in units if unit[:2] in scores}
-        assert is_keyword_index_correct(connection, ())
+        assert are_words_of_texts(connection)
 
 
 def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection) -> None:
@@ -360,7 +360,7 @@ def test_a_rebuilt_index_returns_the_same_results(connection: apsw.Connection) -
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]
     keywords.rebuild(connection)
-    assert is_keyword_index_correct(connection, ())
+    assert are_words_of_texts(connection)
     assert before == [
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]

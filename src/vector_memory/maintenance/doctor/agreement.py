@@ -2,14 +2,16 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.doctor.report import Finding, State, agreement, fine, fixable, named, problem, warning
 from vector_memory.storage.base import Reader
@@ -21,6 +23,14 @@ from vector_memory.storage.unit_text import searchable_texts
 MEMORIES_AT_ONCE = 100
 BLOCKS_AT_ONCE = 20
 UNIT_LENGTH_TOLERANCE = 0.01
+
+REBUILT = {"vectors", "keywords", "tags"}
+"""Checks of data that --fix rebuilds as a whole."""
+
+Check = Callable[[], Iterable[Finding]]
+
+Translated = Callable[[], AbstractContextManager[None]]
+"""Translates the errors of an engine into those of this package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +52,52 @@ class Faults:
         return self.chunks | self.passages | self.vectors
 
 
-def memories_in(reader: Reader) -> Iterator[WholeMemory]:
-    """Yield all memories. Few of them are in RAM at a time."""
-    last_id = 0
-    while memories := reader.upkeep.portions.memories(last_id, MEMORIES_AT_ONCE):
-        yield from memories
-        last_id = memories[-1].memory.id
-
-
-def faults_in(reader: Reader) -> Faults:
-    """Compare each memory with its checksum, its chunks, its passages and their vectors."""
+def faults_in(reader: Reader, translated: Translated) -> Faults:
+    """Read each memory, and compare it with its checksum, its chunks, its passages and their vectors."""
     faults = Faults()
-    for whole in memories_in(reader):
-        memory = whole.memory
-        if whole.chunks or not memory.chunked:
-            faults.searchable.add(memory.id)
-        if hashlib.sha256(memory.content.encode()).hexdigest() != memory.content_hash:
-            faults.text.add(memory.id)
-        elif not are_chunks_correct(whole):
-            faults.chunks.add(memory.id)
-        elif not are_passages_correct(whole):
-            faults.passages.add(memory.id)
-        elif not all(abs(np.linalg.norm(part.vector) - 1) < UNIT_LENGTH_TOLERANCE for part in whole.passages or ()):
-            faults.vectors.add(memory.id)
+    ids = sorted(reader.ids(Scope()))
+    for portion in (ids[start : start + MEMORIES_AT_ONCE] for start in range(0, len(ids), MEMORIES_AT_ONCE)):
+        try:
+            with translated():
+                memories = reader.upkeep.portions.memories(portion[0] - 1, len(portion))
+        except DatabaseError:
+            memories = [whole for number in portion if (whole := _read_alone(reader, number, faults, translated))]
+        for whole in memories:
+            _compare(whole, faults)
     return faults
+
+
+def _read_alone(reader: Reader, memory_id: int, faults: Faults, translated: Translated) -> WholeMemory | None:
+    """Return a memory, or note what of it cannot be read."""
+    reads: list[tuple[set[int], Callable[[], object]]] = [
+        (faults.text, lambda: reader.memory(memory_id)),
+        (faults.chunks, lambda: reader.chunks_of(memory_id)),
+        (faults.vectors, lambda: reader.upkeep.portions.memories(memory_id - 1, 1)),
+    ]
+    for noted, read in reads:
+        try:
+            with translated():
+                found = read()
+        except DatabaseError:
+            noted.add(memory_id)
+            faults.searchable.add(memory_id)
+            return None
+    (whole,) = cast("list[WholeMemory]", found)
+    return whole
+
+
+def _compare(whole: WholeMemory, faults: Faults) -> None:
+    memory = whole.memory
+    if whole.chunks or not memory.chunked:
+        faults.searchable.add(memory.id)
+    if hashlib.sha256(memory.content.encode()).hexdigest() != memory.content_hash:
+        faults.text.add(memory.id)
+    elif not are_chunks_correct(whole):
+        faults.chunks.add(memory.id)
+    elif not are_passages_correct(whole):
+        faults.passages.add(memory.id)
+    elif not all(abs(np.linalg.norm(part.vector) - 1) < UNIT_LENGTH_TOLERANCE for part in whole.passages or ()):
+        faults.vectors.add(memory.id)
 
 
 def are_chunks_correct(whole: WholeMemory) -> bool:
@@ -144,23 +176,63 @@ def unknown_tags(reader: Reader) -> dict[str, int]:
     return {tag: count for tag, count in used.items() if tag and tag not in known}
 
 
-def texts(
-    total: int, restore: str, *, changed: Collection[int], chunks: Collection[int], passages: Collection[int]
+def agreements(
+    reader: Reader, indexer: Indexer, translated: Translated, *, restore: str, other: Mapping[str, Check]
 ) -> Iterator[Finding]:
-    """Say of which memories, of `total`, the text has changed, or chunks or passages do not match the text.
+    """Compare what is derived with the texts, and the vectors with the model.
 
-    `restore`: how to restore a backup.
+    `restore`: how to restore a backup. `other`: checks of the engine itself, which come first.
     """
-    if changed:
-        yield problem("text", f"The text of {named(changed)} has changed since it was stored.", restore)
+    faults = Faults()
+
+    def compared() -> Iterator[Finding]:
+        nonlocal faults
+        faults = faults_in(reader, translated)
+        yield from texts(reader.count(Scope()), faults, restore)
+
+    def indexed() -> Iterator[Finding]:
+        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.count_outdated())
+
+    checks: dict[str, Check] = {
+        **other,
+        "text": compared,
+        "keywords": indexed,
+        "tags": lambda: [tags(unknown_tags(reader))],
+        "unindexed": lambda: [unindexed(reader)],
+        "fingerprint": lambda: [fingerprint(reader, indexer)],
+        "reembedding": lambda: reembedding(reader),
+    }
+    for name, check in checks.items():
+        yield from checked(name, check, translated, restore)
+
+
+def checked(name: str, check: Check, translated: Translated, restore: str) -> list[Finding]:
+    """Return the findings of a check; a check that fails because of what is stored has found a problem."""
+    try:
+        with translated():
+            return list(check())
+    except DatabaseLockError:
+        raise
+    except VectorMemoryError as error:
+        message = f"This check failed. {error}"
+        return [fixable(name, message) if name in REBUILT else problem(name, message, restore)]
+
+
+def texts(total: int, faults: Faults, restore: str) -> Iterator[Finding]:
+    """Say of which memories, of `total`, the text has changed, or what is derived from it does not match it."""
+    if faults.text:
+        changed = f"The text of {named(faults.text)} has changed since it was stored, or cannot be read."
+        yield problem("text", changed, restore)
     else:
         yield fine("text", f"The text of {counted(total, 'memory', 'memories')} matches its checksum.")
-    for name, what, ids in (("chunks", "chunk", chunks), ("passages", "passage", passages)):
+    for name, what, ids in (("chunks", "chunk", faults.chunks), ("passages", "passage", faults.passages)):
         yield agreement(
             name,
             f"Every {what} is a part of its memory's text.",
             ids and f"The {what}s of {named(ids)} are missing or do not match the text.",
         )
+    invalid = f"Vectors of {named(faults.vectors)} are missing or invalid." if faults.vectors else ""
+    yield agreement("vectors", "Every passage has a vector of the length 1.", invalid)
 
 
 def words(*, right: bool, outdated: int) -> Finding:

@@ -4,26 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.metadata import version
 
-from vector_memory.domain import Scope, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
-from vector_memory.maintenance.doctor.agreement import (
-    are_words_correct,
-    copied_fields,
-    faults_in,
-    fingerprint,
-    orphans,
-    reembedding,
-    tags,
-    texts,
-    unindexed,
-    unknown_tags,
-    words,
-)
-from vector_memory.maintenance.doctor.repairs import add_unknown_tags, compute_vectors, is_model_usable, strip_derived
+from vector_memory.maintenance.doctor.agreement import agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import (
     Finding,
     State,
@@ -31,28 +18,24 @@ from vector_memory.maintenance.doctor.report import (
     fine,
     first_names,
     fixable,
-    named,
     problem,
     warning,
 )
 from vector_memory.settings import DatabaseUrl, Settings
-from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres import inspection, migrations
 from vector_memory.storage.postgres.connecting import require_supported
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.generations import Generation, Lineage, is_over
 from vector_memory.storage.postgres.schema import FIRST_VERSION, VERSION
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
-DERIVED = {"chunks", "passages", "vectors"}
 TABLE_REPAIRS: Mapping[str, Callable[[Connection], str]] = {
     "indexes": lambda connection: f"Rebuilt {counted(inspection.rebuild_indexes(connection), 'index', 'indexes')}.",
-    "orphans": lambda connection: f"Removed {counted(inspection.remove_orphans(connection), 'orphaned row')}.",
-    "index": lambda connection: (
-        f"Corrected the copied fields of {counted(inspection.file_passages(connection), 'passage')}."
-    ),
+    "orphans": lambda connection: f"Removed {counted(inspection.delete_orphans(connection), 'orphaned row')}.",
 }
 """What only PostgreSQL has, by check. Each runs in a transaction of its own."""
 
@@ -89,39 +72,21 @@ class PostgresMemory:
                     found += upkeep_findings(connection)
             if all(finding.state == State.OK or finding.name in {"vacuum", "generation"} for finding in found):
                 with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
-                    found += self._agreements(reader)
+                    indexer = Indexer(self._model, self._settings)
+                    found += agreements(reader, indexer, translated_errors, restore=RESTORE, other={})
         except VectorMemoryError as error:
             return [problem("contents", f"The memory cannot be read. {error}")]
         return found
-
-    def _agreements(self, reader: Reader) -> Iterator[Finding]:
-        faults = faults_in(reader)
-        yield from texts(
-            reader.count(Scope()), RESTORE, changed=faults.text, chunks=faults.chunks, passages=faults.passages
-        )
-        yield agreement(
-            "vectors",
-            "Every vector has the length 1.",
-            faults.vectors and f"Vectors of {named(faults.vectors)} are invalid.",
-        )
-        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.count_outdated())
-        yield tags(unknown_tags(reader))
-        yield unindexed(reader)
-        yield fingerprint(reader, Indexer(self._model, self._settings))
-        yield from reembedding(reader)
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = self._repair_tables(wrong)
         if done or not wrong:
             return done
+        with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
+            misfiled = inspection.misfiled_memories(connection)
         with closing(self._opened()) as storage:
             indexer = Indexer(self._model, self._settings)
-            usable = is_model_usable(storage, indexer)
-            with storage.write() as writer:
-                done += repair_derived(writer, wrong if usable else wrong - DERIVED)
-            if usable and wrong & (DERIVED | {"unindexed"}):
-                done.append(compute_vectors(storage, indexer, self._model, on_progress))
-        return done
+            return Repairs(storage, self._model, indexer, translated_errors).run(wrong, misfiled, on_progress)
 
     def _repair_tables(self, wrong: set[str]) -> list[str]:
         """Repair what only PostgreSQL has. What the other checks find afterwards is left to the next round."""
@@ -230,7 +195,7 @@ def upkeep_findings(connection: Connection) -> Iterator[Finding]:
         yield fine("vacuum", "The tables are clean, and large ones have statistics.")
     found = inspection.state_of(connection)
     yield generation(found.generations, found.lineage)
-    yield orphans(inspection.count_orphans(connection))
+    yield orphans(inspection.orphaned_rows(connection))
     yield copied_fields(inspection.misfiled_memories(connection))
 
 
@@ -251,17 +216,3 @@ def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
         f"Since {latest.began_at:.16} UTC the memory goes on from a copy, a standby that took over or a restored "
         f"backup: what had ids from {latest.last_kept_id + 1} to {latest.first_id - 1} is lost.",
     )
-
-
-def repair_derived(writer: Writer, wrong: set[str]) -> list[str]:
-    """Rebuild words and tags, and remove what was derived wrongly, to be computed again."""
-    done = []
-    stripped = wrong & DERIVED
-    if stripped:
-        strip_derived(writer, faults_in(writer).derived)
-    if stripped or "keywords" in wrong:
-        writer.upkeep.rebuild_words()
-        done.append("Rebuilt the keyword index.")
-    if "tags" in wrong:
-        done.append(add_unknown_tags(writer, unknown_tags(writer), utc_now()))
-    return done

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from psycopg.sql import SQL, Identifier
 
+from vector_memory.storage.orphans import ORPHANS, count_orphans, remove_orphans
 from vector_memory.storage.postgres import beginnings, migrations, schema
 from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.postgres.transaction_header import READ, State, state_in
-from vector_memory.storage.postings import BUCKETS
 
 TABLES = re.findall(r"create table (\w+)", "".join(schema.TABLES))
 INDEXES = {
@@ -71,25 +71,11 @@ where schemaname = current_schema() and (
 ) order by relname
 """
 
-# By table, which is `t`: the rows whose parent is missing.
-NO_MEMORY = "not exists (select from session_memories where id = t.{column})"
-ORPHANS = {
-    "memory_chunks": NO_MEMORY.format(column="parent_id"),
-    "memory_passages": f"""
-        {NO_MEMORY.format(column="memory_id")}
-        or t.chunk_id is not null and not exists (select from memory_chunks where id = t.chunk_id)
-    """,
-    "keyword_memories": f"""
-        {NO_MEMORY.format(column="memory_id")} or not exists (select from keyword_blocks where id = t.block_id)
-    """,
-    "keyword_postings": f"not exists (select from keyword_blocks where id = t.id / {BUCKETS})",
-    "keyword_blocks": "not exists (select from keyword_memories where block_id = t.id)",
-    "pending_vectors": NO_MEMORY.format(column="memory_id"),
-}
-
 MISFILED = """
-p.memory_id = m.id and (p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code)
+select distinct m.id from memory_passages p join session_memories m on m.id = p.memory_id
+where (p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code)
     is distinct from (m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code)
+order by m.id
 """
 
 
@@ -188,35 +174,16 @@ def vacuum(url: str, schema_name: str) -> int:
     return len(names)
 
 
-def count_orphans(connection: Connection) -> dict[str, int]:
+def orphaned_rows(connection: Connection) -> dict[str, int]:
     """Count the rows whose parent row is missing, by table."""
-    counts = {
-        table: int(fetch_value(connection, f"select count(*) from {table} t where {condition}"))
-        for table, condition in ORPHANS.items()
-    }
-    return {table: count for table, count in counts.items() if count}
+    return count_orphans(ORPHANS, lambda sql: int(fetch_value(connection, sql)))
 
 
-def remove_orphans(connection: Connection) -> int:
+def delete_orphans(connection: Connection) -> int:
     """Delete these rows; return their number."""
-    return sum(
-        connection.execute(f"delete from {table} t where {condition}").rowcount for table, condition in ORPHANS.items()
-    )
+    return remove_orphans(ORPHANS, lambda sql: connection.execute(sql).rowcount)
 
 
 def misfiled_memories(connection: Connection) -> list[int]:
     """Return the memories whose passages have another session, kind, agent, iteration or task."""
-    sql = f"select distinct m.id from memory_passages p, session_memories m where {MISFILED} order by m.id"
-    return fetch_column(connection, sql)
-
-
-def file_passages(connection: Connection) -> int:
-    """Give these passages the fields of their memories, and return their number."""
-    connection.execute("update namespace set epoch = epoch + 1")  # the lock of a writer
-    return connection.execute(
-        f"""
-        update memory_passages p set memory_type = m.memory_type, agent_id = m.agent_id, session_id = m.session_id,
-            session_iter = m.session_iter, task_code = m.task_code
-        from session_memories m where {MISFILED}
-        """
-    ).rowcount
+    return fetch_column(connection, MISFILED)

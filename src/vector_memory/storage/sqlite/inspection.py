@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -146,13 +145,6 @@ def is_of_index(line: str) -> bool:
 def database_bytes(connection: apsw.Connection) -> int:
     """Return the size of the database in bytes."""
     return int(fetch_value(connection, "select page_count * page_size from pragma_page_count(), pragma_page_size()"))
-
-
-def count_orphans(connection: apsw.Connection) -> Counter[str]:
-    """Count the rows with invalid references, by table."""
-    # Both references of a row can be invalid; count the row once.
-    rows = {(table, rowid) for table, rowid, *_ in connection.execute("pragma foreign_key_check")}
-    return Counter(table for table, _ in rows)
 
 
 def count_memories(connection: apsw.Connection) -> int:

@@ -8,14 +8,12 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import Fingerprint, MemoryKind
+from vector_memory.domain import Fingerprint
 from vector_memory.storage.records import CanonicalTag, TagVectors, VectorsByTag
 from vector_memory.storage.sqlite.rows import fetch
 from vector_memory.storage.sqlite.vectors import adopt_fingerprint
 
 BYTES_PER_NUMBER = 4
-
-TAGGED = f"memory_type = '{MemoryKind.TAGGED}'"
 
 
 class KnownTag(NamedTuple):
@@ -69,17 +67,3 @@ def canonical_tags(connection: apsw.Connection, among: Collection[str] | None) -
         where :among is null or tag in (select value from json_each(:among)) order by frequency desc, tag
     """
     return fetch(connection, CanonicalTag, sql, {"among": None if among is None else json.dumps(list(among))})
-
-
-def restore_tags(connection: apsw.Connection, now: str) -> int:
-    """Make all tags in use canonical, with their current frequency; return how many were not."""
-    connection.execute(
-        f"""
-        insert into canonical_tags (tag, frequency, created_at)
-            select tag.value, count(*), ? from session_memories m, json_each(m.tags) tag
-            where m.{TAGGED} and tag.type = 'text' and tag.value not in (select tag from canonical_tags)
-            group by tag.value order by min(m.id), min(tag.key)
-        """,
-        (now,),
-    )
-    return connection.changes()

@@ -6,12 +6,10 @@ from collections.abc import Collection
 import apsw
 
 from vector_memory.storage.sqlite import keywords
-from vector_memory.storage.sqlite.erasure import count_delete
-from vector_memory.storage.sqlite.index_faults import text_faults, unreadable_tables, vector_faults
-from vector_memory.storage.sqlite.inspection import count_orphans
 from vector_memory.storage.sqlite.legacy import normal_tags
+from vector_memory.storage.sqlite.references import unreadable_tables
 from vector_memory.storage.sqlite.revision import begin_epoch
-from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import PARTITION_ROWS, VECTOR_TABLE
 from vector_memory.storage.sqlite.value_faults import CHUNKED, ValueFaults
 from vector_memory.storage.sqlite.vectors import discard_partial_vectors, vector_dimensions
@@ -97,60 +95,6 @@ def _remove(connection: apsw.Connection, table: str, faults: ValueFaults) -> Non
     connection.executemany(f"delete from {table} where rowid = ?", [(row_id,) for row_id in faults.get(table, ())])
 
 
-def remove_orphans(connection: apsw.Connection) -> int:
-    """Delete chunks, passages and keywords whose memory is gone; return the number of rows with invalid references.
-
-    A memory whose model is unknown counts as not indexed.
-    """
-    number = count_orphans(connection).total()
-    if number:
-        replace_unreadable_tables(connection)
-    gone = "select memory_id from keyword_memories where memory_id not in (select id from session_memories)"
-    count_delete(connection)
-    for memory_id in fetch_column(connection, gone):
-        keywords.remove(connection, memory_id)
-    connection.execute("delete from memory_chunks where parent_id not in (select id from session_memories)")
-    connection.execute(
-        """
-        delete from memory_passages
-        where memory_id not in (select id from session_memories)
-            or chunk_id is not null and chunk_id not in (select id from memory_chunks)
-        """
-    )
-    connection.execute("delete from token_states where passage_id not in (select id from memory_passages)")
-    connection.execute(
-        """
-        update session_memories set embedding_model_id = null
-        where embedding_model_id not in (select id from embedding_models)
-        """
-    )
-    if connection.changes():
-        discard_partial_vectors(connection)
-    return number
-
-
-def remove_faulty_index_data(connection: apsw.Connection) -> int:
-    """Remove all index data that does not match the text, and return the number of memories affected.
-
-    They then count as not indexed, so the backfill recomputes their chunks and vectors. Memories with damaged text are
-    left alone: their derived data may be all that is left.
-    """
-    replace_unreadable_tables(connection)
-    text, vectors = text_faults(connection), vector_faults(connection)
-    for table, passage_id in vectors.strays:
-        connection.execute(f"delete from {table} where passage_id = ?", (passage_id,))
-    faulty = (text.chunks | text.passages | vectors.missing | vectors.misfiled) - text.text
-    for memory_id in text.chunks:
-        keywords.remove(connection, memory_id)
-    _delete(connection, "memory_chunks where parent_id", text.chunks)
-    _delete(connection, "memory_passages where memory_id", faulty)
-    connection.execute(
-        "update session_memories set embedding_model_id = null where id in (select value from json_each(?))",
-        (json.dumps(sorted(faulty)),),
-    )
-    return len(faulty)
-
-
 def replace_unreadable_tables(connection: apsw.Connection) -> None:
     """Replace vector tables that sqlite-vec cannot use, before deleting rows whose triggers change them."""
     for table in unreadable_tables(connection):
@@ -163,8 +107,3 @@ def replace_vector_table(connection: apsw.Connection, table: str) -> None:
     connection.execute(f"drop table {table}")
     connection.execute(VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=PARTITION_ROWS))
     begin_epoch(connection)
-
-
-def _delete(connection: apsw.Connection, rows: str, ids: Collection[int]) -> None:
-    """Delete the rows with these ids; triggers delete their vectors."""
-    connection.execute(f"delete from {rows} in (select value from json_each(?))", (json.dumps(sorted(ids)),))
