@@ -90,13 +90,13 @@ def commands() -> Iterator[str]:
     yield (
         "Results are printed on standard output, errors on standard error, in one sentence. With `--json` an error is "
         'an object too: `{"success": false, "error": "ValidationError", "message": "..."}`. Only `serve` and `demo` '
-        "start a server. Commands that only look (`show`, `sessions`, `timeline`, `stats`, `search`, `export`) create "
-        "no memory where there is none, change nothing except to upgrade an older file, and do not count as reading."
+        "start a server. Commands that only read (`show`, `sessions`, `timeline`, `stats`, `search`, `export`) create "
+        "no memory where there is none, change nothing except to upgrade an older file, and do not count as reads."
     )
     yield ""
     yield (
-        "The tables list what only the command has. Flags that are settings have their meaning and their variables in "
-        "[configuration](configuration.md)."
+        "The tables list the command's own arguments. [Configuration](configuration.md) describes the flags that are "
+        "settings, and their variables."
     )
     yield ""
     for name in COMMANDS:
@@ -120,7 +120,7 @@ def is_setting(argument: Argument) -> bool:
 
 def row(argument: Argument) -> Row:
     """Return the row of a command's own flag, or of what stands without one."""
-    names = [name for name in argument.names if not name.startswith(("--no-", "--empty-"))]
+    names = [name for name in argument.names if not name.startswith(("--no-", "--empty-"))] or argument.names
     default = argument.field_info.default
     shown = value(default) if argument.show_default and not isinstance(default, bool | type) else ""
     choices = ", ".join(map(code, argument.get_choices() or ()))

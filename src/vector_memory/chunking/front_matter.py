@@ -28,7 +28,7 @@ SEPARATOR = re.compile(r",|\s(?=#)")
 NOTHING = {"", "~", "null"}
 
 MAX_LENGTH = 16_000
-"""Characters. The values of longer front matter are not read: YAML is slow to read, and nobody writes so much."""
+"""Characters. Values of longer front matter are ignored: YAML parses slowly, and real front matter is short."""
 
 
 class FrontMatter(NamedTuple):

@@ -38,7 +38,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "ingest": {
         "ingest docs": "all files of a folder, into the session `docs`",
-        "ingest docs --sync": "replace what was edited, delete what is gone",
+        "ingest docs --sync": "replace edited files, delete the memories of deleted ones",
         "ingest docs --watch": "follow the files",
         "git log -n 50 | vector-memory ingest - --session log": "standard input",
     },

@@ -44,7 +44,7 @@ class Description:
     letters it knows, as Unicode names them; none: all. `whole_words`: the least share of a question's words that are
     one token each, if it knows their language; 0: not considered. `short_words`: the words of up to three letters that
     may count among these; none: any. `late_interaction`: comparing the states of single tokens improves the order of
-    its results. `confidence`: None if nobody has measured it. `foreign`: the same for questions in a language that it
+    its results. `confidence`: None if it was not measured. `foreign`: the same for questions in a language that it
     does not know; None: only their words count.
     """
 

@@ -38,10 +38,10 @@ SECONDS_UNTIL_FREE = 0.02
 """After this time a process whose text another one may be delivering looks again."""
 
 SLOW = 1.0
-"""If a text has waited for so many seconds, nobody waits for those behind it."""
+"""After a text has waited this long, callers no longer wait for those behind it."""
 
 ATTEMPTS = 5
-"""How often others wait behind a text that fails for a reason of its own."""
+"""Number of attempts for which a text that fails for its own reason delays the others."""
 
 ELSEWHERE = "Another process is storing them."
 
@@ -56,7 +56,7 @@ FOR_ALL = frozenset({QuotaExceededError.code, DatabaseLockError.code})
 
 
 class Verdict(Enum):
-    """What came of an attempt: stored, refused for good, failed for a reason of its own, or not possible now."""
+    """Outcome of an attempt: stored, refused for good, failed for a reason of its own, or not possible now."""
 
     STORED = "stored"
     REFUSED = "refused"
@@ -89,7 +89,7 @@ class Taken(Generic[T]):
 
 
 class Delivery(Generic[T]):
-    """Stores what waits in outboxes, in a thread of its own, with `deliver`.
+    """Stores the texts of outboxes with `deliver`, in its own thread.
 
     A text goes into the first outbox that takes it. If none does, it is held in memory.
     """
@@ -119,7 +119,7 @@ class Delivery(Generic[T]):
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing waits, but for what others do not wait for any more."""
+        """Whether no text waits, apart from those that no longer delay others."""
         paths = (path for outbox in self._outboxes for path in outbox.paths())
         return not self._unkept and all(self._is_passed(path) for path in paths)
 
@@ -139,14 +139,14 @@ class Delivery(Generic[T]):
             logger.error("Texts lost because no disk has taken them: %d", len(self._unkept))
 
     def keep(self, body: Body) -> None:
-        """Put a text on the disk, and have it stored. Raises DatabaseError if there is no place for it."""
+        """Write a text to the disk and queue it for storing. Raises DatabaseError if there is no room for it."""
         self._add(body, Future())
         self.start()
 
     def take(self, body: Body) -> Taken[T]:
         """Put a text on the disk, or if that fails hold it in memory, and have it stored.
 
-        Raises DatabaseError if it is lost: there is no place for it at all.
+        Raises DatabaseError if the text is lost because there is no room for it anywhere.
         """
         outcome: Future[Outcome[T]] = Future()
         is_kept = True
@@ -232,7 +232,7 @@ class Delivery(Generic[T]):
         return outcome
 
     def _holds_others_up(self, path: Path, outcome: Outcome[T]) -> bool:
-        """Return whether others have to wait behind a text. One that fails for a reason of its own is passed later."""
+        """Return whether a text delays the others; after some attempts, one that fails for its own reason does not."""
         if outcome.verdict is Verdict.LATER:
             self._failures.clear()
             return True
@@ -252,14 +252,14 @@ class Delivery(Generic[T]):
             return Outcome(Verdict.FAILED, where(error))
 
     def _put_off(self, outcome: Outcome[T]) -> Outcome[T]:
-        """Say why texts wait, and let nobody wait for them."""
+        """Record why texts wait, and release the callers that wait for them."""
         if self.problem is None or self.problem.reason != outcome.reason:
             logger.warning("Texts wait on this machine until they can be stored: %s", outcome.reason)
         self.problem = outcome
         return self._released(outcome)
 
     def _released(self, outcome: Outcome[T]) -> Outcome[T]:
-        """Let nobody wait for a text."""
+        """Release the callers that wait for a text."""
         for path in list(self._awaited):
             self._release(path, outcome)
         return outcome
@@ -285,7 +285,7 @@ class Delivery(Generic[T]):
         return problem
 
     def _release_gone(self) -> None:
-        """Let nobody wait for what another process has stored."""
+        """Release the callers that wait for texts that another process has stored."""
         for path in list(self._awaited):
             if not path.exists():
                 self._release(path, Outcome(Verdict.STORED))

@@ -175,7 +175,7 @@ class Outbox:
         return Contents(len(paths), since, problem, self._deliverer(), self.refused())
 
     def note_problem(self, reason: str) -> None:
-        """Note why the texts wait, for other processes; empty: they do not wait any more."""
+        """Record for other processes why the texts wait; empty: they no longer wait."""
         if reason:
             _note(self.folder / PROBLEM, reason)
         else:
@@ -227,7 +227,7 @@ class Outbox:
         _note(self.folder / TARGET, self._target)
 
     def _next_number(self, size: int) -> int:
-        """Return the number of a text of so many bytes. Raises DatabaseError if there is no room for it."""
+        """Return the number for a text of `size` bytes. Raises DatabaseError if there is no room for it."""
         paths = self.paths()
         if len(paths) >= MAX_WAITING or sum(map(size_of, paths)) + size > MAX_BYTES:
             raise DatabaseError("Too many texts wait on this machine until they can be stored: try again later.")

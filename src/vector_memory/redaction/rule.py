@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vector_memory.redaction.judging import any_value, entropy
 
 LONG_WORD = 20
-"""The shortest token that is recognized by its beginning has so many characters."""
+"""Minimum length of a token that is recognized by its beginning."""
 
 DOTTED_I = "\u0130"
 """The only character whose lower case is longer than itself."""

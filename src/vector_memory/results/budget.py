@@ -174,7 +174,7 @@ class Packer:
 
 
 def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
-    """Divide `available` by max-min fairness: nobody gets more than wanted, or less than an equal share of the rest."""
+    """Divide `available` by max-min fairness: none gets more than it wants, or less than an equal share of the rest."""
     shares = [0] * len(wanted)
     waiting = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for position, index in enumerate(waiting):

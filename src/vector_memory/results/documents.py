@@ -7,7 +7,7 @@ from vector_memory.results.sessions import Beginning, MemoryEntry, Omitted, Repo
 
 
 class TaskContextResult(ReportsResult):
-    """What an agent needs to continue a session. Reports, notes and observations are given by their beginnings."""
+    """What an agent needs to continue a session. Reports, notes and observations are shortened to their beginnings."""
 
     session_context: MemoryEntry | None = None
     input_prompts: list[Beginning] = Field(default=[])

@@ -100,7 +100,7 @@ def shown(memory: Memory) -> dict[str, Any]:
 
 
 def said_of_beginnings(entries: Sequence[StoredText]) -> str:
-    """Return a sentence that says how to read memories that are given by their beginnings; empty if none is."""
+    """Return a sentence that says how to read memories that were shortened; empty if none was."""
     count = sum(entry.content_end is not None for entry in entries)
     return (
         f" Of {count} only the beginning is given: read on with {READ_WITH} and offset = content_end." if count else ""

@@ -7,7 +7,7 @@ from vector_memory.results.sessions import Provenance, Result
 
 
 class SessionStatsResult(Result):
-    """Counts of a session's memories. `without_vectors`: those that only words can find yet."""
+    """Counts of a session's memories. `without_vectors`: those found only by words so far."""
 
     session_id: str
     memory_counts: dict[str, int] = Field(default={})

@@ -93,7 +93,7 @@ class TaggedMemoryResult(Result):
 
 
 class TaggedStatsResult(Result):
-    """Counts of the tagged memories, and how many more fit. The size is that of the whole file."""
+    """Counts of the tagged memories, and the remaining capacity. The size is that of the whole file."""
 
     total_memories: int = 0
     memory_limit: int | None = None

@@ -13,9 +13,9 @@ SAME_SUBJECT = 0.34
 LEAST_OF_BEST = 0.3
 """The share of the best score that a correction must have."""
 MOST = 2
-"""So many newer ones on the subject of each are marked: the best, and the next best or what goes on from the best."""
+"""Number of newer memories marked for each: the best, and the next best or one that continues the best."""
 CORRECTED = 3
-"""For so many of the best results it is told what may correct them, and that is never weak."""
+"""Number of best results for which an answer names what may correct them; those are never weak."""
 APART_SECONDS = 60.0
 """What is stored sooner after another memory was written together with it."""
 

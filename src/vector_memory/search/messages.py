@@ -68,7 +68,7 @@ def kinds_in_words(counts: Mapping[MemoryKind, int]) -> str:
 
 
 IN_TIME = "a server computes them in the background, or `vector-memory backfill` at once"
-"""When vectors come that nobody is about to make."""
+"""When missing vectors will be computed."""
 
 
 def not_indexed(count: int, pending: int) -> str:
@@ -115,6 +115,6 @@ def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
 
 
 def said_with(notes: Sequence[str | None], left_out: int) -> list[str]:
-    """Return the notes with a sentence that so many weak results were left out, if they were. A lean answer counts."""
+    """Return the notes, with a sentence that counts the weak results left out; a lean answer has a count of its own."""
     said = None if IS_LEAN.get() or not left_out else f"{counted(left_out, 'weak match', 'weak matches')} left out."
     return list(filter(None, [*notes, said]))

@@ -25,7 +25,7 @@ SHORT_TOKENS = 60
 """A hit of fewer tokens is short."""
 
 SHORT_BYTES = 4 * SHORT_TOKENS
-"""The same for memories that are not chunked, whose tokens nobody has counted."""
+"""The same for memories that are not chunked, whose tokens were not counted."""
 
 SHOWN = 400
 """Characters of a neighbour."""

@@ -16,7 +16,7 @@ AT_ONCE = 2
 with 32 threads a search takes twice the processor time."""
 
 SECONDS_IN_THE_WAY = 0.25
-"""A call that takes longer may itself be waiting, for a database or a model: it keeps nobody else waiting any more."""
+"""A call that takes longer may itself be waiting for a database or a model, and no longer blocks the others."""
 
 
 class Turns:

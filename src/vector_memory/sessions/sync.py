@@ -70,7 +70,7 @@ class Sync:
     def expect(self, wanted: Mapping[Origin, str], gone: Iterable[Origin]) -> None:
         """Compare the memories with the files before any is put: texts may have moved from one file to another.
 
-        `wanted`: the hashes of the files' texts. `gone`: files that are no longer there, or have no text any more. The
+        `wanted`: the hashes of the files' texts. `gone`: files that no longer exist, or no longer have text. The
         memories of all other files stay as they are.
         """
         self._known = {origin: self._known[origin] for origin in (*wanted, *gone) if origin in self._known}

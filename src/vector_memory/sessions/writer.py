@@ -108,7 +108,7 @@ class MemoryWriter:
             require_storable(reader, memory, content_hash, replacing, at=at)
             stored = reader.fingerprint()
         is_pending = self._background.defers
-        wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
+        wait = not (captured and is_pending)  # hooks and imports do not wait for a model
         chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory)
         chunked = is_chunked(memory.kind)

@@ -112,7 +112,7 @@ class Settings(BaseModel):
     )
     late_interaction: bool = Field(
         default=True,
-        description="Order the best results anew by comparing single words in context. Each passage then takes about "
+        description="Rerank the best results by comparing single words in context. Each passage then takes about "
         "3 kB more. It needs a model that is good at it, as the default and multilingual-e5-small are.",
     )
     vector_search_batch_size: int = Field(

@@ -27,7 +27,7 @@ class HttpOptions(BaseModel):
     )
     audit_key: FullPath | None = Field(
         default=None,
-        description="File with the key that signs the audit log, which is made at the first start and must be outside "
+        description="File with the key that signs the audit log; created at the first start, it must be outside "
         "the data folder. Default: a file in ~/.local/state/vector-memory/audit.",
     )
     workers: int = Field(default=1, ge=1, le=64, description="Number of processes that share the port.")

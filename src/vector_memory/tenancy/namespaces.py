@@ -1,4 +1,4 @@
-"""The namespaces of a server: each is a memory of its own."""
+"""The namespaces of a server: each is a separate memory."""
 
 import logging
 import math
@@ -236,7 +236,7 @@ class Namespaces:
 
 
 def close_quietly(store: SessionMemoryStore) -> None:
-    """Close a memory that nobody uses: nobody is told of a failure either, but for the log."""
+    """Close an unused memory; a failure is only logged."""
     try:
         store.close()
     except Exception as error:

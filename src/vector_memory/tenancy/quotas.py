@@ -36,7 +36,7 @@ class Quota:
         return self.memories is not None or self.megabytes is not None
 
     def require_room(self, memories: int, size: int) -> None:
-        """Raise QuotaExceededError if a namespace of so many memories and bytes may not grow any more."""
+        """Raise QuotaExceededError if a namespace of this size has no room left."""
         if self.memories is not None:
             require_room(memories, self.memories)
         if self.megabytes is not None and size >= self.megabytes * 2**20:

@@ -58,7 +58,7 @@ def name_of(project: Path) -> str:
 
 
 def read(path: Path) -> Transcript | None:
-    """Return what is worth remembering of a transcript; None if nobody has said anything.
+    """Return what is worth remembering in a transcript; None if it has no messages.
 
     Raises FormatError if that cannot be read at all, OSError.
     """
@@ -101,7 +101,7 @@ class Reading:
         self._turns.append(Turn(Speaker.NOBODY))
 
     def transcript(self, path: Path) -> Transcript | None:
-        """Return the transcript; None if nobody has said anything. Raises FormatError, OSError."""
+        """Return the transcript; None if it has no messages. Raises FormatError, OSError."""
         if not self._session_id:
             if self._unread:
                 raise self._unread[0]

@@ -140,7 +140,7 @@ class Importer:
         )
 
     def _store_waiting(self, least: int) -> None:
-        """Store what is waiting in batches, as long as there are at least so many."""
+        """Store waiting memories in batches while there are at least `least`."""
         while len(self._waiting) >= least:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
             stored = batch if self._is_dry else self._store.batches.store(batch)

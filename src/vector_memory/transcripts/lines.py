@@ -1,7 +1,7 @@
 """The lines of a transcript, and the checks of what is in them.
 
 Clients change their formats, and a file can be torn. A line that is not as expected is left out and named by its
-number: what a reader does not know for certain would be stored as something that nobody said.
+number: a reader that guesses would store words that were never said.
 """
 
 import json

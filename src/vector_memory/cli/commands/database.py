@@ -35,16 +35,16 @@ def database(
 ) -> None:
     """Create or upgrade the tables in a PostgreSQL database, and let roles use them. Can be repeated.
 
-    Give the URL of a role that may create tables. Servers need no such role: --serve and --read name theirs, which must
-    exist. They may use the memory, all namespaces, also future ones, and nothing else; so run this after an upgrade.
-    With --only they may use just the memory of the URL, such as a namespace: `?schema=ns_NAME`.
+    Pass the URL of a role that can create tables. Servers do not need such a role: --serve and --read name theirs,
+    which must exist. These roles can use the memory and all namespaces, including future ones, and nothing else; run
+    this again after an upgrade. With --only they can use only the memory of the URL, such as `?schema=ns_NAME`.
 
-    `index` creates an approximate index of vectors (HNSW), while servers read and write the memory. It makes searches
-    by meaning of more than 50,000 passages fast where the index in memory is not loaded; each store then takes longer.
+    `index` creates an approximate index of vectors (HNSW) while servers read and write the memory. It speeds up
+    searches by meaning of more than 50,000 passages without an index in memory; each store then takes longer.
     """
     address = server.url()
     if address is None:
-        raise ConfigurationError("Say where the database is: --database-url, or VECTOR_MEMORY_DATABASE_URL.")
+        raise ConfigurationError("Name the database with --database-url or VECTOR_MEMORY_DATABASE_URL.")
     if action == "index":
         _index(address, drop=drop, as_json=as_json)
     elif drop:

@@ -49,8 +49,8 @@ def import_sessions(
 ) -> int:
     """Store the past sessions of Claude Code and Codex. Can be interrupted and repeated: it adds only what is new.
 
-    Prompts, long answers, reports of sub-agents and summaries keep their times and session ids.
-    The results of tools are left out. Secrets are replaced, and so is what is in <private> tags.
+    Prompts, long answers, sub-agents' reports and summaries keep their times and session ids.
+    Tool results are left out. Secrets and the contents of <private> tags are replaced.
 
     Exit code 0: every transcript was read, 1: some were not.
     """

@@ -58,10 +58,10 @@ def ingest(
 ) -> int:
     """Store Markdown or text files, each as a memory. Can be interrupted and repeated: stored files are skipped.
 
-    In folders, all .md, .markdown and .txt files that are not hidden are stored. Title, tags and date are those of the
-    front matter. Otherwise the title is the first heading of a Markdown file, or the file name. The metadata keeps the
-    path as `source`: relative to the repository or, without one, beginning with the name of the folder. By it --sync
-    recognizes a file, among the memories of the same session, kind, agent, iteration and task.
+    A folder stands for all its .md, .markdown and .txt files that are not hidden. Title, tags and date come from the
+    front matter. Without it, the title is the first heading of a Markdown file, or the file name. The metadata keeps
+    the path as `source`: relative to the repository or, without one, beginning with the name of the folder. --sync
+    recognizes a file by this path, among the memories of the same session, kind, agent, iteration and task.
 
     Exit code 0: every file is stored, 1: some are not.
     """

@@ -97,7 +97,7 @@ def install(
         Parameter(help="core: eight session tools in 1,300 tokens (default); full: all of the toolsets."),
     ] = None,
     toolsets: Annotated[
-        str, Parameter(help="Groups of tools, as for `serve`; others than session need the profile full.")
+        str, Parameter(help="Groups of tools, as for `serve`; all except session need --profile full.")
     ] = Toolset.SESSION.value,
     read_only: Annotated[
         bool, Parameter(help="Offer only the tools that read.", negative=(), show_default=False)
@@ -107,12 +107,12 @@ def install(
     tools_only: Annotated[
         bool,
         Parameter(
-            help="Add no hooks: nothing is stored or told unless an agent asks.", negative=(), show_default=False
+            help="Add no hooks: the memory works only when an agent calls a tool.", negative=(), show_default=False
         ),
     ] = False,
     how: HowFlags = How(),
 ) -> int:
-    """Connect a client: its agents get the tools, and hooks remember without being asked. Shows the change and asks."""
+    """Give a client's agents the tools, and hooks that remember without being asked. Asks before it changes files."""
     from vector_memory.cli.clients.launching import entry_for, shared_memory
     from vector_memory.cli.clients.planning import installation, make
     from vector_memory.cli.clients.versions import require_hooks
@@ -145,7 +145,7 @@ def install(
 
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
-    """Take this server out of the configuration of a client. Memories stay. Shows the change and asks first."""
+    """Disconnect a client: remove this server and its hooks. Memories stay. Asks before it changes files."""
     from vector_memory.cli.clients.planning import make, removal
 
     place = how.place(client)
@@ -230,7 +230,7 @@ def _agreed(place: "Place", changes: "Sequence[Change]", how: How) -> bool:
     if how.dry_run or how.yes:
         return not how.dry_run
     if not sys.stdin.isatty():
-        raise ConfigurationError("Nobody can be asked here: add --yes to make the change, or --dry-run only to see it.")
+        raise ConfigurationError("There is no terminal to ask in: add --yes to make the change, or --dry-run.")
     sys.stderr.write("Make this change? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() in {"y", "yes"}:

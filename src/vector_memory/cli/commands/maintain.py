@@ -84,7 +84,7 @@ def backup(
 ) -> None:
     """Copy the current state of the memory to a file. Servers can keep writing.
 
-    --overwrite replaces ordinary files, and copies that this command made and nobody has opened since.
+    --overwrite replaces ordinary files, and copies by this command that no program has opened since.
 
     It never replaces a memory or any other database.
     """

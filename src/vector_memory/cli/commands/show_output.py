@@ -100,7 +100,7 @@ def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return a text of at most so many characters."""
+    """Return a text, cut to a maximum length."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 

@@ -27,7 +27,7 @@ OVERSAMPLING = 4
 SAMPLE_STRIDE = 64
 
 FEW = 16
-"""Reading the signatures of one in so many passages takes half as long as reading all."""
+"""Reading one in this many signatures takes half as long as reading all of them."""
 
 MAX_TIES = 4
 """Limit of ties with the last of the highest values, as a multiple of `limit`."""

@@ -35,7 +35,7 @@ class WordSketch:
     groups: list[NDArray[np.uint8]] = field(default_factory=list)
 
     def lags_behind(self, memory_count: int) -> bool:
-        """Return whether so many memories are later that they should be added."""
+        """Return whether enough later memories have accumulated to add them."""
         return memory_count - self.memory_count > max(MIN_LAG, self.memory_count // LAG_SHARE)
 
     def add(self, blocks: NDArray[np.int64], owners: NDArray[np.int64], keys: NDArray[np.int64]) -> None:

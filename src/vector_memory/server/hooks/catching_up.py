@@ -32,11 +32,11 @@ ATTEMPTS, PAUSE_SECONDS = 10, 0.15
 
 
 _at_work: set[asyncio.Task[None]] = set()
-"""Nobody waits for these any more; the event loop itself would let them be collected."""
+"""Tasks that no call awaits; without a reference, the event loop would let them be collected."""
 
 
 async def begin_to_catch_up(event: Event, heard: HeardSession, *, is_answered: bool, patience: float) -> None:
-    """Catch up with a session unless that is done; wait for it for so many seconds. `is_answered`: see `catch_up`."""
+    """Catch up with a session once, and wait `patience` seconds at most. `is_answered`: see `catch_up`."""
     if heard.is_caught_up:
         return
     heard.is_caught_up = not is_answered

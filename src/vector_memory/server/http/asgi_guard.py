@@ -31,7 +31,7 @@ ORIGIN = re.compile(rb"https?://" + PLACE, re.IGNORECASE)
 
 
 class Gate:
-    """Wraps the application. `close` lets nobody in any more; `wait_until_empty` waits for those inside."""
+    """Wraps the application. `close` refuses new requests; `wait_until_empty` waits for the running ones."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -77,7 +77,7 @@ def needed_for_prompt(name: str) -> Permission:
 def note_missing(permission: Permission) -> None:
     """Let the gate answer with 403 and the scopes that are needed, if an identity provider could grant them.
 
-    For a token of this server's own, nobody could: the agent is better served by a sentence.
+    No client could do that for this server's own tokens: a sentence helps the agent more.
     """
     token = get_access_token()
     if token is not None and "iss" in token.claims:

@@ -40,7 +40,7 @@ THREADS = 4
 """Checking and recording have threads of their own: neither waits for searches, and the event loop for neither."""
 
 OPENING_THREADS = 4
-"""So have namespaces that are opened, which takes long if a file is upgraded: nobody else waits for that."""
+"""Namespaces are opened in threads of their own too: upgrading a file takes long, and no other call waits for it."""
 
 COMPLETE = "completion/complete"
 

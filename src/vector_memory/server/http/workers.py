@@ -50,7 +50,7 @@ def inherited(count: int) -> tuple[socket.socket | None, Share]:
 def take_connections(channel: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
     """Serve the connections that the supervisor passes on, from now on.
 
-    A worker ends, after the calls that are running, when its supervisor is gone: nobody else would end it.
+    When its supervisor is gone, a worker finishes its running calls and ends, because no other process would end it.
     """
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
@@ -58,7 +58,7 @@ def take_connections(channel: socket.socket, serve: Callable[[socket.socket], Co
         found, descriptors, _, _ = socket.recv_fds(channel, len(MARK), 1)
         if not found:
             loop.remove_reader(channel)
-            logger.warning("The supervisor is gone: this worker ends, too")
+            logger.warning("The supervisor has ended: this worker ends too")
             os.kill(os.getpid(), signal.SIGTERM)
         for descriptor in descriptors:
             task = loop.create_task(serve(socket.socket(fileno=descriptor)))
@@ -95,7 +95,7 @@ class Worker:
         return self.process.poll() is not None
 
     def hear(self) -> None:
-        """Note that the worker is ready, or gone: that is why its channel can be read."""
+        """Note that the worker is ready or has ended, which makes its channel readable."""
         with suppress(OSError):
             self.is_ready = bool(self.channel.recv(len(MARK)))
         if not self.is_ready:
@@ -133,7 +133,7 @@ def supervise(listening: socket.socket, count: int) -> None:
         worker.process.terminate()
     until = time.monotonic() + SECONDS_TO_END
     while len(signals) == 1 and time.monotonic() < until and not all(worker.has_ended for worker in workers):
-        look(listening, workers)  # clients are told that the server is ending
+        look(listening, workers)  # tells clients that the server is ending
     for worker in workers:
         worker.process.kill()
         worker.process.wait()
