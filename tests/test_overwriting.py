@@ -19,7 +19,7 @@ from vector_memory.files.folder import MemoryFolder
 from vector_memory.maintenance.backup import back_up, restore
 from vector_memory.maintenance.transfer import new_file
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_index import IndexDatabase
 from vector_memory.store import SessionMemoryStore
 
 HOLDS_NO_LOCK = """
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "folder"
     folder.mkdir()
     memory(folder / "closed.db")
-    FileIndex(folder / "index.sqlite", dimensions=8).close()
+    IndexDatabase(folder / "index.sqlite", dimensions=8).close()
     connection = apsw.Connection(str(folder / "foreign.sqlite"))
     connection.execute("create table songs (title text)")
     connection.close()

@@ -55,9 +55,9 @@ def test_a_file_is_recognized_by_its_redacted_text(store: SessionMemoryStore) ->
     file = Origin("/docs", "a.md")
     new = NewMemory.of(MemoryKind.REPORT, TEXT, session_id="s", metadata=file._asdict())
     scope = Scope(MemoryKind.REPORT, session_id="s")
-    assert store.sync(scope).put(file, new).state == "stored"
+    assert store.sync(scope).put(file, lambda: new).state == "stored"
     again = store.sync(scope)
     assert not again.is_outdated(file, TEXT)
     again.expect({file: again.hash_of(TEXT)}, ())
-    assert again.put(file, new).state == "unchanged"
+    assert again.put(file, lambda: new).state == "unchanged"
     assert again.is_outdated(file, f"{TEXT} More.")

@@ -250,7 +250,7 @@ with SessionMemoryStore(path, settings) as store:
         file = Origin("/", "a.md")
         new = NewMemory.of("report", text, session_id="s", metadata=file._asdict())
         sync.expect({file: sync.hash_of(text)}, [])
-        sync.put(file, new)
+        sync.put(file, lambda: new)
         print(number, flush=True)
 """
 

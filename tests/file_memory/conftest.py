@@ -8,7 +8,6 @@ import pytest
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
-from vector_memory.files.index_file import IndexFile
 from vector_memory.settings import Settings
 
 Open = Callable[..., FileMemory]
@@ -50,10 +49,3 @@ def open_memory(folder: Path, index_file: Path, settings: Settings) -> Iterator[
     yield open_memory
     for memory in opened:
         memory.close()
-
-
-@pytest.fixture
-def index(index_file: Path) -> Iterator[IndexFile]:
-    index = IndexFile(index_file, 384)
-    yield index
-    index.close()

@@ -1,15 +1,33 @@
 """Cutting files into chunks with lines."""
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.files.indexer import cut_file
+from vector_memory.chunking import chunk_document
+from vector_memory.files.index_file import CHUNK_TOKENS, OVERLAP_TOKENS
+from vector_memory.files.search import lines_of
 
 SIZE, OVERLAP = 40, 8
+
+
+class Piece(NamedTuple):
+    text: str
+    start_line: int
+    end_line: int
+
+
+def cut_file(
+    text: str, count: Callable[[str], int], size: int = CHUNK_TOKENS, overlap: int = OVERLAP_TOKENS
+) -> list[Piece]:
+    """Cut a text as a file is cut."""
+    chunks = chunk_document(text, count, size, overlap, by_headings=False)
+    return [Piece(chunk.text, *lines_of(chunk, text)) for chunk in chunks]
 
 
 def words(text: str) -> int:

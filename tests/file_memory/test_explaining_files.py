@@ -1,7 +1,7 @@
 """A search of files explains on request how chunks were measured, and why a file was not found."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vector_memory.domain import SearchMode
-from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
 from vector_memory.files import FileMemory, explaining
@@ -160,13 +160,17 @@ def test_a_trace_and_the_results_are_of_the_same_state(
 
 
 def test_by_meaning_only_nothing_is_said_of_words(folder: Path, index_file: Path) -> None:
+    class Failing(ToyEngine):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            if "The quokka eats leaves." in texts:
+                raise RuntimeError
+            return super().embed(texts)
+
     (folder / "a.md").write_text("The quokka eats leaves.")
     settings = Settings(embedding_model="toy", search_mode=SearchMode.VECTOR)
-    with FileMemory(folder, settings, index_file=index_file, model=EmbeddingModel(ToyEngine)) as memory:
-        index(memory)
-        with memory._index.current().write() as connection:
-            connection.execute("update chunks set passages = null")
-            connection.execute("delete from chunks_vec")
+    with FileMemory(folder, settings, index_file=index_file, model=EmbeddingModel(Failing)) as memory:
+        memory.start_background_work()
+        eventually(lambda: memory.status().files == 1)
         told = trace(memory, "quokka", explain="a.md")["file"]
     assert told["why"] == "Its vectors are still missing: repeat the call in a moment."
 

@@ -4,23 +4,25 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
-import apsw
-import numpy as np
 import pytest
 
-from file_memory_steps import Steps
+from file_memory_steps import Steps, index_of
+from vector_memory.domain import Fingerprint, SearchMode
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.files import indexer
+from vector_memory.files import index_file as index_file_module
+from vector_memory.files import syncing
 from vector_memory.files.index_file import IndexFile
-from vector_memory.storage.sqlite import file_index, file_rows, vec0
-from vector_memory.storage.sqlite.file_contents import contents_of
-from vector_memory.storage.sqlite.file_index import FileIndex
-from vector_memory.storage.sqlite.file_search import FileCandidates
+from vector_memory.files.indexer import files_of
+from vector_memory.files.search import FileSearch
+from vector_memory.settings import Settings
+from vector_memory.storage.sqlite import file_index, vec0
+from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE, eventually
 
 
@@ -48,24 +50,32 @@ def engine() -> CountingEngine:
 
 
 @pytest.fixture
-def steps(folder: Path, index: IndexFile, engine: CountingEngine) -> Steps:
-    return Steps(folder, index, EmbeddingModel(lambda: engine))
+def index(index_file: Path, engine: CountingEngine) -> Iterator[IndexFile]:
+    index = index_of(index_file, EmbeddingModel(lambda: engine))
+    yield index
+    index.close()
 
 
-def chunks(index: IndexFile) -> list[tuple[str, str, int | None]]:
+@pytest.fixture
+def steps(folder: Path, index: IndexFile) -> Steps:
+    return Steps(folder, index)
+
+
+def chunks(index: IndexFile) -> list[tuple[str, str, int]]:
     """Return path, text and number of vectors of all chunks."""
-    with index.current().read() as connection:
-        rows = connection.execute("select path, text, passages from chunks order by path, id")
-        return [(str(path), str(text), passages) for path, text, passages in rows.fetchall()]
+    found = []
+    with index.current().storage.read() as reader:
+        for file in reader.memories(reader.ids(files_of())).values():
+            passages = [passage.chunk for passage in reader.passages_of(file)]
+            parts = [part.chunk for part in reader.chunks_of(file.id)]
+            found += [(file.metadata["source"], part.text, passages.count(part.index)) for part in parts]
+    return sorted(found)
 
 
-def vector_count(index: IndexFile) -> int:
-    with index.current().read() as connection:
-        return int(connection.execute("select count(*) from chunks_vec").get)
-
-
-def candidates(index: IndexFile, connection: apsw.Connection, *, daily: bool | None = None) -> FileCandidates:
-    return FileCandidates(connection, contents_of(index.current(), connection), daily=daily)
+def execute(path: Path, sql: str) -> None:
+    """Change an index behind its back."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql)
 
 
 def test_a_changed_file_has_its_new_chunks_and_no_old_ones(folder: Path, index: IndexFile, steps: Steps) -> None:
@@ -74,14 +84,13 @@ def test_a_changed_file_has_its_new_chunks_and_no_old_ones(folder: Path, index: 
     (folder / "a.md").write_text("New words.")
     steps.all()
     assert chunks(index) == [("a.md", "New words.", 1)]
-    assert vector_count(index) == 1
 
 
 def test_a_change_that_keeps_size_and_time_is_noticed_soon_after_it(
     folder: Path, index: IndexFile, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that ticks slowly can give two states of a file the same time."""
-    monkeypatch.setattr(indexer, "SETTLED_SECONDS", 3600)
+    monkeypatch.setattr(syncing, "SETTLED_SECONDS", 3600)
     (folder / "a.md").write_text("Old.")
     times = (folder / "a.md").stat()
     steps.words()
@@ -116,13 +125,9 @@ def test_a_renamed_file_keeps_its_vectors(folder: Path, index: IndexFile, steps:
     (folder / "a.md").write_text("Words of a note.")
     steps.all()
     (folder / "a.md").rename(folder / "2026-02-13.md")
-    steps.words()
+    steps.all()
     assert chunks(index) == [("2026-02-13.md", "Words of a note.", 1)]
     assert len(engine.embedded) == 1
-    with index.current().read() as connection:
-        query = engine.embed(["Words of a note."])[0]
-        assert candidates(index, connection, daily=False).nearest(query, 5).matches == []
-        assert candidates(index, connection, daily=True).nearest(query, 5).matches[0].score == pytest.approx(1.0)
 
 
 def test_only_the_chunks_that_changed_are_embedded_again(folder: Path, steps: Steps, engine: CountingEngine) -> None:
@@ -139,147 +144,147 @@ def test_a_deleted_file_leaves_no_byte_in_the_index(folder: Path, index: IndexFi
     (folder / "a.md").write_text("The zyzzyva is secret: quokka_77.")
     (folder / "b.md").write_text("This stays.")
     steps.all()
-    assert any(b"zyzzyva" in file.read_bytes() for file in index.path.parent.iterdir())
+
+    def are_there() -> list[bool]:
+        found = [file.read_bytes() for file in index.path.parent.iterdir()]
+        return [any(word in data for data in found) for word in (b"zyzzyva", b"quokka")]
+
+    assert are_there() == [True, True]
     (folder / "a.md").unlink()
     steps.all()
-    assert [path for path, _, _ in chunks(index)] == ["b.md"]
-    assert vector_count(index) == 1
-    for file in index.path.parent.iterdir():
-        for word in (b"zyzzyva", b"quokka"):
-            assert word not in file.read_bytes(), file.name
+    eventually(lambda: [path for path, _, _ in chunks(index)] == ["b.md"] and are_there() == [False, False])
 
 
 def test_two_processes_index_each_file_once(folder: Path, index: IndexFile, index_file: Path) -> None:
     """Two indexers with files of their own open, as two servers have."""
     for number in range(12):
         (folder / f"{number}.md").write_text(f"Words of note {number}.")
-    engines = [CountingEngine(), CountingEngine()]
-    other = IndexFile(index_file, 384)
-    work = [
-        threading.Thread(target=Steps(folder, each, EmbeddingModel(lambda engine=engine: engine)).all)
-        for each, engine in zip((index, other), engines, strict=True)
-    ]
+    other = index_of(index_file, EmbeddingModel(ToyEngine))
+    work = [threading.Thread(target=Steps(folder, each).all) for each in (index, other)]
     for thread in work:
         thread.start()
     for thread in work:
         thread.join()
-    assert len(engines[0].embedded) + len(engines[1].embedded) == 12
+    assert {text for _, text, _ in chunks(index)} == {f"Words of note {number}." for number in range(12)}
     assert len(chunks(index)) == 12
     other.close()
 
 
-def test_words_are_indexed_without_a_model_and_vectors_when_there_is_one(
-    folder: Path, index: IndexFile, steps: Steps
-) -> None:
+def test_words_are_indexed_without_a_model_and_vectors_when_there_is_one(folder: Path, index_file: Path) -> None:
     def fail() -> ToyEngine:
         raise EmbeddingUnavailableError("There is none.")
 
     (folder / "a.md").write_text("Words.")
-    without = Steps(folder, index, EmbeddingModel(fail))
-    without.words()
-    with pytest.raises(EmbeddingUnavailableError):
-        without.vectors()
-    assert chunks(index) == [("a.md", "Words.", None)]
-    steps.all()
+    without = index_of(index_file, EmbeddingModel(fail))
+    Steps(folder, without).words()
+    assert chunks(without) == [("a.md", "Words.", 0)]
+    without.close()
+    index = index_of(index_file, EmbeddingModel(ToyEngine))
+    Steps(folder, index).all()
     assert chunks(index) == [("a.md", "Words.", 1)]
+    index.close()
 
 
-def test_a_chunk_that_cannot_be_embedded_does_not_stop_others_and_is_tried_again(
+def test_a_file_that_cannot_be_embedded_does_not_stop_others_and_is_tried_again(
     folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.poison = "quokka"
     for number in range(20):
         (folder / f"{number:02}.md").write_text("The quokka." if number == 3 else f"Note {number}.")
     steps.words()
-    assert not steps.vectors()
-    assert [path for path, _, passages in chunks(index) if passages is None] == ["03.md"]
+    eventually(lambda: [path for path, _, passages in chunks(index) if not passages] == ["03.md"])
     assert "RuntimeError" in caplog.text
     assert "quokka" not in caplog.text
     engine.poison = "\0"
-    assert steps.vectors()
-    assert all(passages for _, _, passages in chunks(index))
+    steps.vectors()
 
 
 def test_an_embedding_that_takes_too_long_is_postponed(
-    folder: Path, index: IndexFile, engine: CountingEngine, caplog: pytest.LogCaptureFixture
+    folder: Path,
+    steps: Steps,
+    engine: CountingEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(index_file_module, "SECONDS_TO_EMBED", 0.05)
     (folder / "a.md").write_text("Words.")
     engine.gate.clear()
-    steps = Steps(folder, index, EmbeddingModel(lambda: engine), seconds_to_embed=0.05)
     steps.words()
-    assert not steps.vectors()
-    assert "TimeoutError" in caplog.text
+    eventually(lambda: "TimeoutError" in caplog.text)
+    monkeypatch.undo()
     engine.gate.set()
-    eventually(steps.vectors)  # the first attempt ends in a thread of its own, and until then no other begins
+    steps.vectors()
 
 
-def test_vectors_of_another_model_are_recomputed(folder: Path, index: IndexFile, steps: Steps) -> None:
+def test_an_index_of_another_model_is_made_anew(folder: Path, index_file: Path, steps: Steps) -> None:
+    class Other(ToyEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fingerprint = Fingerprint("other", 384, "fp32", "toy")
+
     (folder / "a.md").write_text("Words.")
     steps.all()
-    smaller = ToyEngine(16)
-    (folder / "b.md").write_text("More words.")
-    Steps(folder, index, EmbeddingModel(lambda: smaller)).all()
-    with index.current().read() as connection:
-        assert file_rows.fingerprint_of(connection) == smaller.fingerprint
-        assert len(candidates(index, connection).nearest(smaller.embed(["Words."])[0], 5).matches) == 2
+    other = index_of(index_file, EmbeddingModel(Other))
+    other.use(lambda opened: opened.require_same_model())
+    assert chunks(other) == []
+    Steps(folder, other).all()
+    with other.current().storage.read() as reader:
+        assert reader.fingerprint() == Other().fingerprint
+    other.close()
 
 
 def test_words_are_searched_when_sqlite_vec_cannot_be_loaded(
-    folder: Path, index_file: Path, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+    folder: Path, index: IndexFile, index_file: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = EmbeddingModel(lambda: engine)
     (folder / "a.md").write_text("Old words.")
-    (folder / "b.md").write_text("Other words.")
-    with_vectors = IndexFile(index_file, 384)
-    Steps(folder, with_vectors, model).all()
-    with_vectors.close()
-
+    steps.all()
     with monkeypatch.context() as without_extension:
         without_extension.setattr(vec0, "vector_search_library", lambda: str(folder / "none"))
-        without = IndexFile(index_file, 384)
+        without = index_of(index_file, EmbeddingModel(ToyEngine))
         (folder / "a.md").write_text("New words.")
-        steps = Steps(folder, without, model)
-        steps.words()
-        assert not steps.vectors()
-        assert not without.current().vectors_usable
-        with without.current().read() as connection:
-            assert len(candidates(without, connection).rank_words(["new"]).best(5).matches) == 1
+        for text in ("New words.", "Newer words."):
+            (folder / "a.md").write_text(text)
+            Steps(folder, without).words()
+            assert not without.has_vectors
+            assert chunks(without) == [("a.md", text, 0)]
+        found = FileSearch("newer", without.model, SearchMode.HYBRID, daily=None)
+        with without.current().storage.read() as reader:
+            hits = found.find(without.current(), reader, 5)
+        assert [hit.path for hit in hits.hits] == ["a.md"]
+        assert hits.question.problem == "Found by words only. sqlite-vec cannot be loaded."
         without.close()
-
-    again = IndexFile(index_file, 384)
-    assert vector_count(again) == 1, "what was deleted meanwhile is gone"
-    Steps(folder, again, model).all()
-    assert [(path, passages) for path, _, passages in chunks(again)] == [("a.md", 1), ("b.md", 1)]
-    assert vector_count(again) == 2
-    again.close()
+    steps.all()
+    assert chunks(index) == [("a.md", "Newer words.", 1)]
 
 
-def test_an_index_of_a_newer_release_is_not_changed(folder: Path, index_file: Path, engine: CountingEngine) -> None:
+def test_an_index_of_a_newer_release_is_not_changed(
+    folder: Path, index: IndexFile, index_file: Path, steps: Steps, engine: CountingEngine
+) -> None:
     """Two releases on one folder would delete each other's index for ever."""
     (folder / "a.md").write_text("Words.")
-    index = IndexFile(index_file, 384)
-    Steps(folder, index, EmbeddingModel(lambda: engine)).all()
-    with index.current().write() as connection:
-        connection.pragma("user_version", 99)
+    steps.all()
     index.close()
+    execute(index_file, "pragma user_version = 99")
     before = index_file.read_bytes()
     with pytest.raises(DatabaseError, match="newer release"):
-        IndexFile(index_file, 384).current()
+        index_of(index_file, EmbeddingModel(lambda: engine)).current()
     assert index_file.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["header", "middle", "nonsense", "older tables"])
+@pytest.mark.parametrize("damage", ["header", "middle", "nonsense", "older cuts", "older tables", "no table"])
 def test_a_damaged_index_is_rebuilt(
-    folder: Path, index_file: Path, engine: CountingEngine, damage: str, caplog: pytest.LogCaptureFixture
+    folder: Path, index: IndexFile, index_file: Path, steps: Steps, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "a.md").write_text("Words.")
-    model = EmbeddingModel(lambda: engine)
-    first = IndexFile(index_file, 384)
-    Steps(folder, first, model).all()
-    if damage == "older tables":
-        with first.current().write() as connection:
-            connection.pragma("user_version", -1)
-    first.close()
+    steps.all()
+    index.close()
+    if damage == "older cuts":
+        execute(index_file, "pragma user_version = 1")
+    elif damage == "older tables":
+        execute(index_file, "delete from schema_migrations where version > 1")
+        execute(index_file, "update schema_migrations set version = 1")
+    elif damage == "no table":
+        execute(index_file, "drop table token_states")
     data = bytearray(index_file.read_bytes())
     if damage == "header":
         data[:16] = b"x" * 16
@@ -288,8 +293,8 @@ def test_a_damaged_index_is_rebuilt(
     elif damage == "nonsense":
         data = bytearray(b"nonsense" * 1000)
     index_file.write_bytes(data)
-    second = IndexFile(index_file, 384)
-    Steps(folder, second, model).all()
+    second = index_of(index_file, EmbeddingModel(ToyEngine))
+    Steps(folder, second).all()
     assert chunks(second) == [("a.md", "Words.", 1)]
     assert "rebuilding it" in caplog.text
     second.close()
@@ -301,7 +306,7 @@ def test_an_index_that_another_process_rebuilt_is_used_from_then_on(
     (folder / "a.md").write_text("Words.")
     steps.all()
     file_index.remove_index(index_file)
-    other = IndexFile(index_file, 384)
+    other = index_of(index_file, EmbeddingModel(ToyEngine))
     steps.all()
     assert chunks(other) == chunks(index) == [("a.md", "Words.", 1)]
     other.close()
@@ -315,7 +320,7 @@ def test_a_database_of_another_program_is_not_changed(index_file: Path) -> None:
     other.close()
     before = index_file.read_bytes()
     with pytest.raises(DatabaseError, match="another program"):
-        IndexFile(index_file, 384).current()
+        index_of(index_file, EmbeddingModel(ToyEngine)).current()
     assert index_file.read_bytes() == before
 
 
@@ -325,24 +330,16 @@ def test_a_link_with_the_name_of_the_index_is_not_followed(tmp_path: Path, index
     index_file.parent.mkdir()
     index_file.symlink_to(precious)
     with pytest.raises(DatabaseError, match="link"):
-        IndexFile(index_file, 384).current()
+        index_of(index_file, EmbeddingModel(ToyEngine)).current()
     assert precious.read_text() == "no database"
 
 
-def test_every_passage_of_a_chunk_is_found(
-    folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine
-) -> None:
-    """A chunk has more pieces than the model reads at once: its end has a vector too."""
+def test_every_passage_of_a_chunk_has_a_vector(folder: Path, index: IndexFile, steps: Steps) -> None:
+    """A chunk has more pieces than the model reads at once."""
     (folder / "a.md").write_text(" ".join(f"filler{number}" for number in range(150)) + " quokka.")
     steps.all()
-    ((_, text, passages),) = chunks(index)
-    assert passages is not None
+    ((_, _, passages),) = chunks(index)
     assert passages > 1
-    with index.current().read() as connection:
-        query = engine.embed(["quokka filler149 filler148"])[0]
-        cosine = candidates(index, connection).nearest(query, 5).matches[0].score
-        whole = float(np.dot(query, engine.embed([text])[0]))
-    assert cosine > whole
 
 
 def test_an_index_is_empty_when_its_folder_is_gone(folder: Path, index: IndexFile, steps: Steps) -> None:
@@ -365,7 +362,7 @@ def test_log_messages_report_the_progress_of_the_first_index(
 
 
 def test_the_index_is_for_its_owner_only(index: IndexFile) -> None:
-    assert isinstance(index.current(), FileIndex)
+    index.current()
     assert index.path.stat().st_mode & 0o777 == 0o600
     assert index.path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -374,15 +371,57 @@ def test_words_are_indexed_while_another_process_computes_vectors(
     folder: Path, index_file: Path, steps: Steps, engine: CountingEngine
 ) -> None:
     (folder / "a.md").write_text("Words.")
-    steps.words()
     engine.gate.clear()
-    at_work = threading.Thread(target=steps.vectors)
-    at_work.start()
-    other = IndexFile(index_file, 384)
+    steps.words()
+    other = index_of(index_file, EmbeddingModel(ToyEngine))
     (folder / "b.md").write_text("More words.")
-    Steps(folder, other, EmbeddingModel(ToyEngine)).words()
-    assert at_work.is_alive()
-    assert [path for path, _, _ in chunks(other)] == ["a.md", "b.md"]
+    Steps(folder, other).words()
+    eventually(lambda: chunks(other) == [("a.md", "Words.", 0), ("b.md", "More words.", 1)])
     engine.gate.set()
-    at_work.join()
+    steps.vectors()
     other.close()
+
+
+def test_a_memory_of_sessions_is_no_index(tmp_path: Path) -> None:
+    """What is precious is never made anew."""
+    memory = tmp_path / "memory.db"
+    with SessionMemoryStore(memory, Settings(embedding_model="toy")) as store:
+        store.store_memory("report", "Precious.", session_id="s")
+    with pytest.raises(DatabaseError, match="another program"):
+        index_of(memory, EmbeddingModel(ToyEngine)).current()
+
+
+def test_a_file_that_was_renamed_while_no_server_ran_keeps_its_vectors(
+    folder: Path, index: IndexFile, index_file: Path, steps: Steps, engine: CountingEngine
+) -> None:
+    (folder / "a.md").write_text("Words of a note.")
+    steps.all()
+    index.close()
+    (folder / "a.md").rename(folder / "b.md")
+    (folder / "copy.md").write_text("Words of a note.")
+    engine.embedded.clear()
+    again = index_of(index_file, EmbeddingModel(lambda: engine))
+    Steps(folder, again).all()
+    assert chunks(again) == [("b.md", "Words of a note.", 1), ("copy.md", "Words of a note.", 1)]
+    assert engine.embedded == []
+    again.close()
+
+
+def test_files_that_come_back_in_a_moment_keep_their_vectors(
+    folder: Path, index: IndexFile, index_file: Path, steps: Steps, engine: CountingEngine
+) -> None:
+    """As those of a branch, or of a folder that Git replaces."""
+    (folder / "a.md").write_text("Words of a note.")
+    steps.all()
+    index.close()
+    engine.embedded.clear()
+    again = index_of(index_file, EmbeddingModel(lambda: engine))
+    later = Steps(folder, again)
+    folder.rename(folder.parent / "away")
+    later.all()
+    assert chunks(again) == []
+    (folder.parent / "away").rename(folder)
+    later.all()
+    assert chunks(again) == [("a.md", "Words of a note.", 1)]
+    assert engine.embedded == []
+    again.close()

@@ -5,12 +5,14 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memory_files import change
-from vector_memory.files import FileMemory, indexer
+from vector_memory.files import FileMemory
 from vector_memory.files.folder import MemoryFolder
+from vector_memory.indexing import indexer
 from waiting import eventually
 
 Open = Callable[..., FileMemory]
@@ -83,14 +85,14 @@ def test_a_folder_that_cannot_be_read_hides_no_other(folder: Path, monkeypatch: 
 def test_a_file_that_cannot_be_chunked_does_not_stop_others(
     folder: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut = indexer.cut_file
+    cut = indexer.chunk_document
 
-    def fail(text: str, *rest: object) -> object:
+    def fail(text: str, *rest: Any, **more: Any) -> object:
         if "odd" in text:
             raise RecursionError
-        return cut(text, *rest)
+        return cut(text, *rest, **more)
 
-    monkeypatch.setattr(indexer, "cut_file", fail)
+    monkeypatch.setattr(indexer, "chunk_document", fail)
     (folder / "a.md").write_text("An odd text.")
     (folder / "b.md").write_text("A good text.")
     memory = open_memory()
@@ -121,7 +123,7 @@ def test_an_index_whose_shadow_table_was_dropped_is_rebuilt(folder: Path, index_
     with open_memory() as memory:
         memory.start_background_work()
         assert memory.wait_for_words(60)
-    change(index_file, "drop table chunks_vec_rowids")
+    change(index_file, "drop table vec_chunk_search_rowids")
     again = open_memory()
     again.start_background_work()
     assert again.wait_for_words(60)

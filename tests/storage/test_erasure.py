@@ -11,10 +11,8 @@ import pytest
 from faults.workload import memory, open_store, search
 from memory_files import change, create_file, doctor, examine
 from other_process import OtherProcess
-from vector_memory.storage.sqlite import erasure, file_rows
+from vector_memory.storage.sqlite import erasure
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.file_index import FileIndex
-from vector_memory.storage.sqlite.file_rows import FileState, NewChunk
 from vector_memory.storage.sqlite.rows import fetch_value
 from waiting import eventually
 
@@ -52,21 +50,6 @@ def test_data_deleted_during_a_read_is_erased_by_another_process_later(
             end(other)
             assert is_anywhere(path)
         search(store, 0)
-        eventually(lambda: not is_anywhere(path))
-
-
-def test_data_that_a_file_index_deleted_during_a_read_is_erased_when_it_is_next_opened(tmp_path: Path) -> None:
-    path = tmp_path / "index.sqlite"
-    chunk = NewChunk(WORD, 1, 1, "hash", {WORD: 1})
-    with closing(FileIndex(path, dimensions=4)) as index, index.write() as connection:
-        file_rows.replace_file(connection, FileState("a.md", "hash", 1, 1), [chunk], daily=False, vectors=False)
-    with reading(path):
-        with closing(FileIndex(path, dimensions=4)) as index, index.write() as connection:
-            file_rows.delete_file(connection, "a.md", vectors=False)
-        index = FileIndex(path, dimensions=4)
-    with closing(index):
-        with index.read() as connection:
-            assert file_rows.counts(connection).chunks == 0
         eventually(lambda: not is_anywhere(path))
 
 

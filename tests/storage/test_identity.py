@@ -16,7 +16,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.sqlite import lock_table
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_index import IndexDatabase
 from vector_memory.storage.sqlite.lock_table import TABLE, is_log_of_another
 from vector_memory.storage.sqlite.rows import fetch_column
 
@@ -239,7 +239,7 @@ def test_each_read_and_each_write_checks_the_files_once(database: Database, monk
 
 def test_an_index_of_files_without_its_own_log_is_not_in_place(tmp_path: Path) -> None:
     """So that it is reopened, as if it had been replaced."""
-    index = FileIndex(tmp_path / "index.sqlite", dimensions=4)
+    index = IndexDatabase(tmp_path / "index.sqlite", dimensions=4)
     assert index.is_in_place()
     log_of(index.path).unlink()
     assert not index.is_in_place()

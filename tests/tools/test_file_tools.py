@@ -13,11 +13,12 @@ from eras import Call
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
+from vector_memory.files import memory as file_memory
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.settings import Answers, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
-from waiting import until
+from waiting import PATIENCE, until
 
 SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
 
@@ -45,7 +46,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def files(folder: Path, tmp_path: Path) -> Iterator[FileMemory]:
+def files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileMemory]:
+    monkeypatch.setattr(file_memory, "SECONDS_TO_INDEX", PATIENCE)  # a busy machine needs longer
     settings, model = Settings(embedding_model="toy"), EmbeddingModel(ToyEngine)
     with FileMemory(folder, settings, index_file=tmp_path / "index.sqlite", model=model) as files:
         yield files

@@ -1,7 +1,6 @@
 """The model as the rest of the program uses it: loaded in the background or at first use, unloaded when idle."""
 
 import ctypes
-import hashlib
 import logging
 import os
 import sys
@@ -11,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +80,7 @@ def _load_engine(name: str, folder: Path | None, dimensions: int) -> Embedder:
     return SentenceTransformersEngine(name, folder)
 
 
+Key = tuple[Fingerprint, str]
 Kept = tuple[Vectors, bytes | None]
 """What is remembered of a text: its vector, and the states of its tokens or None."""
 
@@ -91,14 +91,14 @@ class LatestTexts:
     def __init__(self, limit: int = REMEMBERED_TEXTS) -> None:
         """`limit`: how many texts are remembered; the one not asked for the longest is forgotten first."""
         self._limit = limit
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._kept: OrderedDict[Key, Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def encode(self, texts: Sequence[str], engine: Embedder) -> Encoded:
-        """Return what the engine returns for these texts; it reads those that are not remembered, once."""
+    def encode(self, texts: Sequence[str], engine: Embedder, *, with_states: bool = True) -> Encoded:
+        """Return what the engine returns for these texts; it reads those not remembered (or `with_states`), once."""
         # The model's files may be replaced while it is unloaded.
-        keys = [hashlib.sha256(f"{engine.fingerprint} {text}".encode()).digest() for text in texts]
-        kept = self._recall(keys)
+        keys = [(engine.fingerprint, text) for text in texts]
+        kept = self._recall(keys, with_states=with_states and engine.has_states)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in kept}
         if missing:
             computed = engine.encode(list(missing.values()))
@@ -106,16 +106,18 @@ class LatestTexts:
             # Copies, because a row would keep the vectors of its whole call in memory.
             for key, vector, packed in zip(missing, computed.vectors, states, strict=True):
                 kept[key] = vector.copy(), packed
-        self._remember(kept)
+        self.remember(kept)
         vectors = np.array([kept[key][0] for key in keys], np.float32).reshape(-1, engine.fingerprint.dimensions)
         found = [packed for key in keys if (packed := kept[key][1]) is not None]
         return Encoded(vectors, found if len(found) == len(keys) else None)
 
-    def _recall(self, keys: Sequence[bytes]) -> dict[bytes, Kept]:
+    def _recall(self, keys: Sequence[Key], *, with_states: bool) -> dict[Key, Kept]:
         with self._lock:
-            return {key: self._kept[key] for key in keys if key in self._kept}
+            found = {key: self._kept[key] for key in keys if key in self._kept}
+        return {key: kept for key, kept in found.items() if kept[1] is not None or not with_states}
 
-    def _remember(self, texts: Mapping[bytes, Kept]) -> None:
+    def remember(self, texts: Mapping[Key, Kept]) -> None:
+        """Remember what engines have returned for texts."""
         with self._lock:
             for key, kept in texts.items():
                 self._kept[key] = kept
@@ -154,7 +156,7 @@ class EmbeddingModel:
         self._engine: Embedder | None = None
         self._failure: EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
-        self._latest = LatestTexts()
+        self.latest = LatestTexts()
         self._turn = threading.Lock()
         self._cached_query = lru_cache(CACHED_QUERIES)(self._encode_query)
 
@@ -185,7 +187,7 @@ class EmbeddingModel:
     def unload_if_idle(self, idle_seconds: float) -> None:
         """Unload the engine if it was not used for `idle_seconds` (0: never); the next use loads it again."""
         if idle_seconds and self._engine is not None and self._clock() - self._used_at >= idle_seconds:
-            self._engine, self._latest = None, LatestTexts()
+            self._engine, self.latest = None, LatestTexts()
             return_freed_memory()
 
     @property
@@ -220,7 +222,7 @@ class EmbeddingModel:
         """Return one unit vector per text, shape (len(texts), dimensions)."""
         return self.encode(texts).vectors
 
-    def encode(self, texts: Sequence[str]) -> Encoded:
+    def encode(self, texts: Sequence[str], *, with_states: bool = True) -> Encoded:
         """Return the vectors of texts and the states of their tokens. The last 2,048 texts are remembered.
 
         One call at a time: an engine uses several processors for it, and two would only take them from queries.
@@ -228,10 +230,11 @@ class EmbeddingModel:
         is_turn = self._turn.acquire(timeout=TURN_SECONDS)
         try:
             with self._loaded() as engine:
+                encode = partial(self.latest.encode, texts, engine, with_states=with_states)
                 if not self._queries_first:
-                    return self._latest.encode(texts, engine)
+                    return encode()
                 with ThreadPoolExecutor(1, initializer=lower_priority) as thread:  # those that it starts inherit it
-                    return thread.submit(self._latest.encode, texts, engine).result()
+                    return thread.submit(encode).result()
         finally:
             if is_turn:
                 self._turn.release()

@@ -3,13 +3,13 @@
 from vector_memory.domain.text import text_in
 from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, is_daily
+from vector_memory.files.index_file import FileIndex
+from vector_memory.files.indexer import NO_TEXT, files_of
 from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.results.rounding import to_score
 from vector_memory.search.explaining import EVERYTHING, SHOWN, Trace, UnitText, compared, measures
 from vector_memory.search.retrieval import MAX_DEPTH
-from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.file_index import FileIndex
-from vector_memory.storage.sqlite.file_rows import FileChunks, chunks_of
+from vector_memory.storage.base import Reader
 
 MEASURES = ("score", "cosine", "words", "has", "lacks")
 
@@ -34,17 +34,17 @@ class FileExplaining:
                 f"{self._folder.name}/MEMORY.md."
             ) from None
 
-    def explain(self, index: FileIndex, connection: Connection, path: str | None) -> Trace:
+    def explain(self, index: FileIndex, reader: Reader, path: str | None) -> Trace:
         """Return the query's words and the best candidates; of a file, if one is named, why it was not found.
 
         A candidate has its rank, path and lines, score, cosine (None: not compared), share of the words (`words`), the
         words that it has and lacks, and its fate.
         """
-        found = self._search.find(index, connection, MAX_DEPTH)
+        found = self._search.find(index, reader, MAX_DEPTH)
         shown = min(self._limit + SHOWN, len(found.hits))
         told = {}
         if path is not None:
-            told = {"file": {"path": self._folder.shown(path), **self._why(connection, found, path)}}
+            told = {"file": {"path": self._folder.shown(path), **self._why(reader, found, path)}}
         return {
             "compared": compared(found.question, late=False),
             "queryWords": list(found.question.terms or ()),
@@ -55,8 +55,8 @@ class FileExplaining:
 
     def _candidate(self, found: FileHits, place: int) -> Trace:
         """Return how the chunk in a place of the ranking was measured."""
-        chunk, hit = found.hits[place]
-        measured = measures(found.question, hit, UnitText("", chunk.text))
+        chunk = found.hits[place]
+        measured = measures(found.question, chunk.hit, UnitText("", chunk.text))
         return {
             "rank": place + 1,
             "path": self._folder.shown(chunk.path),
@@ -66,11 +66,11 @@ class FileExplaining:
             "fate": "in this answer" if place < self._limit else "behind the limit",
         }
 
-    def _why(self, connection: Connection, found: FileHits, path: str) -> Trace:
+    def _why(self, reader: Reader, found: FileHits, path: str) -> Trace:
         """Say where in the ranking a file is, or why it is not there."""
-        place = next((place for place, hit in enumerate(found.hits) if hit.chunk.path == path), None)
+        place = next((place for place, hit in enumerate(found.hits) if hit.path == path), None)
         if place is None:
-            return {"found": False, "why": self._not_ranked(connection, found, path)}
+            return {"found": False, "why": self._not_ranked(reader, found, path)}
         best = self._candidate(found, place)
         if place < self._limit:
             said = "It is in this answer; if the answer does not show it, it did not fit."
@@ -81,14 +81,15 @@ class FileExplaining:
             )
         return {"found": place < self._limit, "why": said, "best": best}
 
-    def _not_ranked(self, connection: Connection, found: FileHits, path: str) -> str:
+    def _not_ranked(self, reader: Reader, found: FileHits, path: str) -> str:
         """Say why no chunk of a file is in the ranking."""
         if self._search.daily not in (None, is_daily(path)):
             return "It is outside the filters: source."
-        indexed = chunks_of(connection, path)
-        if indexed is None:
+        scope = files_of(path=path)
+        file = next(iter(reader.memories(reader.ids(scope)).values()), None)
+        if file is None:
             return self._not_indexed(path)
-        return not_compared(found, indexed)
+        return not_compared(found, unembedded=bool(reader.count(scope, without_vectors=True)))
 
     def _not_indexed(self, path: str) -> str:
         """Say why a file is not in the index."""
@@ -100,22 +101,22 @@ class FileExplaining:
         except ValidationError:
             return "It is not indexed: it cannot be read."
         try:
-            text_in(data)
+            text = text_in(data)
         except ValidationError as error:
             return str(error)
+        if not text.strip():
+            return NO_TEXT
         return "It is not indexed yet: repeat the call in a moment."
 
 
-def not_compared(found: FileHits, indexed: FileChunks) -> str:
+def not_compared(found: FileHits, *, unembedded: bool) -> str:
     """Say why no chunk of an indexed file is in the ranking."""
-    if not indexed.chunks:
-        return "It has no text."
     if len(found.hits) >= MAX_DEPTH:
         return f"At least {MAX_DEPTH:,} others come before it."
     if found.question.vector is None:
         return "It has none of the query's words, and meaning was not compared."
     by_meaning_only = found.question.terms is None
-    if indexed.unembedded:
+    if unembedded:
         lacks = "Its" if by_meaning_only else "It has none of the query's words, and its"
         return f"{lacks} vectors are still missing: repeat the call in a moment."
     few = "" if by_meaning_only else "few or none of the query's words, and "

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
+from vector_memory.files.syncing import FileStatus
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, refusal
 from vector_memory.settings import MEMORY_FOLDER
@@ -37,17 +37,12 @@ MAX_FILE_BYTES = 5_000_000
 MAX_PATH = 4_096
 """Maximum number of characters of a path that a caller sends."""
 
+GONE = "File not found: send a path returned by memory_search."
+
 DAILY_NAME = re.compile(r"\d{4}-\d{2}-\d{2}\.md")
 
 WRITE_ATTEMPTS = 5
 """An editor may replace the file that is being written. More replacements in a row are not expected."""
-
-
-class FileStatus(NamedTuple):
-    """What shows that a file may have changed: modification time in nanoseconds, and size in bytes."""
-
-    mtime: int
-    size: int
 
 
 class MemoryFolder:
@@ -124,7 +119,7 @@ class MemoryFolder:
                 with os.fdopen(file, "rb", closefd=False) as content:
                     data = content.read(MAX_FILE_BYTES + 1)
         except FileNotFoundError:
-            raise NotFoundError("File not found: send a path returned by memory_search.") from None
+            raise NotFoundError(GONE) from None
         except OSError as error:
             raise ValidationError(
                 f"path cannot be read ({error.strerror}): send a path returned by memory_search. "

@@ -2,30 +2,128 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from vector_memory.errors import DatabaseError, DatabaseLockError
-from vector_memory.storage.sqlite.file_index import FileIndex, is_worthless, remove_index, require_own_file
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.embedder import Embedder
+from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError
+from vector_memory.indexing.background import BackgroundVectors
+from vector_memory.indexing.indexer import Cut, Indexer
+from vector_memory.search import PassageIndex, Retriever
+from vector_memory.sessions.deletion import Deletion
+from vector_memory.sessions.writer import MemoryWriter, Room
+from vector_memory.settings import Redact, Settings
+from vector_memory.storage.records import Embedded
+from vector_memory.storage.sqlite.file_index import (
+    IndexDatabase,
+    OutdatedIndexError,
+    can_load_vector_search,
+    is_worthless,
+    remove_index,
+    require_own_file,
+)
+from vector_memory.storage.sqlite.storage import SqliteStorage
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+CHUNK_TOKENS = 400
+OVERLAP_TOKENS = 80
+
+SECONDS_TO_EMBED = 60.0
+
+NO_VECTOR_SEARCH = "sqlite-vec cannot be loaded."
+
+
+class PatientIndexer(Indexer):
+    """An indexer whose embedding of a batch fails after a while, so that others go on; it is tried again later."""
+
+    def embed_batches(self, cut: Cut, first: int) -> Iterator[Embedded]:
+        """Yield batches as `Indexer` does. Raises TimeoutError: the work cannot be stopped, and goes on unseen."""
+        batches = super().embed_batches(cut, first)
+        while (batch := within(SECONDS_TO_EMBED, partial(next, batches, None))) is not None:
+            yield batch
+
+
+class FileIndex:
+    """The open index: a memory like that of sessions, with what fills and searches it.
+
+    Chunks and ranking are those of the specification: chunks of paragraphs, of which no tokens are compared.
+    """
+
+    def __init__(self, path: Path, model: EmbeddingModel, settings: Settings, *, vectors: bool) -> None:
+        self.path = path
+        self._database = IndexDatabase(path, dimensions=settings.embedding_dim, vectors=vectors)
+        self.storage = storage = SqliteStorage(self._database)
+        settings = settings.model_copy(
+            update={
+                "default_chunk_size": CHUNK_TOKENS,
+                "default_chunk_overlap": OVERLAP_TOKENS,
+                "enable_enrichment": False,
+                "late_interaction": False,
+                "use_threshold_filtering": False,
+            }
+        )
+        self._indexer = PatientIndexer(model, settings, by_headings=False)
+        self._passages, self._background = PassageIndex(storage), BackgroundVectors(storage, self._indexer)
+        self.retriever = Retriever(storage, model, self._passages, self._background, settings)
+        self.writer = MemoryWriter(storage, self._indexer, self._background, Redact.OFF, Room())
+        self.deletion = Deletion(storage)
+        if vectors:
+            self._passages.start_loading()
+            self._background.start(defers=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether vectors are being computed."""
+        return self._background.is_busy
+
+    def is_in_place(self) -> bool:
+        """Whether the file is still the one that was opened: another process may have made it anew."""
+        return self._database.is_in_place()
+
+    def require_same_model(self) -> None:
+        """Raise OutdatedIndexError if the vectors are of another model than the one that can be used."""
+        try:
+            with self.storage.read() as reader:
+                stored = reader.fingerprint()
+            if stored is not None and stored != self._indexer.fingerprint:
+                raise OutdatedIndexError("The index was made with another model.")
+        except EmbeddingUnavailableError:
+            return
+
+    def close(self) -> None:
+        """Close the file; repeated calls do nothing."""
+        self._passages.close()
+        self._background.stop()
+        self.storage.close()
 
 
 class IndexFile:
     """An index that is replaced if it is damaged, by this or another process. Thread-safe.
 
     It is opened on first use, so a server whose index cannot be opened still offers its other tools. Using it raises
-    DatabaseError if it cannot be opened, or if the file belongs to another program.
+    DatabaseError if it cannot be opened, or if the file belongs to another program. Without sqlite-vec it is another
+    file, which has only words.
     """
 
-    def __init__(self, path: Path, dimensions: int) -> None:
-        self.path = path
-        self._dimensions = dimensions
+    def __init__(self, path: Path, model: EmbeddingModel, settings: Settings) -> None:
+        self.has_vectors = can_load_vector_search()
+        self.path = path if self.has_vectors else path.with_name(f"{path.name}.words")
+        self._model = model if self.has_vectors else EmbeddingModel(no_vector_search)
+        self._settings = settings
         self._lock = threading.Lock()
         self._index: FileIndex | None = None
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """The model of the index; without sqlite-vec, none that can be used."""
+        return self._model
 
     def use(self, work: Callable[[FileIndex], T]) -> T:
         """Return `work(index)`. If the index is damaged or was replaced in the meantime, repeat it with the new one."""
@@ -78,13 +176,16 @@ class IndexFile:
         require_own_file(self.path)
         before = self._identity()
         try:
-            return FileIndex(self.path, dimensions=self._dimensions)
+            return self._made()
         except DatabaseError as error:
             if not is_worthless(error):
                 raise
             if self._identity() == before:  # otherwise another process has already replaced it
                 self._remove()
-        return FileIndex(self.path, dimensions=self._dimensions)
+        return self._made()
+
+    def _made(self) -> FileIndex:
+        return FileIndex(self.path, self._model, self._settings, vectors=self.has_vectors)
 
     def _remove(self) -> None:
         """Delete the file. It has a name that only this package uses, and everything in it comes from the folder."""
@@ -97,3 +198,22 @@ class IndexFile:
         except FileNotFoundError:
             return None
         return status.st_ino, status.st_ctime_ns
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """Return what `work` returns. Raises TimeoutError after `seconds`."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except Exception as error:  # raised again by `outcome.result`
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="embedding-files", daemon=True).start()
+    return outcome.result(seconds)
+
+
+def no_vector_search() -> Embedder:
+    """Say why nothing is embedded."""
+    raise EmbeddingUnavailableError(NO_VECTOR_SEARCH)

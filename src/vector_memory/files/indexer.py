@@ -1,4 +1,4 @@
-"""Updates the index from the folder: first the words of changed files, then the vectors.
+"""Updates the index from the folder: the words of changed files, whose vectors follow in the background.
 
 A file can therefore be found by its words a moment after it was written, even if many vectors are still missing or
 there is no model.
@@ -9,54 +9,37 @@ import logging
 import os
 import threading
 import time
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
-from vector_memory.chunking import chunk_document
+from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.domain.text import counted, text_in
-from vector_memory.embedding import Vectors
-from vector_memory.errors import ValidationError, VectorMemoryError, is_about_text, where
-from vector_memory.files.folder import FileStatus, MemoryFolder, is_daily
+from vector_memory.errors import ClosedMemoryError, ValidationError
+from vector_memory.files.folder import GONE, MemoryFolder, is_daily
+from vector_memory.files.index_file import FileIndex
+from vector_memory.files.syncing import FileStatus, FileSync
 from vector_memory.files.walking import Skipped
-from vector_memory.indexing.indexer import Indexer, UnitText
+from vector_memory.sessions.sync import Origin, Sync
 from vector_memory.storage.disk.locking import lock_if_free
-from vector_memory.storage.records import Embedded
-from vector_memory.storage.sqlite import file_rows
-from vector_memory.storage.sqlite.file_index import PASSAGES, FileIndex
-from vector_memory.storage.sqlite.file_rows import FileState, NewChunk, Unembedded
-from vector_memory.storage.terms import terms
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+KIND = MemoryKind.WORKING_MEMORY
+"""As memories of this kind, files are stored in their index."""
 
-CHUNK_TOKENS = 400
-OVERLAP_TOKENS = 80
+NO_TEXT = "It has no text."
+NOT_TOLD = {NO_TEXT, GONE}
+"""Why files are left out without saying so."""
 
-CHUNKS_AT_ONCE = 8
-"""Chunks embedded at a time. This takes about a second, and then more urgent work goes first."""
+DAILY, OTHER = "daily", "memory"
+"""The sessions of the index."""
 
 FILES_PER_LOG_RECORD = 20
 
-SECONDS_TO_EMBED = 60.0
-"""Chunks whose embedding takes longer are postponed."""
-
-FAILURES_BEFORE_WAITING = 2
-"""A chunk is tried once together with others and once alone before it is postponed."""
-
 SECONDS_BETWEEN_TRIES = 0.05
-"""Pause between attempts while another process works on the index."""
-
-NANOSECONDS = 10**9
-
-SETTLED_SECONDS = 2
-"""A file that changed less than this before it was read may change again with the same time and size."""
+"""Pause between attempts while another process indexes words."""
 
 
 @dataclass(slots=True)
@@ -67,210 +50,96 @@ class IndexingProgress:
     files_total: int = 0
 
 
-class FileChunk(NamedTuple):
-    """A chunk of a file, with its first and last line, counted from 1.
+@dataclass(frozen=True, slots=True)
+class IndexedFile(NewMemory):
+    """A file as its index stores it. It may be longer than what agents send. `task_code`: its `place_of`."""
 
-    If a long line was cut, the chunk contains only a part of its first or last line.
-    """
-
-    text: str
-    start_line: int
-    end_line: int
+    def __post_init__(self) -> None:
+        """Raise ValidationError for a file without text."""
+        if not self.content.strip():
+            raise ValidationError(NO_TEXT)
 
 
-class Stopped(Exception):  # noqa: N818 - it is not an error
-    """The memory is being closed."""
+def files_of(*, daily: bool | None = None, path: str | None = None) -> Scope:
+    """Return the scope of the daily logs, of the other files, or of all; or of one file."""
+    session_id = None if daily is None else DAILY if daily else OTHER
+    return Scope(KIND, session_id=session_id, task_code=None if path is None else place_of(path))
+
+
+def place_of(path: str) -> str:
+    """Return what tells the files of an index apart, which may have equal texts: a hash of the path, of any length."""
+    return hashlib.sha256(path.encode()).hexdigest()
 
 
 class FolderIndexer:
-    """Indexes a folder; for use by one thread.
+    """Indexes the words of a folder; for use by one thread.
 
-    Several processes may share the index. Each of the two steps runs in one process at a time, so nothing is done
-    twice, and indexing words does not wait for another process that computes vectors.
+    Several processes may share the index. One at a time indexes, so nothing is done twice.
 
-    `stopping`: set when the memory is closed; all methods then raise `Stopped`.
+    `stopping`: set when the memory is closed; then ClosedMemoryError is raised.
     """
 
-    def __init__(
-        self,
-        folder: MemoryFolder,
-        indexer: Indexer,
-        stopping: threading.Event,
-        seconds_to_embed: float = SECONDS_TO_EMBED,
-    ) -> None:
+    def __init__(self, folder: MemoryFolder, stopping: threading.Event) -> None:
         self._folder = folder
-        self._indexer = indexer
         self._stopping = stopping
-        self._seconds_to_embed = seconds_to_embed
+        self._seen: dict[str, FileStatus] = {}
+        self._sync = FileSync(self._memory_of, self._status_of)
         self.progress = IndexingProgress()
 
     def update_files(self, index: FileIndex) -> None:
         """Index the words of new and changed files, and remove deleted files."""
-        with self._exclusive(index.path, "words"):
-            with index.read() as connection:
-                known = file_rows.files(connection)
-            seen = self._folder.scan()
-            changed = sorted(path for path, status in seen.items() if not is_known(known.get(path), status))
-            self.progress = IndexingProgress(files_total=len(changed))
-            indexed = 0
-            for path in changed:
-                self._require_running()
-                indexed += self._update_if_possible(index, path, known.get(path))
-                self.progress.files_done += 1
-                if self.progress.files_done % FILES_PER_LOG_RECORD == 0:
-                    logger.info("Checked %d of %d files", self.progress.files_done, len(changed))
-            if indexed:
-                logger.info("Indexed the words of %s", counted(indexed, "file"))
-            deleted = known.keys() - seen.keys()
-            for path in deleted:
-                self._remove(index, path)
-            if deleted or known.keys() & changed:
-                index.purge_deleted()
+        with self._exclusive(index.path):
+            self.progress = IndexingProgress()
+            self._seen = self._folder.scan()
+            files = {path: Origin("", path) for path in sorted(self._seen)}
+            sync = Sync(index.storage, index.writer, index.deletion, files_of())
+            outcomes = self._sync.run(sync, files, set(sync.origins()) - {*files.values()}, self._note)
+        for outcome in outcomes:
+            if outcome.state == "failed" and outcome.reason not in NOT_TOLD:
+                self._folder.skipped.append(Skipped(outcome.file, str(outcome.reason).partition(":")[0]))
+        indexed = sum(outcome.state in {"stored", "updated"} for outcome in outcomes)
+        if indexed:
+            logger.info("Indexed the words of %s", counted(indexed, "file"))
 
-    def add_missing_vectors(self, index: FileIndex, interrupted: Callable[[], bool]) -> bool:
-        """Compute missing vectors until none is missing or `interrupted()`; False: some are still missing.
+    def _status_of(self, path: str) -> FileStatus | None:
+        return self._seen.get(path)
 
-        Raises EmbeddingUnavailableError.
-        """
-        if not index.vectors_usable:
-            return False
-        while not interrupted():
-            self._require_running()
-            with self._exclusive(index.path, "vectors", interrupted) as is_locked:
-                if not is_locked:
-                    return False
-                with index.read() as connection:
-                    if not (chunks := file_rows.next_unembedded(connection, CHUNKS_AT_ONCE)):
-                        return True
-                if not self._embed(index, chunks):
-                    return False
-        return False
-
-    def _update_if_possible(self, index: FileIndex, path: str, known: FileState | None) -> bool:
-        """Update a file. A file that cannot be indexed is skipped and does not stop the others."""
-        try:
-            return self._update_file(index, path, known)
-        except (VectorMemoryError, Stopped):
-            raise
-        except Exception as error:
-            logger.warning("A file could not be indexed: %s", where(error))
-            self._folder.skipped.append(Skipped(path, "it cannot be split into chunks"))
-            return False
-
-    def _update_file(self, index: FileIndex, path: str, known: FileState | None) -> bool:
-        """Index the words of a file if its content has changed; return whether it has."""
-        try:
-            data, status = self._folder.read(path)
-        except ValidationError:  # deleted in the meantime or unreadable: treated as deleted
-            if known is not None:
-                self._remove(index, path)
-            return False
-        state = FileState(path, hashlib.sha256(data).hexdigest(), settled_time(status), status.size)
-        if known is not None and known.hash == state.hash:
-            with index.write() as connection:
-                file_rows.note_unchanged(connection, state)
-            return False
+    def _memory_of(self, path: str, origin: Origin) -> NewMemory:
+        self._require_running()
+        data, _ = self._folder.read(path)
         try:
             text = text_in(data)
         except ValidationError:
-            self._folder.skipped.append(Skipped(path, "it is not text in UTF-8"))
-            if known is not None:
-                self._remove(index, path)
-            return False
-        cut = cut_file(text, self._indexer.token_counter())
-        chunks = [NewChunk(*chunk, text_hash(chunk.text), Counter(terms(chunk.text))) for chunk in cut]
-        with index.write() as connection:
-            file_rows.replace_file(connection, state, chunks, daily=is_daily(path), vectors=index.vectors_usable)
-        return True
+            raise ValidationError("it is not text in UTF-8") from None
+        return IndexedFile(
+            kind=KIND,
+            agent_id="files",
+            content=text,
+            session_id=DAILY if is_daily(path) else OTHER,
+            task_code=place_of(path),
+            title="",  # only the text of a chunk counts
+            metadata=origin._asdict(),
+        )
 
-    def _remove(self, index: FileIndex, path: str) -> None:
-        with index.write() as connection:
-            file_rows.delete_file(connection, path, vectors=index.vectors_usable)
-
-    def _embed(self, index: FileIndex, chunks: Sequence[Unembedded]) -> bool:
-        """Compute the vectors of some chunks; False if that failed and should be tried again later."""
-        fingerprint = self._indexer.fingerprint
-        try:
-            units = [UnitText(chunk.text, 0) for chunk in chunks]
-            embedded = within(self._seconds_to_embed, lambda: self._indexer.embed(units))
-        except Exception as error:  # TimeoutError comes from `within`
-            if not is_about_text(error):
-                raise
-            # The error's message is not logged, because it may quote the text.
-            logger.warning("%s could not be embedded: %s", counted(len(chunks), "chunk"), type(error).__name__)
-            with index.write() as connection:
-                file_rows.note_failure(connection, [chunk.id for chunk in chunks])
-            # Other chunks are tried next, then each of these alone. A chunk that fails alone is postponed.
-            return not isinstance(error, TimeoutError) and chunks[0].failures < FAILURES_BEFORE_WAITING
-        with index.write() as connection:
-            file_rows.adopt_fingerprint(connection, fingerprint)
-            for position, chunk in enumerate(chunks):
-                file_rows.add_vectors(connection, chunk.id, vectors_at(embedded, position))
-        return True
+    def _note(self, done: int, total: int) -> None:
+        self._require_running()
+        before, self.progress.files_done, self.progress.files_total = self.progress.files_done, done, total
+        if done > before and done % FILES_PER_LOG_RECORD == 0:
+            logger.info("Checked %d of %d files", done, total)
 
     def _require_running(self) -> None:
         if self._stopping.is_set():
-            raise Stopped
+            raise ClosedMemoryError
 
     @contextmanager
-    def _exclusive(self, index: Path, step: str, interrupted: Callable[[], bool] = lambda: False) -> Iterator[bool]:
-        """Wait until no other process runs this step on the index, and lock it; yield False if `interrupted()` first.
-
-        The lock ends with the process that holds it.
-        """
-        file = index.with_name(f"{index.name}.{step}.lock")
+    def _exclusive(self, index: Path) -> Iterator[None]:
+        """Wait until no other process indexes words. The lock ends with the process that holds it."""
+        file = index.with_name(f"{index.name}.words.lock")
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            while not (is_locked := lock_if_free(descriptor)) and not interrupted():
+            while not lock_if_free(descriptor):
                 self._require_running()
                 time.sleep(SECONDS_BETWEEN_TRIES)
-            yield is_locked
+            yield
         finally:
             os.close(descriptor)
-
-
-def cut_file(
-    text: str, count_tokens: Callable[[str], int], size: int = CHUNK_TOKENS, overlap: int = OVERLAP_TOKENS
-) -> list[FileChunk]:
-    """Cut a text into chunks of at most about `size` tokens, whose neighbours share up to about `overlap` tokens."""
-    ends = [at for at, character in enumerate(text) if character == "\n"]  # only a line feed ends a line
-    chunks = chunk_document(text, count_tokens, size, overlap, by_headings=False)
-    return [
-        FileChunk(chunk.text, bisect_left(ends, chunk.start) + 1, bisect_left(ends, chunk.end) + 1) for chunk in chunks
-    ]
-
-
-def is_known(known: FileState | None, status: FileStatus) -> bool:
-    """Whether a file has certainly not changed since it was indexed."""
-    return known is not None and (known.mtime, known.size) == status
-
-
-def settled_time(status: FileStatus) -> int:
-    """Return the modification time to store; 0 if the file changed so recently that it must be read again next time."""
-    return 0 if time.time_ns() - status.mtime < SETTLED_SECONDS * NANOSECONDS else status.mtime
-
-
-def text_hash(text: str) -> str:
-    """Return the SHA-256 of a chunk's text."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def vectors_at(embedded: Embedded, position: int) -> Vectors:
-    """Return the vectors of the chunk at that position."""
-    rows = [row for row, passage in enumerate(embedded.passages) if passage.unit == position]
-    vectors: Vectors = embedded.vectors[rows[:PASSAGES]]
-    return vectors
-
-
-def within(seconds: float, work: Callable[[], T]) -> T:
-    """Return what `work` returns. Raises TimeoutError after `seconds`; the work cannot be stopped and continues."""
-    outcome: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except Exception as error:  # raised again by `outcome.result`
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="embedding-files", daemon=True).start()
-    return outcome.result(seconds)

@@ -5,11 +5,11 @@ import logging
 import re
 import threading
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
@@ -17,21 +17,17 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ValidationError
 from vector_memory.files.explaining import FileExplaining
 from vector_memory.files.folder import MAX_FILE_BYTES, MemoryFolder
-from vector_memory.files.index_file import IndexFile
-from vector_memory.files.indexer import FolderIndexer, IndexingProgress
+from vector_memory.files.index_file import FileIndex, IndexFile
+from vector_memory.files.indexer import FolderIndexer, IndexingProgress, files_of
 from vector_memory.files.reading import Wanted, fitting_lines
 from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
-from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.results.lean import IS_LEAN, shortened_passages
 from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Settings
 from vector_memory.settings.repository import real_path
-from vector_memory.storage.sqlite import file_rows
-from vector_memory.storage.sqlite.file_index import FileIndex
-from vector_memory.storage.sqlite.file_rows import Counts
 
 logger = logging.getLogger(__name__)
 
@@ -97,11 +93,11 @@ class FileMemory:
         self._model = model = model or EmbeddingModel(lambda: load_embedder(settings))
         self._folder = MemoryFolder(folder, not_indexed)
         index_file = index_file or index_path(FileLocations().db_dir, folder, settings.embedding_model)
-        self._index = IndexFile(index_file, settings.embedding_dim)
+        self._index = IndexFile(index_file, model, settings)
         self._known_index: FileIndex | None = None
         self._packer = Packer(settings.max_response_tokens)
         self._stopping = threading.Event()
-        self._indexer = FolderIndexer(self._folder, Indexer(model, settings), self._stopping)
+        self._indexer = FolderIndexer(self._folder, self._stopping)
         self._watcher = Watcher(self._folder, self._index, self._indexer, self._stopping)
         if not self._folder.exists():
             logger.warning("The memory folder does not exist yet: it will be indexed once it exists")
@@ -164,23 +160,21 @@ class FileMemory:
             return FileSearchResult(message=self._no_folder())
         self.check_for_changes()
         complete = self.wait_for_words(SECONDS_TO_INDEX)
-        search = FileSearch(query, self._model, self.settings.search_mode, daily=daily)
+        search = FileSearch(query, self._index.model, self.settings.search_mode, daily=daily)
         explaining = FileExplaining(self._folder, search, limit)
         path = None if explain is None else explaining.path_of(explain)
 
         def work(index: FileIndex) -> tuple[FileHits, Trace | None]:
-            with index.read() as connection:  # one state for both
-                found = search.find(index, connection, limit)
-                return found, None if explain is None else explaining.explain(index, connection, path)
+            with index.storage.read() as reader:  # one state for both
+                found = search.find(index, reader, limit)
+                return found, None if explain is None else explaining.explain(index, reader, path)
 
         found, whole = self._index.use(work)
         if self._was_index_replaced():  # it was damaged
             self.check_for_changes()
             complete = False
         trace = None if whole is None else fitting(whole, self._packer.room // 2)
-        usable = self._index.current().vectors_usable
-        failed = self._watcher.has_failed
-        messages = [*notes(search.question, found, vectors_usable=usable, complete=complete, failed=failed)]
+        messages = [*notes(found, complete=complete, failed=self._watcher.has_failed)]
         if trace is None and whole is not None:
             messages.append(NO_ROOM)
 
@@ -194,7 +188,7 @@ class FileMemory:
             more = [f"{omitted} more did not fit into the answer: read files with memory_get."] if omitted else []
             return FileSearchResult(
                 results=results,
-                index_complete=complete and not found.counts.unembedded,
+                index_complete=complete and not found.unembedded,
                 message=" ".join(messages + more) or None,
                 trace=trace,
             )
@@ -251,17 +245,17 @@ class FileMemory:
         """Return the state of the index. If the folder cannot be watched, this checks for changes first."""
         self.check_for_changes()
         self.wait_for_words(SECONDS_TO_INDEX)
-        counts = self._index.use(index_counts)
+        counts = self._index.use(counts_of)
         return FileStatusResult(
             files=counts.files,
             chunks=counts.chunks,
-            last_indexed=None if counts.indexed_at is None else iso_time(counts.indexed_at),
+            last_indexed=counts.indexed_at,
             model=self.settings.embedding_model,
             dimensions=self.settings.embedding_dim,
             db_size_bytes=counts.size,
-            vector_enabled=self._index.current().vectors_usable and self._model.failure is None,
+            vector_enabled=self._index.model.failure is None and self._index.has_vectors,
             fts_enabled=True,  # the index cannot be opened without FTS5
-            indexing=self._watcher.is_busy,
+            indexing=self._watcher.is_busy or self._index.current().is_busy,
             files_done=self.progress().files_done,
             files_total=self.progress().files_total,
             chunks_without_vectors=counts.unembedded,
@@ -284,14 +278,13 @@ class FileMemory:
         return f"Warning: the folder {self._folder.name} does not exist."
 
     def _found_text(self, found: FileHit) -> FoundText:
-        chunk, hit = found
         return FoundText(
-            path=self._folder.shown(chunk.path),
-            text=chunk.text,
-            score=hit.score,
-            match=hit.match,
-            start_line=chunk.start_line,
-            end_line=chunk.end_line,
+            path=self._folder.shown(found.path),
+            text=found.text,
+            score=found.hit.score,
+            match=found.hit.match,
+            start_line=found.start_line,
+            end_line=found.end_line,
         )
 
 
@@ -303,12 +296,22 @@ def parse_source(source: str) -> FileSource:
         raise ValidationError(f"source must be one of {', '.join(FileSource)}.") from None
 
 
-def index_counts(index: FileIndex) -> Counts:
+class Counts(NamedTuple):
+    """What the index holds. `indexed_at`: when a file was indexed last. `size`: in bytes."""
+
+    files: int
+    chunks: int
+    unembedded: int
+    indexed_at: str | None
+    size: int
+
+
+def counts_of(index: FileIndex) -> Counts:
     """Count what the index contains."""
-    with index.read() as connection:
-        return file_rows.counts(connection)
-
-
-def iso_time(seconds: int) -> str:
-    """Return a Unix time in seconds as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
+    with index.storage.read() as reader:
+        counts, unembedded = reader.statistics(), 0
+        if counts.without_vectors:
+            embedded = (reader.embedded_passages(number) for number in reader.ids(files_of()))
+            unembedded = counts.total_chunks - sum(len({passage.unit for passage in each}) for each in embedded)
+        size = counts.database_bytes
+        return Counts(counts.total_memories, counts.total_chunks, unembedded, counts.latest_created, size)

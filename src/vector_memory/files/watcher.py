@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
 from vector_memory.files.folder import MemoryFolder
 from vector_memory.files.following import follow
-from vector_memory.files.index_file import IndexFile
-from vector_memory.files.indexer import FolderIndexer, Stopped
-from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.files.index_file import FileIndex, IndexFile
+from vector_memory.files.indexer import FolderIndexer
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -21,9 +20,6 @@ logger = logging.getLogger(__name__)
 
 SECONDS_TO_WATCH_AGAIN = 60.0
 """Pause after watching has failed."""
-
-SECONDS_TO_TRY_AGAIN = 300.0
-"""Pause after computing vectors has failed."""
 
 
 class Watcher:
@@ -39,13 +35,11 @@ class Watcher:
         index: IndexFile,
         indexer: FolderIndexer,
         stopping: threading.Event,
-        seconds_to_try_again: float = SECONDS_TO_TRY_AGAIN,
     ) -> None:
         self._folder = folder
         self._index = index
         self._indexer = indexer
         self._stopping = stopping
-        self._seconds_to_try_again = seconds_to_try_again
         self._changed = threading.Condition()
         self._requested = 1  # number of requests; the first is to index the folder at start
         self._indexed = 0  # number of the last request whose words are indexed
@@ -83,56 +77,47 @@ class Watcher:
             return done and not self.has_failed
 
     def _index_on_request(self) -> None:
-        vectors_missing = False
         while not self._stopping.is_set():
             with self._changed:
-                timeout = self._seconds_to_try_again if vectors_missing else None
-                self._changed.wait_for(lambda: self._is_requested() or self._stopping.is_set(), timeout)
+                self._changed.wait_for(lambda: self._requested > self._indexed or self._stopping.is_set())
             try:
                 self.is_busy = True
                 self._update_files()
-                vectors_missing = not self._add_missing_vectors()
-            except Stopped:
+                self._require_same_model()
+            except ClosedMemoryError:
                 return
             finally:
                 self.is_busy = False
 
     def _update_files(self) -> None:
-        def work(index: FileIndex) -> bool:
-            self._indexer.update_files(index)
-            return True
-
         requested = self._requested
-        succeeded = self._logged(lambda: self._index.use(work))
+        succeeded = self._logged(self._indexer.update_files)
         with self._changed:
             self._indexed = requested
             self.has_failed = not succeeded
             self._changed.notify_all()
 
-    def _add_missing_vectors(self) -> bool:
-        def work(index: FileIndex) -> bool:
-            return self._indexer.add_missing_vectors(index, self._is_requested)
+    def _require_same_model(self) -> None:
+        """Make the index anew if its vectors are of another model, and index all files."""
+        if not self.has_failed:
+            before = self._index.current()
+            self._logged(FileIndex.require_same_model)
+            if self._index.current() is not before:
+                self.request()
 
+    def _logged(self, work: Callable[[FileIndex], None]) -> bool:
+        """Do something with the index. Log any failure and return False; the next change tries again."""
         try:
-            return bool(self._logged(lambda: self._index.use(work)))
-        except EmbeddingUnavailableError:  # the model has logged it
-            return False
-
-    def _logged(self, work: Callable[[], object]) -> object:
-        """Return what `work` returns. Log any other failure and return None; the next change tries again."""
-        try:
-            return work()
-        except (Stopped, EmbeddingUnavailableError):
+            self._index.use(work)
+        except ClosedMemoryError:
             raise
         except Exception as error:
             if self._stopping.is_set():
-                raise Stopped from error
+                raise ClosedMemoryError from error
             reason = error if isinstance(error, VectorMemoryError) else where(error)
             logger.warning("The memory folder could not be indexed: %s", reason)
-        return None
-
-    def _is_requested(self) -> bool:
-        return self._requested > self._indexed
+            return False
+        return True
 
     def _watch(self) -> None:
         while not self._stopping.is_set():

@@ -19,7 +19,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Encoded
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
-from vector_memory.storage.records import Embedded, EmbeddedPassage
+from vector_memory.storage.records import Embedded, EmbeddedPassage, Memory, StoredPassage
 
 BATCH = 64
 """Passages embedded between two progress reports, in about a second. Larger batches save nothing."""
@@ -51,8 +51,10 @@ class Cut:
 class Indexer:
     """Derives what the index stores for a text. Never call it inside a transaction: it is slow."""
 
-    def __init__(self, model: EmbeddingModel, settings: Settings) -> None:
+    def __init__(self, model: EmbeddingModel, settings: Settings, *, by_headings: bool = True) -> None:
+        """`by_headings`: as in `chunk_document`."""
         self._model = model
+        self._by_headings = by_headings
         self._settings = settings
         self._lock = threading.Lock()
         self._counter: TokenCounter | None = None
@@ -83,7 +85,11 @@ class Indexer:
             return []
         settings = self._settings
         return chunk_document(
-            content, self.token_counter(wait=wait), settings.default_chunk_size, settings.default_chunk_overlap
+            content,
+            self.token_counter(wait=wait),
+            settings.default_chunk_size,
+            settings.default_chunk_overlap,
+            by_headings=self._by_headings,
         )
 
     def cut_without_model(self, content: str) -> list[Chunk]:
@@ -114,9 +120,10 @@ class Indexer:
 
         Raises EmbeddingUnavailableError.
         """
+        states = self._settings.late_interaction
         for start in range(first, max(len(cut.texts), first + 1), BATCH):
             batch = slice(start, start + BATCH)
-            yield self._embedded(cut.passages[batch], self._model.encode(cut.texts[batch]))
+            yield self._embedded(cut.passages[batch], self._model.encode(cut.texts[batch], with_states=states))
 
     def cut(self, units: Sequence[UnitText]) -> Cut:
         """Split units into passages. Raises EmbeddingUnavailableError."""
@@ -129,11 +136,18 @@ class Indexer:
                 texts.append(head + unit.text[span.start : span.end])
         return Cut(passages, texts)
 
+    def remember(self, memory: Memory, passages: Sequence[StoredPassage], fingerprint: Fingerprint) -> None:
+        """Let what a stored memory has in common with later texts not be embedded again."""
+        if not self.enriches(memory.memory_type):
+            content = memory.content
+            texts = {(fingerprint, content[each.start : each.end]): (each.vector, each.states) for each in passages}
+            self._model.latest.remember(texts)
+
     def _encoded(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> list[Encoded]:
         """Return batches of texts as they are stored. The batch size does not change them."""
-        batches = []
+        batches, states = [], self._settings.late_interaction
         for start in range(0, max(len(texts), 1), BATCH):
-            batches.append(self._model.encode(texts[start : start + BATCH]))
+            batches.append(self._model.encode(texts[start : start + BATCH], with_states=states))
             if on_progress is not None:
                 on_progress(min(start + BATCH, len(texts)), len(texts))
         return batches

@@ -1,7 +1,7 @@
 """Keeps memories in step with the files that they were made of."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from vector_memory.domain import NewMemory, Scope
@@ -82,25 +82,35 @@ class Sync:
         self._settled = {known.id for known in self._kept.values()}
         self._awaited = {content_hash for origin, content_hash in wanted.items() if origin not in self._kept}
 
-    def put(self, origin: Origin, new: NewMemory) -> Synced:
+    def is_kept(self, origin: Origin) -> bool:
+        """Return whether a file has a memory with its text."""
+        return origin in self._kept
+
+    def put(self, origin: Origin, new: Callable[[], NewMemory]) -> Synced:
         """Store the text of a file in place of its previous one, and of one that has moved to this file.
 
-        A previous text that another file has now stays until that one is put. Raises as `MemoryWriter.write`.
+        `new` is asked for it unless a memory has it. A previous text that another file has now stays until that one is
+        put. Raises as `MemoryWriter.write`.
         """
         mine = [known for known in self._known.get(origin, ()) if known.content_hash not in self._awaited]
         if origin in self._kept:
             replaced = self._unsettled(mine)
             self._delete(replaced)
             return Synced("updated" if replaced else "unchanged", self._kept[origin].id)
-        replaced = self._unsettled([*mine, *self._by_hash[self.hash_of(new.content)]])
-        saved = self._writer.write(new, replacing=replaced)
+        memory = new()
+        alike = [*mine, *self._by_hash.get(self.hash_of(memory.content), ())]
+        replaced = self._unsettled(alike)
+        self._writer.recall([known.id for known in alike])
+        saved = self._writer.write(memory, replacing=replaced)
         self._settled.update(replaced)
         return Synced("updated" if replaced else "stored", saved.id)
 
     def remove_rest(self) -> list[tuple[Origin, int]]:
         """Delete what is left of the files' earlier texts; return the files and the ids."""
         rest = [(origin, number) for origin, each in self._known.items() for number in self._unsettled(each)]
-        self._delete([number for _, number in rest])
+        ids = [number for _, number in rest]
+        self._writer.recall(ids)  # it may come back in a moment
+        self._delete(ids)
         return rest
 
     def _unsettled(self, memories: Iterable[Known]) -> list[int]:

@@ -1,7 +1,7 @@
 """Stores a memory: hash, chunk, embed, then one write transaction over all tables."""
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from vector_memory.chunking import title_of
@@ -85,6 +85,14 @@ class MemoryWriter:
     def hash_of_stored(self, content: str) -> str:
         """Return the hash that the memory of a text has, or would have."""
         return hash_of(redact(content).text if self._redacts(captured=False) else content)
+
+    def recall(self, memory_ids: Sequence[int]) -> None:
+        """Let what these memories have in common with the next ones not be embedded again."""
+        with self._storage.read() as reader:
+            stored = reader.fingerprint()
+            for memory in reader.memories(memory_ids).values():
+                if stored is not None:
+                    self._indexer.remember(memory, reader.passages_of(memory), stored)
 
     def write(
         self,

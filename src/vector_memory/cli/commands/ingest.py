@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
-from vector_memory.cli.commands.ingestion import Ingestion, LeftOut, Outcome, State, changes_in
+from vector_memory.cli.commands.ingestion import Ingestion, LeftOut, changes_in
 from vector_memory.cli.commands.transfer import how_to_complete
 from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
@@ -21,6 +21,7 @@ from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, VectorMemoryError
+from vector_memory.files.syncing import Outcome, State
 from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 

@@ -13,6 +13,7 @@ from vector_memory.domain import MemoryFields
 from vector_memory.domain.text import text_in, without_halves
 from vector_memory.domain.validation import MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
+from vector_memory.files.syncing import UnreadableFileError
 from vector_memory.files.walking import walk
 from vector_memory.sessions.sync import Origin
 from vector_memory.settings.repository import main_checkout
@@ -103,10 +104,6 @@ def session_of(words: Sequence[str]) -> str | None:
     folders = [folder_of(word) for word in words if word != STANDARD_INPUT]
     name = Path(os.path.commonpath(folders)).name if folders else ""
     return name if name and name == without_halves(name) else None
-
-
-class UnreadableFileError(ValidationError):
-    """A file cannot be read now. Nobody knows its text, so its memory stays."""
 
 
 def text_of(file: str) -> str:

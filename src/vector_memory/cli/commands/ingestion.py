@@ -1,14 +1,14 @@
 """Storing files: each as a memory of its own, or in step with what was stored of them before."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from vector_memory.cli.commands.ingest_files import (
     NOWHERE,
     SUFFIXES,
-    UnreadableFileError,
     below,
     facts_of,
     files_of,
@@ -18,21 +18,10 @@ from vector_memory.cli.commands.ingest_files import (
 from vector_memory.cli.terminal import progress
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Scope
 from vector_memory.domain.validation import MAX_TAGS
-from vector_memory.errors import ChunkingError, DuplicateMemoryError, ValidationError
 from vector_memory.files.following import follow
+from vector_memory.files.syncing import FileSync, Outcome, outcome_of, status_of
 from vector_memory.sessions.sync import Origin, Sync
 from vector_memory.store import SessionMemoryStore
-
-State = Literal["stored", "updated", "unchanged", "removed", "skipped", "failed"]
-
-
-class Outcome(NamedTuple):
-    """The outcome for a file. `memory_id`: the memory that contains its text, even if it existed before."""
-
-    file: str
-    state: State
-    memory_id: int | None = None
-    reason: str | None = None
 
 
 class LeftOut(NamedTuple):
@@ -53,6 +42,7 @@ class Ingestion:
         self._store = store
         self._kind = kind
         self._fields = fields
+        self._file_sync = FileSync(self._memory_of, status_of)
         self.left_out: list[LeftOut] = []
         self._scope = Scope(
             kind,
@@ -75,40 +65,23 @@ class Ingestion:
             outdated += sync.is_outdated(origin, text)
             return Outcome(file, "stored", stored.memory_id)
 
-        return _outcomes(self._files_of(words), add), outdated
+        files = self._files_of(words)
+        with progress("Storing") as update:
+            outcomes = []
+            for file, origin in files.items():
+                outcomes.append(outcome_of(file, partial(add, file, origin)))
+                update(len(outcomes), len(files))
+        return outcomes, outdated
 
     def synced(self, words: Sequence[str]) -> list[Outcome]:
         """Store new and edited files in place of their earlier texts, and delete the memories of those that are gone.
 
-        Only folders that are given can tell that a file is gone. A file whose text cannot be stored has no memory.
+        Only folders that are given can tell that a file is gone.
         """
-        sync = self._sync()
-        files = self._files_of(words)
-        wanted, lost = self._compared(files, sync)
-        gone = [*lost, *sorted(set(below(words, sync.origins())) - set(files.values()))]
-        sync.expect(wanted, gone)
-
-        def put(file: str, origin: Origin) -> Outcome:
-            state, memory_id = sync.put(origin, self._memory_of(file, origin))
-            return Outcome(file, state, memory_id)
-
-        outcomes = _outcomes(files, put)
-        outcomes += [Outcome(origin.source, "removed", memory_id) for origin, memory_id in sync.remove_rest()]
-        if any(outcome.state in {"updated", "removed"} for outcome in outcomes):
-            sync.finish()
-        return outcomes
-
-    def _compared(self, files: Files, sync: Sync) -> tuple[dict[Origin, str], list[Origin]]:
-        """Return the hashes of the files' texts, and the files that have no text that can be stored."""
-        wanted, lost = {}, []
-        for file, origin in files.items():
-            try:
-                wanted[origin] = sync.hash_of(self._memory_of(file, origin).content)
-            except UnreadableFileError:
-                continue
-            except ValidationError:
-                lost.append(origin)
-        return wanted, lost
+        sync, files = self._sync(), self._files_of(words)
+        gone = sorted(set(below(words, sync.origins())) - set(files.values()))
+        with progress("Storing") as update:
+            return self._file_sync.run(sync, files, gone, update)
 
     def _files_of(self, words: Sequence[str]) -> Files:
         self.left_out = []
@@ -126,25 +99,6 @@ class Ingestion:
         fields["tags"] = [*(self._fields.get("tags") or ()), *(fields.get("tags") or ())][:MAX_TAGS]
         fields["metadata"] = None if origin == NOWHERE else origin._asdict()
         return fields
-
-
-def _outcomes(files: Files, store: Callable[[str, Origin], Outcome]) -> list[Outcome]:
-    outcomes = []
-    with progress("Storing") as update:
-        for file, origin in files.items():
-            outcomes.append(_outcome(file, origin, store))
-            update(len(outcomes), len(files))
-    return outcomes
-
-
-def _outcome(file: str, origin: Origin, store: Callable[[str, Origin], Outcome]) -> Outcome:
-    """Store a file. An invalid file does not stop the others; a failure of the database does."""
-    try:
-        return store(file, origin)
-    except DuplicateMemoryError as error:
-        return Outcome(file, "skipped", error.memory_id, f"Memory {error.memory_id} has the same text.")
-    except (ValidationError, ChunkingError) as error:
-        return Outcome(file, "failed", reason=str(error))
 
 
 def changes_in(words: Sequence[str]) -> Iterator[None]:

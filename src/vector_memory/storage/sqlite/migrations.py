@@ -124,7 +124,20 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
         raise
 
 
-def create_tables(connection: apsw.Connection, dimensions: int) -> None:
+def migrate_without_vectors(connection: apsw.Connection) -> None:
+    """Create the tables of a file for which sqlite-vec cannot be loaded: those of vectors are empty for ever."""
+    connection.execute("begin immediate")
+    try:
+        if not names_of_tables(connection):
+            create_tables(connection, 1, "create table {table} (passage_id integer primary key, embedding blob)")
+            upgrade(connection, FIRST_VERSION, newest_version())
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+
+
+def create_tables(connection: apsw.Connection, dimensions: int, vector_table: str = schema.VECTOR_TABLE) -> None:
     """Create the tables of the first version, and copy the rows of a file of the original server into them."""
     is_original = legacy.is_original(connection)
     if is_original:
@@ -132,7 +145,7 @@ def create_tables(connection: apsw.Connection, dimensions: int) -> None:
     for script in schema.SCRIPTS:
         connection.execute(script)
     for table in schema.VECTOR_TABLES:
-        connection.execute(schema.VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=schema.PARTITION_ROWS))
+        connection.execute(vector_table.format(table=table, dimensions=dimensions, rows=schema.PARTITION_ROWS))
     connection.execute(RECORD_TABLE)
     record(connection, FIRST_VERSION, "create tables")
     if is_original:
