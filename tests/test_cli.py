@@ -384,7 +384,7 @@ def test_an_unknown_toolset_is_refused_with_the_known_ones() -> None:
     )
 
 
-def test_version_is_that_of_the_package() -> None:
+def test_version_is_the_packages() -> None:
     """`--version` prints the version and nothing else."""
     assert run("--version").stdout == f"{__version__}\n" == run("-V").stdout
 

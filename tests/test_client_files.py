@@ -71,7 +71,7 @@ def test_an_entry_is_added_beside_everything_that_is_there(form: ModuleType, sec
 
 
 @pytest.mark.parametrize(("form", "section", "text"), CASES)
-def test_an_entry_that_is_taken_out_leaves_every_other_line(form: ModuleType, section: str, text: str) -> None:
+def test_removing_an_entry_leaves_every_other_line(form: ModuleType, section: str, text: str) -> None:
     removed = form.remove(form.put(text, section, "vm", ENTRY), section, "vm")
     assert form.entry(removed, section, "vm") is None
     left = [line for line in lines_of(removed) if f'"{section}":' not in line]
@@ -79,7 +79,7 @@ def test_an_entry_that_is_taken_out_leaves_every_other_line(form: ModuleType, se
 
 
 @pytest.mark.parametrize(("form", "section", "text"), CASES)
-def test_an_entry_in_the_middle_is_replaced_and_taken_out_alone(form: ModuleType, section: str, text: str) -> None:
+def test_replacing_or_removing_an_entry_between_others_keeps_them(form: ModuleType, section: str, text: str) -> None:
     last = form.put(form.put(text, section, "vm", OTHER), section, "z", OTHER)
     replaced = form.put(last, section, "vm", ENTRY)
     assert form.entry(replaced, section, "vm") == ENTRY
@@ -202,7 +202,7 @@ VALUES = st.recursive(
     indent=st.sampled_from([None, 2, 4, "\t"]),
     as_ascii=st.booleans(),
 )
-def test_any_json_file_is_as_it_was_after_an_entry_was_added_and_taken_out(
+def test_adding_and_removing_an_entry_restores_any_json_file(
     others: dict[str, Any], servers: dict[str, Any], indent: int | str | None, as_ascii: bool
 ) -> None:
     text = json.dumps({**others, "servers": servers}, indent=indent, ensure_ascii=as_ascii)

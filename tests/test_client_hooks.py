@@ -57,12 +57,12 @@ TIDY = {name: text for name, text in SETTINGS.items() if name not in {"no file",
 
 
 @pytest.mark.parametrize("text", TIDY.values(), ids=TIDY)
-def test_hooks_that_are_taken_out_leave_the_file_as_it_was(text: str) -> None:
+def test_removing_hooks_restores_the_file(text: str) -> None:
     assert taken_out(put(text), text) == text
 
 
 @pytest.mark.parametrize("text", SETTINGS.values(), ids=SETTINGS)
-def test_what_the_user_adds_later_stays_when_hooks_are_taken_out(text: str) -> None:
+def test_the_users_later_additions_stay_when_hooks_are_removed(text: str) -> None:
     changed = json_file.content_of(put(text))
     changed["later"] = {"x": [1, {"y": None}]}
     changed["hooks"]["Stop"].append({"hooks": [THEIRS]})
@@ -113,7 +113,7 @@ EVENTS = st.dictionaries(st.sampled_from(["Stop", "PostCompact", "Other"]), st.l
 @given(
     others=st.dictionaries(st.text("ab"), VALUES, max_size=3), events=EVENTS, indent=st.sampled_from([None, 2, "\t"])
 )
-def test_any_settings_are_as_they_were_after_hooks_were_added_and_taken_out(
+def test_adding_and_removing_hooks_restores_any_settings(
     others: dict[str, Any], events: dict[str, Any], indent: int | str | None
 ) -> None:
     text = json.dumps({**others, "hooks": events}, indent=indent)

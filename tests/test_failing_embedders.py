@@ -124,7 +124,7 @@ def test_what_is_stored_while_no_model_can_be_loaded_gets_its_vectors_once_one_c
         eventually(lambda: not without_vectors(store))
 
 
-def test_nobody_tries_over_and_over_to_load_a_model_that_cannot_be_loaded(
+def test_a_model_that_cannot_be_loaded_is_not_retried_over_and_over(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[None] = []

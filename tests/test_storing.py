@@ -104,7 +104,7 @@ def test_an_observation_may_name_a_stored_report_only(store: SessionMemoryStore)
             store.store_memory("report_observation", "more", session_id="s", parent_report_id=missing)
 
 
-def test_a_document_without_a_title_gets_that_of_its_first_heading(store: SessionMemoryStore) -> None:
+def test_an_untitled_document_takes_its_first_heading_as_title(store: SessionMemoryStore) -> None:
     for content, title in ((DOCUMENT, "Title"), ("plain text", None)):
         receipt = store.store_memory("report", content, session_id="s")
         assert store.reconstruct_document(receipt.memory_id or 0).title == title
@@ -154,7 +154,7 @@ def test_without_a_model_everything_is_stored_and_the_receipt_says_what_is_missi
             store.search_chunks("word1", Scope("report"), Page(limit=3), mode="vector")
 
 
-def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Path, settings: Settings) -> None:
+def test_vectors_of_another_model_never_mix_with_the_files(tmp_path: Path, settings: Settings) -> None:
     class OtherEmbedder(LatticeEmbedder):
         fingerprint = Fingerprint("other", 16, "exact", "test")
 

@@ -124,7 +124,7 @@ def test_at_end_of_input_pending_requests_are_answered_first() -> None:
     asyncio.run(scene())
 
 
-def test_nobody_waits_for_answers_that_nobody_reads() -> None:
+def test_no_call_waits_for_answers_that_are_not_read() -> None:
     async def scene() -> None:
         async with wired() as (client, _):
             await client.send(request(1))

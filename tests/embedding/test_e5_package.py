@@ -250,7 +250,7 @@ for text in texts:
 
 
 @needs_package
-def test_vectors_are_those_of_the_packages_own_engine(plain: OnnxEngine) -> None:
+def test_vectors_equal_the_packages_own_engines(plain: OnnxEngine) -> None:
     assert PACKAGED is not None
     texts = [fact["text"] for fact in FACTS] + [
         "x",
@@ -362,7 +362,7 @@ def test_most_answers_in_another_language_than_the_question_are_close(real: Onnx
 
 
 @needs_package
-def test_what_is_taken_out_of_vectors_is_what_the_script_computes(found: ModelFolder, plain: OnnxEngine) -> None:
+def test_the_script_computes_what_is_removed_from_vectors(found: ModelFolder, plain: OnnxEngine) -> None:
     script = runpy.run_path(str(SCRIPT))
     computed = script["bias_of"](plain, json.loads(script["TEXTS"].read_text(encoding="utf-8")))
     shipped = read_bias(found.file("language-bias.safetensors"), WIDTH)

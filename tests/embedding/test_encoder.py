@@ -32,7 +32,7 @@ def test_the_default_models_graph_is_the_one_that_was_checked(weights):
     assert hashlib.sha256(graph).hexdigest() == SHA256
 
 
-def test_vectors_of_each_architecture_are_those_of_a_forward_pass_in_numpy(tiny):
+def test_vectors_of_each_architecture_equal_a_forward_pass_in_numpy(tiny):
     engine = OnnxEngine(tiny.model())
     wanted = np.stack([forward(tiny, tiny.tokens("passage: " + text)) for text in TEXTS])
     asked = np.stack([forward(tiny, tiny.tokens("query: " + text)) for text in TEXTS])

@@ -107,7 +107,7 @@ def test_word_pieces_stand_in_order_inside_the_text_and_leave_out_only_what_is_n
 
 
 @given(st.lists(st.sampled_from(["lease", "the", "🦆", "中", "x1", "été", "re-try"]), max_size=30))
-def test_word_pieces_of_a_text_are_those_of_its_words_each_at_its_place(engine, words):
+def test_word_pieces_of_a_text_equal_its_words_pieces_each_in_place(engine, words):
     text, wanted, place = " ".join(words), [], 0
     for word in words:
         wanted += [(place + start, place + end) for start, end in engine.token_spans(word)]

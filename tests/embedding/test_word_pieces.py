@@ -14,7 +14,7 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(st.lists(PARTS, max_size=30).map("".join), max_size=5))
-def test_counts_by_word_are_those_of_the_whole_text(engine: OnnxEngine, texts: list[str]) -> None:
+def test_counts_by_word_add_up_to_the_whole_text(engine: OnnxEngine, texts: list[str]) -> None:
     assume(not any(map(tokens.DATA.search, texts)))  # encoded data are estimated
     count = WordPieceCounter(engine.token_spans)
     assert [count(text) for text in texts] == [len(engine.token_spans(text)) for text in texts]

@@ -72,7 +72,7 @@ async def test_a_prompt_in_codex_is_stored(talk: Any) -> None:
 
 
 @pytest.mark.parametrize("name", IGNORED)
-async def test_what_nobody_said_is_not_stored(talk: Any, name: str) -> None:
+async def test_text_that_was_never_said_is_not_stored(talk: Any, name: str) -> None:
     tool, fields = IGNORED[name]
     assert await talk.hook(tool, session_id="s", **fields) is None
     assert not talk.memories()

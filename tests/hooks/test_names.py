@@ -68,7 +68,7 @@ async def test_a_session_that_is_called_last_is_found(talk: Any) -> None:
     assert (await talk.call("store_report", content="x", session_id="last"))["session_id"] == "last"
 
 
-async def test_a_context_without_an_iteration_is_that_of_the_latest(talking: Callable[..., Any]) -> None:
+async def test_a_context_without_an_iteration_is_the_latest_ones(talking: Callable[..., Any]) -> None:
     async with talking() as talk:
         for number, state in ((1, "The plan."), (2, "The work.")):
             await talk.call("store_session_context", content=state, session_id="s", session_iter=number)

@@ -83,7 +83,7 @@ def test_what_others_have_left_is_stored_in_order_and_then_forgotten(
     assert memory.texts == ["a", "b", "c"]
 
 
-def test_whoever_has_a_text_taken_in_is_told_what_came_of_it(
+def test_a_caller_learns_the_outcome_of_its_text(
     outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
 ) -> None:
     memory.answers = {"a": Outcome(Verdict.STORED, answer="Thank you."), "b": failure("ValidationError", "No.")}
@@ -156,7 +156,7 @@ def test_two_that_share_an_outbox_store_each_text_once(
     assert memory.tried == names
 
 
-def test_while_another_process_delivers_nobody_waits_for_long(
+def test_while_another_process_delivers_callers_wait_only_briefly(
     outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
 ) -> None:
     added(outbox, "a")
@@ -200,7 +200,7 @@ def test_another_process_takes_over_from_one_that_is_suspended(
         assert other.communicate("\n")[0] == ""  # it finds that the rest is stored
 
 
-def test_nobody_takes_over_from_a_process_that_gets_on(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_makes_progress_is_not_taken_over(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "SECONDS_FOR_A_TEXT", 0.01)
     added(outbox, "a")
     other = Outbox(outbox.folder)

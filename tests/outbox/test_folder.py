@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_set_aside_with_its_reason_and_the_rest_goes_on(o
     assert all(reason.startswith("It ") for _, reason in outbox.refused())
 
 
-def test_what_can_neither_be_read_nor_set_aside_stops_nobody(outbox: Outbox) -> None:
+def test_a_text_that_can_neither_be_read_nor_set_aside_blocks_no_other(outbox: Outbox) -> None:
     first, *_ = added(outbox, *"ab")
     first.write_bytes(b"{")
     (outbox.folder / "refused").write_text("A file, where the folder should be.")

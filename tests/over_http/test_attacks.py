@@ -43,7 +43,7 @@ def stored(team: Team, namespace: str, content: str, **facts: str) -> int:
     return int(called(team.url, secret, "store_report", **report)["memory_id"])
 
 
-def test_nobody_can_join_a_session_of_the_protocol_for_there_are_none(team: Team) -> None:
+def test_no_client_can_join_a_protocol_session_because_there_are_none(team: Team) -> None:
     """CVE-2026-52869: whoever knew the id of a session could send messages into it."""
     stored(team, "blue", "# Blue\n\nFor blue only.", session_id="secret-session")
     hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT}
@@ -216,7 +216,7 @@ def test_a_web_page_cannot_open_a_web_socket(process: Running) -> None:
             assert page.recv(100).startswith((b"HTTP/1.1 403", b"HTTP/1.1 404", b"HTTP/1.1 401"))
 
 
-def test_ten_thousand_idle_connections_keep_nobody_out(process: Running) -> None:
+def test_ten_thousand_idle_connections_lock_no_client_out(process: Running) -> None:
     with open_files(MANY + FEW_FILES) as limit, ExitStack() as stack:
         for _ in range(min(MANY, limit - FEW_FILES // 2)):
             stack.enter_context(socket.create_connection(process.address))

@@ -254,7 +254,7 @@ def test_a_log_that_was_written_again_without_its_key_does_not_hold(log: AuditLo
     assert log.verify().broken is None
 
 
-def test_whoever_has_an_old_key_can_replace_nothing(log: AuditLog, tmp_path: Path) -> None:
+def test_an_old_key_can_replace_no_line(log: AuditLog, tmp_path: Path) -> None:
     stolen = AuditKeys(tmp_path / "stolen.key")
     stolen.path.write_bytes(keys_of(tmp_path).path.read_bytes())
     stolen.path.chmod(0o600)

@@ -103,7 +103,7 @@ def test_a_body_that_comes_too_slowly_is_answered_and_its_connection_closed(
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/healthz"])
-def test_a_body_that_nobody_waits_for_has_no_more_time(team: Team, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_an_abandoned_body_gets_no_more_time(team: Team, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """A stranger was answered at once, and could send on for as long as headers may take."""
     monkeypatch.setattr(bodies, "BODY_SECONDS", 0.5)
     monkeypatch.setattr(connections, "HEAD_SECONDS", 10_000.0)

@@ -173,7 +173,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_list_of_tokens_locks_nobody_out_and_is_named(
+def test_a_damaged_list_of_tokens_locks_no_client_out_and_is_reported(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     FolderRegistry(tmp_path).create("red")

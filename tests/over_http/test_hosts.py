@@ -115,7 +115,7 @@ def test_a_quota_holds_on_every_host(hosts: Hosts) -> None:
     assert called(hosts.urls[0], tiny, "store_report", content="# 1\n\nText.", **report)["error"] == "QuotaExceeded"
 
 
-def test_names_of_namespaces_are_checked_as_those_of_schemas(hosts: Hosts) -> None:
+def test_names_of_namespaces_are_checked_like_names_of_schemas(hosts: Hosts) -> None:
     for name in ("", "Red", "x" * 61, 'a"b', "../x"):
         with pytest.raises(ValidationError, match="up to 60"):
             hosts.registry.create(name)

@@ -70,7 +70,7 @@ def test_a_namespace_that_was_just_used_stays_open(folder: Path) -> None:
     spaces.close()
 
 
-def test_what_waits_for_a_namespace_is_stored_though_nobody_calls(folder: Path) -> None:
+def test_waiting_texts_of_a_namespace_are_stored_without_a_call(folder: Path) -> None:
     registry = FolderRegistry(folder)
     outbox, _ = outboxes_of(registry.address("red"))
     outbox.add({"memory_type": "input_prompt", "content": "Why?", "session_id": "s"})
@@ -124,9 +124,7 @@ def test_more_are_open_if_all_of_them_are_in_use(spaces: Namespaces) -> None:
     assert sum(map(spaces.is_open, NAMES)) == 2
 
 
-def test_a_namespace_that_takes_long_to_open_keeps_nobody_else_waiting(
-    spaces: Namespaces, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_namespace_that_opens_slowly_delays_no_other(spaces: Namespaces, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, opened = threading.Event(), spaces._opened
 
     def slowly(path: Path) -> SessionMemoryStore:

@@ -115,7 +115,7 @@ def test_stores_of_several_processes_at_the_same_time_cannot_overfill_a_namespac
         store.close()
 
 
-def test_calls_of_all_threads_and_processes_count_and_only_those_of_the_last_minute(
+def test_only_calls_of_the_last_minute_count_over_all_threads_and_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[int] = []

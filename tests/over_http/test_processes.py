@@ -73,7 +73,7 @@ def test_workers_count_calls_and_memories_together_for_the_quota(tmp_path: Path)
         assert sorted(answer["error"] or "answered" for answer in answers) == ["QuotaExceeded"] * 8 + ["answered"] * 4
 
 
-def test_the_figures_of_any_worker_are_those_of_all_also_of_one_that_was_killed(tmp_path: Path) -> None:
+def test_every_worker_reports_the_totals_of_all_including_a_killed_one(tmp_path: Path) -> None:
     with running(tmp_path, "--workers", "2") as server:
 
         def counted() -> set[str]:
@@ -213,7 +213,7 @@ def test_a_second_signal_ends_workers_at_once(tmp_path: Path) -> None:
         assert not any(map(is_running, left))
 
 
-def test_whoever_sends_nothing_or_reads_nothing_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+def test_a_client_that_neither_sends_nor_reads_delays_no_other(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         strangers = [socket.create_connection(server.address) for _ in range(500)]
         for stranger in strangers[:250]:

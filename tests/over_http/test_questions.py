@@ -89,7 +89,7 @@ def test_an_answer_does_not_count_in_another_namespace_that_the_token_opens_late
     assert other.is_there()
 
 
-def test_a_question_of_one_worker_is_answered_at_another_but_by_nobody_else_and_for_nothing_else(
+def test_another_worker_can_take_the_answer_to_a_question_but_only_from_its_caller_and_for_its_call(
     tmp_path: Path,
 ) -> None:
     with running(tmp_path, "--workers", "2") as server:

@@ -83,7 +83,7 @@ def test_reports_taken_while_the_disk_of_the_server_was_full_arrive(tmp_path: Pa
             eventually(lambda: sorted(texts(server)) == REPORTS)
 
 
-def test_reports_that_a_full_namespace_refuses_wait_are_named_by_the_doctor_and_hold_nobody_up(
+def test_reports_that_a_full_namespace_refuses_wait_block_no_others_and_the_doctor_names_them(
     shared: Shared,
 ) -> None:
     registry = FolderRegistry(shared.team)

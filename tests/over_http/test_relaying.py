@@ -28,9 +28,7 @@ DECLINES = ElicitResult(action="decline")
 ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
 
 
-async def test_tools_resources_prompts_and_completions_are_those_of_the_shared_memory(
-    team: Team, outbox: Outbox
-) -> None:
+async def test_tools_resources_prompts_and_completions_come_from_the_shared_memory(team: Team, outbox: Outbox) -> None:
     async with connected(remote_of(team), outbox) as client:
         names = {tool.name for tool in await client.list_tools()}
         assert "store_report" in names

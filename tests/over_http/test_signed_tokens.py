@@ -185,7 +185,7 @@ def counted(pieces: Iterator[bytes], sent: list[int]) -> Iterator[bytes]:
         sent.append(len(piece))
 
 
-def test_a_key_that_nobody_knows_changes_nothing_for_others(
+def test_an_unknown_key_does_not_affect_other_tokens(
     unsteady: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "SECONDS_BETWEEN_FETCHES", 0.0)

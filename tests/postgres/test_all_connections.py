@@ -83,7 +83,7 @@ def test_the_memories_of_a_process_share_its_connections(
         assert most == 3
 
 
-def test_connections_that_nobody_uses_are_closed_but_for_one(
+def test_unused_connections_are_closed_except_one(
     cluster: Cluster, database: Callable[[str], str], new_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.05)

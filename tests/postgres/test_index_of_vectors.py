@@ -156,7 +156,7 @@ def test_one_process_at_a_time_creates_or_drops_the_index(url: str) -> None:
     approximate.drop(url, SCHEMA)
 
 
-def test_whoever_has_changed_the_index_keeps_nobody_waiting_whose_connection_ends_later(
+def test_a_process_that_changed_the_index_blocks_no_other_when_its_connection_ends_later(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close = Connection.close

@@ -100,7 +100,7 @@ def test_namespaces_that_share_few_sessions_of_the_server_never_see_each_other(
             ]
 
 
-def test_nothing_is_left_in_a_session_of_the_server_for_whoever_gets_it_next(
+def test_a_database_session_keeps_nothing_for_its_next_client(
     pooler: Pooler, url: str, new_name: str, direct: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspection, "LARGE", 0)

@@ -85,9 +85,7 @@ def test_a_question_that_changes_between_two_runs_gets_an_answer_of_its_own(stor
         assert ask(reader, "select 4") == [(4,)]
 
 
-def test_changes_whose_results_nobody_needs_are_sent_together(
-    storage: PostgresStorage, trips: Callable[[], int]
-) -> None:
+def test_changes_without_needed_results_are_sent_together(storage: PostgresStorage, trips: Callable[[], int]) -> None:
     trips()
     with storage.write() as writer:
         writer.record_access([1], "2027")

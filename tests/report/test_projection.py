@@ -53,7 +53,7 @@ def test_memories_with_equal_vectors_are_one_point() -> None:
 
 
 @given(VECTORS)
-def test_neighbours_are_those_of_a_sort_of_all_cosines(vectors: NDArray[np.float32]) -> None:
+def test_neighbours_equal_a_sort_by_all_cosines(vectors: NDArray[np.float32]) -> None:
     lengths = np.linalg.norm(vectors.astype(float), axis=1, keepdims=True)
     units = vectors / np.where(lengths > 0, lengths, 1)
     for row, found in enumerate(nearest_neighbours(vectors, 3)):

@@ -62,7 +62,7 @@ def test_an_empty_scope_is_reported_as_empty(store: SessionMemoryStore) -> None:
     )
 
 
-def test_nobody_is_told_to_leave_out_a_filter_that_was_not_sent(tmp_path: Path) -> None:
+def test_advice_names_only_filters_that_were_sent(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         answers = [
             store.search_chunks("a b", Scope("knowledge_base"), Page(limit=5)),

@@ -186,7 +186,7 @@ def passages(store: SessionMemoryStore) -> list[Passage]:
 
 
 @given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
-def test_chunks_and_memories_are_those_of_a_brute_force_scan(
+def test_chunks_and_memories_equal_a_brute_force_scan(
     store: SessionMemoryStore, passages: list[Passage], query: str, scope: Scope, limit: int
 ) -> None:
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
@@ -228,7 +228,7 @@ def noted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     category=st.sampled_from([None, None, "learning", "security"]),
     tags=st.sampled_from([(), (), ("redis",), ("php", "go")]),
 )
-def test_notes_of_a_time_are_those_of_a_brute_force_scan(
+def test_notes_of_a_time_equal_a_brute_force_scan(
     noted: SessionMemoryStore,
     query: str,
     window: tuple[str | None, str | None],

@@ -103,7 +103,7 @@ def test_it_is_found_of_exactly_the_memories_in_the_answer(
             assert {trace["memory"]["id"] for trace in told if trace["memory"]["found"]} == shown
 
 
-def test_the_last_score_of_the_page_is_that_of_the_answer(store: SessionMemoryStore) -> None:
+def test_the_last_score_of_the_page_equals_the_answers(store: SessionMemoryStore) -> None:
     last = store.search_documents("a b c d", REPORTS, Page(limit=2), order="relevance").results[-1]
     told = explained(store, limit=2, grain="document", memory_id=3)["memory"]["why"]
     assert told.endswith(f"on a later page; the last result of this page has {round(last.score or 0, 3)}.")

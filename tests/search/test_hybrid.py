@@ -69,9 +69,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
 
 
 @given(query=QUERIES | NAMES, scope=SCOPES, limit=st.integers(1, 100))
-def test_results_are_those_of_a_brute_force_scan(
-    store: SessionMemoryStore, query: str, scope: Scope, limit: int
-) -> None:
+def test_results_equal_a_brute_force_scan(store: SessionMemoryStore, query: str, scope: Scope, limit: int) -> None:
     expected = [unit for unit, _ in fused_by_force(store, query, scope)][:limit]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=limit)).results] == expected

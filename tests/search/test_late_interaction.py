@@ -123,7 +123,7 @@ def unrounded(store: SessionMemoryStore, scope: Scope, query: str) -> list[Any]:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("scope", [REPORTS, NOTES], ids=["chunks", "whole memories"])
-def test_the_order_is_that_of_a_comparison_by_hand(
+def test_the_order_equals_a_comparison_by_hand(
     store: SessionMemoryStore, filled: Path | str, scope: Scope, query: str
 ) -> None:
     expected = by_hand(filled, scope, query)

@@ -158,7 +158,7 @@ def storage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     ),
     count=st.integers(1, 3),
 )
-def test_neighbours_are_those_of_a_sort_by_time_and_id(
+def test_neighbours_equal_a_sort_by_time_and_id(
     storage: Storage, turns: list[tuple[str, int, bool, bool]], count: int
 ) -> None:
     session = next(SESSIONS)

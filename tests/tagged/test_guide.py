@@ -53,7 +53,7 @@ def test_the_last_level_states_the_current_values() -> None:
 
 
 @pytest.mark.parametrize("frequency", [50, 10, 2, 1])
-def test_the_weights_in_the_handbook_are_those_of_the_tool(frequency: int) -> None:
+def test_the_weights_in_the_guide_match_the_tool(frequency: int) -> None:
     assert f"| {frequency} | {tags.weight(frequency):.2f} |" in text_of(2)
 
 

@@ -207,7 +207,7 @@ def test_separators_read_as_spaces() -> None:
 
 
 @pytest.mark.parametrize(("frequency", "expected"), [(2, 0.91), (1, 1.44)])
-def test_weights_are_those_of_the_specified_table_where_it_follows_its_formula(frequency: int, expected: float) -> None:
+def test_weights_match_the_specified_table_where_it_follows_its_formula(frequency: int, expected: float) -> None:
     assert round(weight(frequency), 2) == expected
 
 

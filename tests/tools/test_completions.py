@@ -40,7 +40,7 @@ async def test_sessions_that_begin_with_what_is_typed_come_first_then_those_used
     assert everything.values == ["not alpha", "Alpha-2", "beta", "alpha-1"]
 
 
-async def test_agents_and_tasks_are_those_of_the_chosen_session(client: Client) -> None:
+async def test_agents_and_tasks_come_from_the_chosen_session(client: Client) -> None:
     assert (await completed(client, "agent_id", "")).values == ["writer", "reviewer", "researcher"]
     assert (await completed(client, "agent_id", "", session_id="beta")).values == ["writer"]
     assert (await completed(client, "agent_id", "re", session_id="beta")).values == []

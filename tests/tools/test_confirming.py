@@ -101,7 +101,7 @@ async def test_keeps_when_the_user_declines(
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS.items(), ids=CALLS)
-async def test_deletes_at_once_where_nobody_can_be_asked(
+async def test_deletes_at_once_where_no_user_can_be_asked(
     server: FastMCP, era: str, rows: Rows, tool: str, arguments: dict[str, Any]
 ) -> None:
     """A client that declared no way to ask gets what it asked for."""

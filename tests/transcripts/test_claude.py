@@ -180,7 +180,7 @@ def test_a_transcript_without_its_session_or_project_is_refused(name: str, write
         claude.read(write(line))
 
 
-def test_a_transcript_in_which_nobody_speaks_is_nothing(write: Write) -> None:
+def test_a_transcript_without_messages_yields_nothing(write: Write) -> None:
     """A client that was opened and closed."""
     assert claude.read(write({"type": "queue-operation"})) is None
 

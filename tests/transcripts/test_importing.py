@@ -192,7 +192,7 @@ def test_the_setting_for_redaction_counts_for_an_import_too(tmp_path: Path, writ
         assert [prompt.content for prompt in stored(store)] == [f"Use {TOKEN}."]
 
 
-def test_a_secret_at_the_end_of_what_is_kept_is_not_cut_into_a_part_that_nobody_recognizes(
+def test_a_secret_at_the_cut_of_a_long_text_is_not_split_beyond_recognition(
     store: SessionMemoryStore, write: Write
 ) -> None:
     """Nor is one in the title of a report."""

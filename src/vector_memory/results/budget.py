@@ -25,7 +25,7 @@ Counting with a tokenizer would take longer than the search itself for long docu
 """
 
 LEAST_CONTENT = 200
-"""Minimum bytes of content shown of a memory that has as many; a memory with less room is omitted."""
+"""Minimum bytes shown of a longer content; a memory with less room is omitted."""
 
 ECHOED, OMITTED = 8, 4
 """The maximum shares of an answer for the repeated request and for the list of omitted results."""
@@ -126,7 +126,7 @@ class Packer:
         return [item for item, total in zip(wanted, totals, strict=True) if total <= self._budget]
 
     def with_more(self, items: Sequence[T], fuller: Sequence[T]) -> list[T]:
-        """Return the items, as many of them in their fuller form as there is room for, the first ones first."""
+        """Return the items, the first of them in their fuller form as far as there is room."""
         room = self._budget - sum(map(size, items))
         chosen = []
         for item, full in zip(items, fuller, strict=True):
@@ -166,7 +166,7 @@ class Packer:
         return Packed(results, omitted, following if left_out or more else None, left_out)
 
     def omissions(self, items: Sequence[T], kept: Sequence[T], describe: Callable[[T], Omitted]) -> list[Omitted]:
-        """Return the entries of `omitted` for results that did not fit, as many as have room, at least one."""
+        """Return entries of `omitted` for results that did not fit: at least one, and as many as fit."""
         omitted = [describe(item) for item in items[len(kept) :]]
         totals = accumulate(map(size, omitted))
         room = self._budget // OMITTED
@@ -236,7 +236,7 @@ def omitted_memory(entry: StoredText) -> Omitted:
 
 
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
-    """Say how much was found, what is to be known about it, and how to get what did not fit or was not asked for."""
+    """Say how much was found, with notes, and how to get the results that did not fit or were not requested."""
     count, left_out = len(answer.results), answer.left_out
     if count and IS_LEAN.get():
         return " ".join(notes)

@@ -1,4 +1,4 @@
-"""Cuts a text around what was asked: at lines and sentences, where most of the question's rare words are."""
+"""Cuts a text to the lines and sentences with most of the question's rare words."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from vector_memory.domain import Span
 from vector_memory.storage.terms import terms
 
 SPARED = 80
-"""A text is not cut for so few characters."""
+"""A text is not cut to save fewer characters than this."""
 
 PIECE = re.compile(
     r"[^\n]{0,300}?(?:\n\s*|(?<=[.!?])\s+|\Z)"  # a line or a sentence, with the white space after it
@@ -37,7 +37,7 @@ def excerpt(text: str, wanted: Collection[str], length: int) -> Span:
 
 
 def windows_of(lengths: Sequence[int], room: int) -> list[Span]:
-    """Return for each piece the run of pieces from there on that has room, at least one; none goes beyond the end."""
+    """Return for each piece the end of the run of pieces from there on that fits; a run has at least one piece."""
     ends = [0, *accumulate(lengths)]
     windows = []
     for start in range(len(lengths)):

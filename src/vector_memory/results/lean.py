@@ -48,21 +48,21 @@ RELATED, RELATED_SHARE = 160, 0.3
 """The least of a hit that only is related, and its share of what a strong one gets in an answer with `max_tokens`."""
 
 CUT = "…"
-"""Stands where the content of a hit is cut: at its ends, and between its parts."""
+"""Marks cuts in the content of a hit: at its ends, and between its parts."""
 
 GAP = f"\n{CUT}\n"
 
 CONTENT = ("content", "chunk_content", "section_content", "expanded_content", "beginning")
 
 NAMES = {"id": "memory_id", "created_at": "date", "agent_id": "agent"} | dict.fromkeys(CONTENT, "content")
-"""What the fields of a memory are called, where that is something else."""
+"""Names of a memory's fields that differ from the full form."""
 
 WHERE = ("memory_id", "id", "created_at", "agent_id")
 WHAT = ("title", "report_id", "match", "later", *CONTENT, "content_end", "context_before", "context_after")
 """The fields of a memory, in the order in which a model reads them; `WHERE` says which it is."""
 
 ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata")
-"""Further fields of a memory that is read alone."""
+"""Further fields of a memory that is read on its own."""
 
 READ = ("success", "message", *WHERE, *ALONE, *WHAT, "observations")
 """The fields of an answer that is one memory, or a part of one."""
@@ -118,7 +118,7 @@ def lean(result: BaseModel) -> dict[str, Any]:
 
 
 def formed(value: Any) -> Any:
-    """Return a value of a result in its lean form."""
+    """Return a result's value in its lean form."""
     if isinstance(value, BaseModel):
         return lean(joined([value]) if isinstance(value, HITS) else value)
     if not isinstance(value, list):
@@ -228,7 +228,7 @@ def _shortened(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
 
 
 def text_of(hit: FoundChunk | FoundSection) -> str:
-    """Return the name of the field that has the text of a hit."""
+    """Return the name of the field with a hit's text."""
     return "chunk_content" if isinstance(hit, FoundChunk) else "section_content"
 
 

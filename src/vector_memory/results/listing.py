@@ -16,7 +16,7 @@ DATE = len("2026-10-05")
 
 
 def listed(packer: Packer, memories: Sequence[FoundMemory], page: Page, *, more: bool) -> tuple[list[str], Packed[Any]]:
-    """Return memories as the lines that fit, and what is to be said of them. `more`: others follow this page."""
+    """Return the lines of memories that fit, with notes. `more`: others follow this page."""
     lines = [line_of(memory) for memory in memories]
     sizes = accumulate(value_size(line) + 1 for line in lines)
     fitting = [line for line, total in zip(lines, sizes, strict=True) if total <= packer.room]

@@ -39,7 +39,7 @@ class TimelineResult(Result):
 class MemoryStatsResult(Result):
     """Counts of the whole file. `embedding_model` is the model that computed its vectors.
 
-    `pending_vectors`: of how many memories without vectors somebody is computing them now.
+    `pending_vectors`: number of memories whose vectors are being computed now.
     """
 
     memory_counts: dict[str, int] = Field(default={})

@@ -1,4 +1,4 @@
-"""Values in results, as short as they can be: an agent pays for every character of an answer."""
+"""Shortens values in results: an agent pays for every character of an answer."""
 
 import re
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Finding memories again: chunks (fine), sections (medium), whole memories (coarse)."""
+"""Searching memories: chunks (fine), sections (medium), whole memories (coarse)."""
 
 from vector_memory.search.coarse import CoarseSearch
 from vector_memory.search.fine import FineSearch

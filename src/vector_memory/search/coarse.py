@@ -31,7 +31,7 @@ from vector_memory.storage.records import Neighbours
 NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
 
 NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_BASE: "knowledge base entry"}
-"""What a memory of a kind is called, where that is not the kind's name."""
+"""Names of kinds in results that differ from the kind's own name."""
 
 A = TypeVar("A", bound=SearchMemoriesResult)
 
@@ -143,7 +143,7 @@ class CoarseSearch:
         *,
         latest_first: bool = True,
     ) -> A:
-        """Return the answer with what was found, and count it as read."""
+        """Return the answer with the found memories, and count them as read."""
 
         def build(packer: Packer) -> A:
             return kind(
@@ -160,7 +160,7 @@ class CoarseSearch:
         return answer
 
     def _found_fields(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
-        """Return what was found as fields of an answer, with as many of the results as the packer lets in."""
+        """Return the fields of an answer, with as many results as fit."""
         if page.detail == LINES:
             return self._in_lines(packer, looked, scope, page)
         found, judgement, observations, known, more, left_out = looked
@@ -177,7 +177,7 @@ class CoarseSearch:
         }
 
     def _in_lines(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
-        """Return what was found as fields of an answer, one line for each memory."""
+        """Return the fields of an answer, with one line for each memory."""
         judgement, left_out = looked.judgement, looked.left_out
         lines, answer = listed(packer, looked.found, page, more=looked.more)
         return {
@@ -192,7 +192,7 @@ class CoarseSearch:
 
 
 def summary(answer: Packed[FoundMemory], notes: Sequence[str], scope: Scope, read_with: str) -> str:
-    """Say how much was found, and whether some of it goes on or was left out."""
+    """Say how much was found, and whether results were cut or left out."""
     kind = scope.kind or "memory"
     noun = NOUNS.get(kind, kind.replace("_", " "))
     said = explain(noun, answer, notes, read_with=read_with)

@@ -1,4 +1,4 @@
-"""Judges how well what was found matches a question, and where else there are matches."""
+"""Judges how well results match a question, and finds out where else there are matches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Judgement:
 
 
 def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
-    """Judge how well each hit matches; if none does strongly, look where else there are matches."""
+    """Judge how well each hit matches; if none matches strongly, look for matches elsewhere."""
     question, hits = retrieval.question, judged(found, retrieval.question)
     notes = list(limits(retrieval, scope, found))
     if not question.tells_matches:
@@ -60,7 +60,7 @@ def judged(found: SearchHits, question: Question) -> list[Hit]:
 
 
 def limits(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Iterator[str]:
-    """Yield why meaning was not compared, or not all of the scope, and why nothing was found."""
+    """Yield the reasons why meaning or parts of the scope were not compared, and why nothing was found."""
     question = retrieval.question
     if question.problem:
         yield question.problem

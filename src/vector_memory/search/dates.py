@@ -1,4 +1,4 @@
-"""Leaves the date out of a query that is limited to a time: the texts of a day rarely name it."""
+"""Removes dates from a query that is limited to a time: the texts of a day rarely name it."""
 
 import re
 from calendar import month_abbr, month_name

@@ -1,4 +1,4 @@
-"""Whether a scope has anything on a topic, and where else there is something."""
+"""Whether a scope has anything on a topic, and which other scopes do."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "other_tasks": {"task_code": None},
     "other_categories": {"category": None, "tags": ()},
 }
-"""Filters that a caller may have sent, as they are when left out."""
+"""Filters that a caller may have sent, with their defaults."""
 
 
 def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
@@ -43,7 +43,7 @@ def count_close(retrieval: Retrieval, scope: Scope) -> int:
 
 
 def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
-    """Return the other scopes in which to look when a scope has nothing on a topic, by name."""
+    """Return the other scopes to search when a scope has nothing on a topic, by name."""
     others = {
         name: replace(scope, **without)
         for name, without in WITHOUT.items()

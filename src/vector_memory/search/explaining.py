@@ -19,7 +19,7 @@ from vector_memory.storage.terms import terms
 from vector_memory.storage.unit_text import names_above
 
 EVERYTHING = "all"
-"""What a caller sends as `explain` to ask for the candidates, but of no memory or file why it was not found."""
+"""The value of `explain` that asks for the candidates only, not why one memory or file was not found."""
 
 SHOWN = 10
 """Candidates behind the page that are shown."""
@@ -99,7 +99,7 @@ class Explaining:
         }
 
     def list(self, scope: Scope, memory_id: str | int | None) -> Trace:
-        """Return what `explain` does, where nothing is compared."""
+        """Return what `explain` does for a search that compares nothing."""
         told = {}
         if memory_id is not None:
             number = parse_id("memory_id", memory_id)
@@ -109,7 +109,7 @@ class Explaining:
 
 
 def compared(question: Question, *, late: bool) -> str:
-    """Say what was compared, and why not more. `late`: the best units were compared token by token."""
+    """Say what was compared, and why the rest was not. `late`: the best units were compared token by token."""
     if question.is_reference:
         return "words only: the query is only a number, a code or an address"
     if question.vector is None:
@@ -173,7 +173,7 @@ def units_of(retrieval: Retrieval, scope: Scope, hits: Sequence[Hit]) -> dict[in
 
 
 def why(retrieval: Retrieval, scope: Scope, ranking: Ranking, memory_id: int) -> Trace:
-    """Say where in the ranking a memory is, or why it is not there."""
+    """Say where a memory ranks, or why it does not rank."""
     memory = retrieval.reader.memories([memory_id]).get(memory_id)
     if memory is None or (names := failed_filters(scope, memory)):
         said = NO_SUCH_MEMORY if memory is None else outside(names)

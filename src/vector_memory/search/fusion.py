@@ -23,7 +23,7 @@ FIRST_BY_WORDS = 20
 
 
 class Horizon(NamedTuple):
-    """How far an order has been searched: every unseen unit comes after this score and id."""
+    """How far a ranking is known: every unseen unit comes after this score and id."""
 
     score: float
     id: int

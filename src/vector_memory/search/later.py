@@ -9,7 +9,7 @@ from vector_memory.search.relevance import CANDIDATES
 from vector_memory.storage.records import Origin
 
 SAME_SUBJECT = 0.34
-"""The cosine of two passages' directions from which on they are on the same subject: most corrections are."""
+"""Minimum cosine of two passages on the same subject, which most corrections reach."""
 LEAST_OF_BEST = 0.3
 """The share of the best score that a correction must have."""
 MOST = 2
@@ -17,11 +17,11 @@ MOST = 2
 CORRECTED = 3
 """Number of best results for which an answer names what may correct them; those are never weak."""
 APART_SECONDS = 60.0
-"""What is stored sooner after another memory was written together with it."""
+"""Memories stored within this time count as written together."""
 
 
 def with_later(hits: Sequence[Hit], compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> list[Hit]:
-    """Return the hits with which of the best each may correct; a correction is not weak, and stands beside its fact.
+    """Return the hits, with the best hits that each may correct; a correction is not weak, and follows its fact.
 
     `origins`: of the memories of the first hits; others are not looked at.
     """

@@ -17,12 +17,12 @@ SAID = {MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY}
 """The kinds that hooks store a conversation as. A report has no neighbours: those would be other documents."""
 
 NEIGHBOURS = 1
-"""Memories given on either side of a short hit, unless the caller wants more or none."""
+"""Default number of memories on either side of a short hit."""
 
 MAX_NEIGHBOURS = 5
 
 SHORT_TOKENS = 60
-"""A hit of fewer tokens is short."""
+"""A hit with fewer tokens is short."""
 
 SHORT_BYTES = 4 * SHORT_TOKENS
 """The same for memories that are not chunked, whose tokens were not counted."""
@@ -45,7 +45,7 @@ def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count
 
 
 def beside(results: Sequence[T], known: Mapping[int, Neighbours]) -> list[T]:
-    """Return the results with their neighbours, but for those that the answer has already."""
+    """Return the results with their neighbours, except those already in the answer."""
     numbers = [result.memory_id if isinstance(result, FoundChunk) else result.id for result in results]
     given = set(numbers)
     fuller = []

@@ -1,4 +1,4 @@
-"""Several questions in one search: each is asked, and what they find comes as one answer."""
+"""Several questions in one search, with one answer."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ NAMED: dict[type[SearchResult], tuple[str, str]] = {
     MediumSearchResult: ("section", READ_WITH),
     CoarseSearchResult: ("document", READ_WITH),
 }
-"""What the hits of an answer are called, and the tool that reads one."""
+"""Names for the hits of an answer, and the tool that reads one."""
 
 MAX_QUERIES = 5
 
@@ -86,7 +86,7 @@ class Probes:
 
 
 def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
-    """Return the page of what several answers have found, as far as it fits."""
+    """Return the page of several answers' results, as far as it fits."""
     found = in_fair_order([list(answer.results) for answer in answers])
     kept = count_kept(hit.match for hit in found)
     wanted, left_out, more = without_long_tail(on_page(found, kept, page), page, len(answers))
@@ -160,14 +160,14 @@ def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:
 
 
 def key_of(hit: Hit) -> tuple[int, int]:
-    """Return what tells a hit from all others of its grain."""
+    """Return what identifies a hit among others of its grain."""
     if isinstance(hit, FoundChunk):
         return hit.memory_id, hit.chunk_id
     return (hit.memory_id, hit.section_start) if isinstance(hit, FoundSection) else (hit.id, 0)
 
 
 def score_of(hit: Hit) -> float:
-    """Return what a hit is sorted by."""
+    """Return a hit's sort key."""
     return hit.score or 0.0
 
 

@@ -50,7 +50,7 @@ NAME = re.compile(
 """A word that names something in a program."""
 
 AROUND = "`'\"()[]<>,;:.?!"
-"""What may stand around such a word."""
+"""Characters that may surround such a word."""
 
 SHORTEST, LONGEST = 4, 32
 """Letters of a word that may be misspelt. Of shorter ones, too many others differ by a letter."""
@@ -91,7 +91,7 @@ class Question:
         return replace(self, terms=terms, plain=NOTHING_TYPED, respelt=tuple(respelt.values()))
 
     def by_words(self, problem: str) -> "Question":
-        """Return the question without its vector. `problem`: a sentence that gives the reason."""
+        """Return the question without its vector. `problem`: a sentence with the reason."""
         return replace(self, vector=None, states=None, problem=f"Found by words only. {problem}")
 
 

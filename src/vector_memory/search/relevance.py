@@ -25,7 +25,7 @@ FOREGROUND = 8
 STANDING_OUT, ALIKE = 0.4, 0.52
 """The background's share of the best score: up to the first, the best stand out; from the second on, all are alike."""
 SHORT, LONG = 35, 70
-"""Tokens with a content of their own. A short text says one thing, a long one several."""
+"""Tokens with meaning. A short text says one thing, a long one several."""
 HIGHEST_SHARE, LOWEST_SHARE = 0.95, 0.5
 """The share of the best score below which a hit is weak: where a short text stands out; where it is long, or alike."""
 
@@ -147,7 +147,7 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
 
 
 def count_kept(levels: Iterable[MatchLevel | None]) -> int:
-    """Return how many of several levels are not weak."""
+    """Count the levels that are not weak."""
     return sum(level != "weak" for level in levels)
 
 
@@ -157,7 +157,7 @@ def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
 
 
 def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
-    """Return how well each hit matches, whatever the others do."""
+    """Return how well each hit matches, regardless of the others."""
     most = max((hit.words or 0.0 for hit in found.hits), default=0.0)
     covered = found.wording.covered / most if found.wording and most else 0.0
     # Without a vector, a unit is not known to be far from the question.
@@ -171,7 +171,7 @@ def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
 
 
 def standing_out(hits: Sequence[Hit], compared: Mapping[int, Compared]) -> set[int]:
-    """Return the places of the hits that are not too far behind the best one."""
+    """Return the positions of the hits that are close enough to the best one."""
     if not hits or hits[0].score <= 0:
         return set(range(len(hits)))
     best, scores = hits[0].score, [hit.score for hit in hits]

@@ -1,4 +1,4 @@
-"""From a query to a retrieval, which finds what matches it: by meaning, by words, or by both."""
+"""Turns a query into a retrieval, which finds matches by meaning, by words, or by both."""
 
 import threading
 import time
@@ -137,7 +137,7 @@ class Retriever:
             yield retrieval, judge(retrieval, scope, retrieval.find(scope, count, memories=memories))
 
     def wait_for_vectors(self, scopes: Sequence[Scope], seconds: float) -> None:
-        """Wait for vectors of several scopes that are likely to come soon, but only so long."""
+        """Wait a limited time for the vectors of several scopes that are likely to come soon."""
         deadline = time.monotonic() + seconds
         with self._storage.read() as reader:
             awaited = [awaited_in(reader, scope, None) for scope in scopes]
@@ -145,7 +145,7 @@ class Retriever:
             self._wait_for_vectors(one, deadline)
 
     def _wait_for_vectors(self, awaited: Awaited, deadline: float) -> None:
-        """Wait while vectors are likely to come soon; not at all if many searches wait already."""
+        """Wait while vectors are likely to come soon; return at once if many searches are waiting."""
         if not _places_to_wait.acquire(blocking=False):
             return
         give_way.get()()

@@ -53,7 +53,7 @@ SECONDS_BETWEEN_LOOKS = 1.0
 
 
 NO_PROJECT = Project("", owns_memory=True)
-"""For a server that was not started in a project: all sessions are of one."""
+"""For a server that was not started in a project: all sessions belong to one."""
 
 
 IN_STORE = {Toolset.SESSION, Toolset.TAGGED}
@@ -61,13 +61,13 @@ IN_STORE = {Toolset.SESSION, Toolset.TAGGED}
 
 
 class Part(Protocol):
-    """What a server works with: the store, or the memory files."""
+    """A part that a server works with: the store, or the memory files."""
 
     def start_background_work(self) -> None:
         """Start the background threads."""
 
     def unload_idle(self) -> None:
-        """Unload what has been idle for long. May take seconds."""
+        """Unload idle models and namespaces. May take seconds."""
 
 
 class OverHttp(NamedTuple):
@@ -136,7 +136,7 @@ def create_server(
 
 
 def add_listed(server: FastMCP, offer: ServerOptions) -> None:
-    """Add what a server lists besides its tools."""
+    """Add a server's resources and prompts."""
     if Toolset.SESSION in offer.chosen():
         add_resources(server)
     if Toolset.SESSION in offer.chosen() and offer.profile is not Profile.CORE:  # the prompts name tools of all kinds
@@ -146,7 +146,7 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
 
 
 async def work_in_background(parts: Collection[Part]) -> None:
-    """Start the parts' background work, then unload what is idle."""
+    """Start the parts' background work, then unload idle parts."""
     await asyncio.sleep(SECONDS_UNASKED)
     for part in parts:
         part.start_background_work()

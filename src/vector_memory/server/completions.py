@@ -37,7 +37,7 @@ def add_completions(server: FastMCP) -> None:
 
 
 def names(store: SessionMemoryStore, argument: CompletionArgument, chosen: Mapping[str, str]) -> Completion:
-    """Return the names that contain the typed text; agents and tasks only of the session that was already chosen."""
+    """Return the names that contain the typed text; agents and tasks come from the chosen session."""
     column = next((name for name in COMPLETED if name == argument.name), None)
     if column is None:
         return Completion(values=[])

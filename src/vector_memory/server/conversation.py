@@ -16,7 +16,7 @@ SESSION_KEY = "vector-memory/session"
 """The key of a call's `_meta` under which a relay sends the session that its client's hooks have named."""
 
 SOME_AGENT = "agent"
-"""The agent of a client that does not say its name."""
+"""The agent of a client without a name."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Conversation:
         self._session_id = session_id
 
     def session(self) -> str:
-        """Return the session for a store that names none: the client's own, or one of the project and the day."""
+        """Return the session for a store that names none: the client's own, or one for the project and the day."""
         return self._session_id or self.project.session_on(utc_now()[: len("2000-01-01")])
 
 

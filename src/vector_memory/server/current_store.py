@@ -16,7 +16,7 @@ CLAIM = "caller"
 """The claim of an access token that holds its Caller."""
 
 OWNER = Caller(name="", namespace="", permission=Permission.ADMIN)
-"""The caller of a server that has no tokens: whoever can reach it may do everything."""
+"""The caller of a server without tokens: any client that can reach it may do everything."""
 
 
 def current_caller() -> Caller:

@@ -1,4 +1,4 @@
-"""What a client is told about the server when it connects. Clients cut it at 2 KB."""
+"""The instructions that a client receives when it connects. Clients cut them at 2 KB."""
 
 from vector_memory.results.lean import CUT
 from vector_memory.server import guide

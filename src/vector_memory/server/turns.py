@@ -1,4 +1,4 @@
-"""Lets only as many calls search at once as one interpreter can work on; namespaces whose calls wait take turns."""
+"""Limits the number of concurrent searches; namespaces with waiting calls take turns."""
 
 import asyncio
 from collections import deque
@@ -28,7 +28,7 @@ class Turns:
 
     @asynccontextmanager
     async def taken(self, namespace: str) -> AsyncIterator[None]:
-        """Wait for a turn, and have it during the block, or until the call gives way."""
+        """Wait for a turn, and hold it during the block or until the call yields it."""
         await self._wait(namespace)
         loop, turn = asyncio.get_running_loop(), ExitStack()
         turn.callback(self._pass_on)

@@ -1,4 +1,4 @@
-"""Counts how often memories are read, in the background: reading neither waits for it nor fails with it."""
+"""Counts reads in the background, so that a read neither waits for the count nor fails with it."""
 
 import contextlib
 import logging

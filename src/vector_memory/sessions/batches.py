@@ -1,4 +1,4 @@
-"""Stores many memories at a time, as from the history of a client."""
+"""Stores many memories at a time, such as a client's history."""
 
 from collections.abc import Collection, Sequence
 
@@ -68,7 +68,7 @@ class Batches:
 
 
 def without_nearest(prompts: Sequence[NewMemory], times: Collection[str]) -> list[NewMemory]:
-    """Return prompts without the one nearest to each of these times."""
+    """Return the prompts without those nearest to these times."""
     known = {prompt.created_at for prompt in prompts} & set(times)
     left = {microseconds(prompt.created_at or ""): prompt for prompt in prompts if prompt.created_at not in known}
     for time in map(microseconds, set(times) - known):

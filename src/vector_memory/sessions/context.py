@@ -22,13 +22,13 @@ from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
 
 TOKENS = 4_000
-"""The length of an answer for which the caller names none."""
+"""Default length of an answer."""
 
 RECENT = 5
-"""Reports, working memories and observations, each, in an answer."""
+"""Maximum number of reports, of working memories and of observations in an answer."""
 
 PROMPTS_FIRST = 5
-"""So many prompts get room in an answer before reports do."""
+"""Number of prompts that get room in an answer before reports do."""
 
 
 class TaskContext:

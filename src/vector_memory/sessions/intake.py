@@ -1,4 +1,4 @@
-"""Takes in what hooks report: a text is on the disk before its hook is answered, and stored as soon as possible."""
+"""Accepts what hooks report: writes a text to the disk before answering its hook, and stores it as soon as possible."""
 
 from collections.abc import Collection, Sequence
 from copy import copy
@@ -43,7 +43,7 @@ class Intake:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether a text would have to wait for long until it is stored."""
+        """Whether a text would wait long before it is stored."""
         return self._delivery.is_held_up
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Intake:
         self._delivery.start()
 
     def stop(self) -> None:
-        """Stop; what is not stored waits for another process."""
+        """Stop; another process stores the waiting texts."""
         self._delivery.stop()
 
     def _stored(self, body: Body) -> Outcome[None]:
@@ -65,6 +65,6 @@ class Intake:
 
 
 def memory_of(body: Body) -> NewMemory:
-    """Return the memory to store for what has waited. Raises ValidationError."""
+    """Return the memory to store for a waiting text. Raises ValidationError."""
     fields: dict[str, Any] = {name: value for name, value in body.items() if name not in (KIND, CONTENT)}
     return NewMemory.of(body.get(KIND, ""), body.get(CONTENT, ""), **fields)

@@ -41,7 +41,7 @@ class Overview:
             return reader.count(Scope())
 
     def count_pending(self) -> int:
-        """Return of how many memories somebody is computing the vectors now."""
+        """Return the number of memories whose vectors are being computed now."""
         with self._storage.read() as reader:
             return reader.pending(Scope()).memories
 

@@ -1,4 +1,4 @@
-"""What earlier sessions left, told in a few lines to an agent that did not ask."""
+"""A recap of earlier sessions in a few lines, for an agent that did not ask."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -22,18 +22,18 @@ STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT, SESSION = 420, 140, 300, 700,
 PROMPTS, REPORTS = 3, 5
 """Maximum number of prompts and reports in a recap."""
 LOOKED_THROUGH = 4
-"""So many times the characters that a part may have are looked through: white space is left out."""
+"""Multiple of a part's maximum length that is read, because white space is left out."""
 
 RECALLED = 3
 EXCERPT = 480
 """Maximum number of memories near a prompt, and of characters of each."""
 LOOKED_AT = 20
-"""So many of the nearest chunks of each kind are looked at: some are of this session, or were told before."""
+"""Number of nearest chunks of each kind to examine: some belong to this session or were already shown."""
 
 RECALLED_SCOPES = [Scope(kind) for kind in (MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE)]
 
 RECALL_SECONDS = 1.0
-"""A prompt waits so long for vectors of what was stored just before it. A quiet machine needs a tenth of that."""
+"""Seconds that a prompt waits for the vectors of what was just stored. A quiet machine needs a tenth of that."""
 
 TAG = re.compile(r"<(?=[/!?a-zA-Z])")
 """The beginning of a tag: stored text must not end the client's own tags around it."""
@@ -50,7 +50,7 @@ class Told:
 
 
 class Past:
-    """Finds the sessions before this one, and tells what they left."""
+    """Finds earlier sessions and summarizes them."""
 
     def __init__(self, storage: Storage, retriever: Retriever) -> None:
         self._storage = storage
@@ -126,7 +126,7 @@ def worth_telling(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def told_of(hit: Hit, origin: Origin, text: str) -> str:
-    """Return what is told of a memory near a prompt, in one line."""
+    """Return the line that describes a memory near a prompt."""
     later = f", which may correct memory {hit.later[0]}" if hit.later else ""
     return f"- memory {origin.id}, {origin.memory_type} of {origin.created_at[:10]}{later}: {shortened(text, EXCERPT)}"
 
@@ -183,7 +183,7 @@ def title_of(report: Moment, session_id: str) -> str:
 
 
 def elsewhere(moment: Moment, session_id: str) -> str:
-    """Return the session of a memory, as a part of a sentence, unless it is this one."""
+    """Return a phrase that names a memory's session, unless it is this one."""
     return "" if moment.session_id == session_id else f", session {shortened(str(moment.session_id), SESSION)}"
 
 

@@ -1,4 +1,4 @@
-"""Keeps memories in step with the files that they were made of."""
+"""Keeps memories in sync with the files that they came from."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,21 +12,21 @@ from vector_memory.storage.records import Expendable
 
 
 class Origin(NamedTuple):
-    """Where a memory's file is, as its metadata say: `source` is its path below the folder `root`."""
+    """Where a memory's file is, according to its metadata: `source` is its path below the folder `root`."""
 
     root: str
     source: str
 
 
 class Known(NamedTuple):
-    """A memory that was made of a file."""
+    """A memory that came from a file."""
 
     id: int
     content_hash: str
 
 
 class Synced(NamedTuple):
-    """What became of a file's memory."""
+    """The outcome for a file's memory."""
 
     state: Literal["stored", "updated", "unchanged"]
     memory_id: int
@@ -106,7 +106,7 @@ class Sync:
         return Synced("updated" if replaced else "stored", saved.id)
 
     def remove_rest(self) -> list[tuple[Origin, int]]:
-        """Delete what is left of the files' earlier texts; return the files and the ids."""
+        """Delete the remaining earlier texts of the files; return the files and the ids."""
         rest = [(origin, number) for origin, each in self._known.items() for number in self._unsettled(each)]
         ids = [number for _, number in rest]
         self._writer.recall(ids)  # it may come back in a moment
@@ -121,5 +121,5 @@ class Sync:
         self._settled.update(ids)
 
     def finish(self) -> None:
-        """Overwrite the bytes of what was replaced and removed."""
+        """Overwrite the bytes of replaced and removed texts."""
         self._storage.purge_deleted()

@@ -54,12 +54,12 @@ class StoredMemory:
 
 @dataclass(slots=True)
 class Room:
-    """The largest number of memories that there may be; None: any."""
+    """Maximum number of memories; None: no limit."""
 
     most: int | None = None
 
     def require(self, reader: Reader) -> None:
-        """Raise QuotaExceededError if there are as many, in the snapshot of a reader."""
+        """Raise QuotaExceededError if a reader's snapshot has this many."""
         if self.most is not None:
             require_room(reader.count_all(), self.most)
 
@@ -194,12 +194,12 @@ def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
 
 
 def time_of_prompt(memory: NewMemory) -> str | None:
-    """Return when a user wrote a prompt; None for other kinds. Who repeats a prompt does so at another time."""
+    """Return when a user wrote a prompt; None for other kinds. A repeated prompt has another time."""
     return memory.created_at if memory.kind is MemoryKind.INPUT_PROMPT else None
 
 
 def require_room(memories: int, most: int) -> None:
-    """Raise QuotaExceededError if there are as many memories as there may be."""
+    """Raise QuotaExceededError if the memory is full."""
     if memories >= most:
         raise QuotaExceededError(
             f"This namespace may hold {most:,} memories and is full: delete some, or ask for more."
@@ -242,7 +242,7 @@ def usable(reader: Reader, embedded: Embedded | None) -> tuple[Embedded | None, 
 
 
 def with_title(memory: NewMemory) -> NewMemory:
-    """Give a document that has no title the one that its text has."""
+    """Give an untitled document the title in its text."""
     if memory.title is not None or not is_chunked(memory.kind):
         return memory
     return replace(memory, title=as_title(title_of(memory.content)))

@@ -32,7 +32,7 @@ HEARD_AT = "heard_at"
 """The argument with the time at which a relay heard of an event."""
 
 Hook = Callable[[Event], Awaitable[str | None]]
-"""Stores what an event brings, and returns what the agent is to be told."""
+"""Stores an event's text, and returns the context for the agent."""
 
 HOOKS: dict[str, tuple[str, Hook]] = {
     "hook_prompt": ("UserPromptSubmit", hear_prompt),
@@ -40,7 +40,7 @@ HOOKS: dict[str, tuple[str, Hook]] = {
     "hook_answer": ("Stop", keep_answer),
     "hook_compaction": ("PostCompact", keep_summary),
 }
-"""The tools, the events that they are for, and what they do."""
+"""The tools, their events, and their functions."""
 
 
 FAILED = "vector-memory/failed"
@@ -90,7 +90,7 @@ def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | N
 
 
 def time_in(given: Mapping[str, str]) -> str:
-    """Return when something was heard: a relay says it, whose call may wait or be sent twice."""
+    """Return when an event was heard. A relay sends the time, because its call may wait or be sent twice."""
     now = utc_now()
     with suppress(ValueError):
         return min(utc(given[HEARD_AT]), now) if HEARD_AT in given else now
@@ -98,7 +98,7 @@ def time_in(given: Mapping[str, str]) -> str:
 
 
 def answer(event_name: str, told: str | None) -> dict[str, Any]:
-    """Return what clients read from the answer of a hook: what is added to the agent's context, or nothing."""
+    """Return what clients read from a hook's answer: an addition to the agent's context, or nothing."""
     if told is None:
         return {}
     return {"hookSpecificOutput": {"hookEventName": event_name, "additionalContext": told}}

@@ -1,4 +1,4 @@
-"""Stores what a client's hooks report: on the disk first, so that nothing is lost whatever happens to the memory."""
+"""Stores what a client's hooks report: first on the disk, so that nothing is lost if the memory fails."""
 
 import asyncio
 import logging
@@ -25,14 +25,14 @@ from vector_memory.transcripts.worth import storable
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 0.25
-"""A prompt waits so long until it is stored. After that the user goes on, and it is stored from the disk."""
+"""Seconds that a prompt waits until it is stored. After that the user continues, and it is stored from the disk."""
 
 PATIENCE_AFTERWARDS_SECONDS = 2.0
-"""An answer waits longer: the user is reading it, and whoever reads the memory next should find it."""
+"""An answer waits longer: the user is reading it, and the next search should find it."""
 
 
 READING_SECONDS = 2.0
-"""A user waits no longer for what an agent could be told."""
+"""Maximum seconds that a user waits for a recap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Event:
 
 
 async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Taken[None] | None:
-    """Keep a text under the client's session, unless nothing may be stored. Raises the errors of `Intake.take`."""
+    """Keep a text under the client's session, unless storing is off. Raises the errors of `Intake.take`."""
     return await take(event, Said(kind, agent_id, content, event.time)) if event.is_kept else None
 
 
@@ -97,12 +97,12 @@ def taken(event: Event, said: Said) -> Taken[None] | None:
 
 
 def storable_in(event: Event, text: str) -> str:
-    """Return a text as it is stored in the memory of an event."""
+    """Return a text as it is stored for an event."""
     return storable(text, redacts=event.store.settings.redact is not Redact.OFF).text
 
 
 async def settle(event: Event, kept: Taken[None] | None, patience: float) -> None:
-    """Wait until a text is stored, but only so long, and not if that is sure to take longer.
+    """Wait a limited time until a text is stored, but not if that is sure to take longer.
 
     Raises DatabaseError if it is neither stored nor on the disk.
     """
@@ -120,5 +120,5 @@ async def outcome_of(kept: Taken[T], patience: float) -> Outcome[T] | None:
 
 
 def log_failure(what: str, error: Exception) -> None:
-    """Log why something failed, without what is stored."""
+    """Log why something failed, without stored content."""
     logger.warning("%s: %s", what, error if isinstance(error, VectorMemoryError) else where(error))

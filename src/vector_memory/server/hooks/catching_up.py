@@ -25,7 +25,7 @@ from vector_memory.transcripts.own import read_own
 logger = logging.getLogger(__name__)
 
 REACH = timedelta(hours=1)
-"""What was said longer before the server started is not stored: no server takes so long to start."""
+"""Texts said longer before the server's start are not stored: no server takes so long to start."""
 
 ATTEMPTS, PAUSE_SECONDS = 10, 0.15
 """A client may write its transcript a moment after it has called a hook."""
@@ -47,7 +47,7 @@ async def begin_to_catch_up(event: Event, heard: HeardSession, *, is_answered: b
 
 
 async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> None:
-    """Store what the transcript of a session has beyond its memories. `is_answered`: a prompt must be in it."""
+    """Store the texts of a session's transcript that are not yet memories. `is_answered`: a prompt must be in it."""
     if not event.is_kept or not event.text("transcript_path"):
         return
     try:

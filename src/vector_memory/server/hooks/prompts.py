@@ -1,4 +1,4 @@
-"""The hook for prompts: stores them, and tells the agent what earlier sessions left."""
+"""The hook for prompts: stores them, and recalls earlier sessions."""
 
 from anyio import fail_after
 from anyio.to_thread import run_sync
@@ -14,11 +14,11 @@ from vector_memory.settings import Recall
 from vector_memory.transcripts.worth import prompt_in
 
 LEAST_PROMPT = 20
-"""Shorter prompts are about what was just said: nothing is recalled for them."""
+"""Shorter prompts refer to what was just said: nothing is recalled for them."""
 
 
 async def hear_prompt(event: Event) -> str | None:
-    """Store a prompt. Return a recap for the first one of a session, and for others what is close to them."""
+    """Store a prompt. Return a recap for a session's first prompt, and memories close to later ones."""
     prompt = prompt_in(event.text("prompt"))
     kept = await keep(event, MemoryKind.INPUT_PROMPT, prompt)
     told, heard = None, await event.heard()
@@ -30,7 +30,7 @@ async def hear_prompt(event: Event) -> str | None:
 
 
 async def told_with(event: Event, heard: HeardSession, prompt: str) -> str | None:
-    """Return what the agent is to be told with a prompt; nothing if the memory cannot be read."""
+    """Return the context for a prompt; nothing if the memory cannot be read."""
     try:
         with fail_after(READING_SECONDS):
             async with turn_of_caller():
@@ -41,7 +41,7 @@ async def told_with(event: Event, heard: HeardSession, prompt: str) -> str | Non
 
 
 def recalled(event: Event, heard: HeardSession, prompt: str) -> str | None:
-    """Return what the agent is to be told with a prompt. Each memory is told once in a session."""
+    """Return the context for a prompt. Each memory is shown once per session."""
     recall, past, known = event.store.settings.recall, event.store.past, heard.told
     is_first, heard.has_prompt = not heard.has_prompt, True
     found: Told | None = None

@@ -74,7 +74,7 @@ def _as_result(question: str) -> InputRequiredResult:
 
 
 async def answers_of_user(context: Context, asked: InputRequiredResult) -> dict[str, ElicitResult]:
-    """Ask the user, during a call, what another server wants to know. Raises ValidationError if that fails."""
+    """Ask the user another server's question during a call. Raises ValidationError if that fails."""
     answers = {}
     for key, request in (asked.input_requests or {}).items():
         if not isinstance(request, ElicitRequest) or not isinstance(request.params, ElicitRequestFormParams):

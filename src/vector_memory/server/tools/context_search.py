@@ -1,4 +1,4 @@
-"""The tools that read what a session's main agent has stored of it: its states and the user's prompts."""
+"""The tools that read what a session's main agent has stored: states and the user's prompts."""
 
 from functools import partial
 

@@ -29,13 +29,13 @@ HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 """What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
 
 RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code"})
-"""Parameters that the short form of a tool does not name; it accepts them all the same."""
+"""Parameters that a tool's short form accepts but does not list."""
 
 FOR_EXPERTS = frozenset({"explain"})
-"""Parameters that only `--profile all` names; the tool accepts them all the same."""
+"""Parameters that a tool accepts but lists only with `--profile all`."""
 
 UNUSED = frozenset({"similarity_threshold", "neighbours"})
-"""Parameters that every search accepts, and ignores unless its schema names them."""
+"""Parameters that every search accepts, and ignores unless its schema lists them."""
 
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
@@ -63,11 +63,11 @@ class MemoryTool(FunctionTool):
         return self.without(RARELY_SENT | FOR_EXPERTS).model_copy(update={"meta": at_once})
 
     def in_lean_form(self) -> "MemoryTool":
-        """Return the tool with lean answers. What its schema says of them is true of full ones, too."""
+        """Return the tool with lean answers. Its output schema describes both forms."""
         return self.model_copy(update={"is_lean": True, "output_schema": LEAN})
 
     def without(self, names: Collection[str]) -> "MemoryTool":
-        """Return the tool with a schema that does not name these parameters."""
+        """Return the tool with a schema that does not list these parameters."""
         named = {name: one for name, one in self.parameters["properties"].items() if name not in names}
         return self.model_copy(update={"parameters": {**self.parameters, "properties": named}})
 

@@ -93,7 +93,7 @@ def _year_as_text(value: object) -> object:
 
 
 FIRST_YEAR = 1970
-"""Smaller numbers are no years of memories."""
+"""Smaller numbers are not years."""
 
 Store = Annotated[SessionMemoryStore, Depends(current_store)]
 OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]

@@ -19,7 +19,7 @@ LEAN: Schema = {
     },
     "required": ["success"],
 }
-"""What is true of every answer, in both forms."""
+"""What every answer contains, in both forms."""
 
 
 def inlined(schema: Schema) -> Schema:

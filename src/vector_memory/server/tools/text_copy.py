@@ -13,7 +13,7 @@ from fastmcp.tools import ToolResult
 from mcp_types import TextContent
 
 READS_ONLY_STRUCTURE = {"claude-code": frozenset({"2.1.330"})}
-"""Versions of clients, by name, whose agents get nothing but the structured part of a successful answer."""
+"""Versions of clients, by name, whose agents see only the structured part of a successful answer."""
 
 
 def for_client(answer: ToolResult, context: Context) -> ToolResult:

@@ -49,7 +49,7 @@ async def in_file_writers_thread(function: Callable[P, T], *args: P.args, **kwar
 
 
 async def in_intake_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that puts a text on the disk, and return its result: it waits for no call, however slow."""
+    """Run a function that writes a text to the disk, and return its result, without waiting for slow calls."""
     return await _limited(_intake, INTAKE, partial(function, *args, **kwargs))
 
 

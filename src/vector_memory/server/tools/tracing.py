@@ -1,4 +1,4 @@
-"""Adds to an answer how the search came to it, for whoever wants to know why something was not found."""
+"""Adds a trace of the search to an answer, which shows why something was not found."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

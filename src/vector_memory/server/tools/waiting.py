@@ -1,4 +1,4 @@
-"""Calls that wait for what any process does. They hold no thread and no connection meanwhile."""
+"""Calls that wait for other processes, without holding a thread or a connection."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ MAX_WAITING = 32
 """Calls that wait at the same time. Further ones answer at once, so that other requests have room."""
 
 POLL_SECONDS = 0.15
-"""Twenty waiting calls take under 1 % of a core, and are told within 0.2 s of a commit."""
+"""Twenty waiting calls take under 1 % of a core, and notice a commit within 0.2 s."""
 
 BACKLOG_SECONDS = 40.0
 """How long a receipt waits while too many vectors are outstanding. Clients give up after a minute."""
@@ -78,7 +78,7 @@ def is_last_call() -> bool:
 
 
 def stop_waiting() -> None:
-    """Let all calls that wait in this event loop answer now, and later ones at once: the process is to end."""
+    """Answer all waiting calls of this event loop now, and later ones at once, because the process is ending."""
     _ends.set(True)
 
 
