@@ -1,17 +1,19 @@
 """Whether an answer holds what answers the question and nothing else, on sixty cases of our own, by half.
 
-uv run benchmarks/retrieval/precision.py [--cache DIR] [--json FILE] [--each]
+uv run benchmarks/retrieval/precision.py [--cache DIR] [--minutes N] [--json FILE] [--each]
 
-209 short memories share one store. A question has one memory that answers it, several, or none: its topic is there
-without the answer, or is not there at all. Prints the means of precision and recall over the questions with an answer,
-how many of these got exactly what is right, how many of the others got nothing, and the results of an answer. Results
-count as they come; where they say how well they match, also without those that are not strong.
+209 short memories share one store, stored so many minutes apart (0). A question has one memory that answers it,
+several, or none: its topic is there without the answer, or is not there at all. Prints the means of precision and
+recall over the questions with an answer, how many of these got exactly what is right, how many of the others got
+nothing, and the results of an answer. Results count as they come; where they say how well they match, also without
+those that are not strong.
 """
 
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -19,7 +21,7 @@ from typing import Any
 
 from cache import CachedEmbedder
 from cases import HALVES, SORTS, Case, precision_cases
-from rankings import load_index
+from rankings import FIRST, load_index
 
 from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder, load_embedder
@@ -49,14 +51,19 @@ class Answered:
         return len(self.named(strong=strong) & self.case.right) / len(self.case.right)
 
 
-def answers(memories: dict[str, str], cases: Sequence[Case], embedder: Embedder) -> Iterator[Answered]:
+def answers(memories: dict[str, str], cases: Sequence[Case], embedder: Embedder, apart: float) -> Iterator[Answered]:
     """Store the memories, and yield what a search with defaults returns for each case."""
     with TemporaryDirectory() as folder:
         settings = Settings(sqlite_synchronous="NORMAL")
         with SessionMemoryStore(Path(folder) / "memory.db", settings, embedder=embedder) as store:
             names = {
-                store.store_memory("working_memory", text, session_id=name).memory_id: name
-                for name, text in memories.items()
+                store.store_memory(
+                    "working_memory",
+                    text,
+                    session_id=name,
+                    created_at=(FIRST + number * timedelta(minutes=apart)).isoformat(),
+                ).memory_id: name
+                for number, (name, text) in enumerate(memories.items())
             }
             load_index(store)
             for case in cases:
@@ -115,13 +122,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=Settings().embedding_model)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
+    parser.add_argument("--minutes", type=float, default=0.0, metavar="N", help="between two memories")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every answer here")
     parser.add_argument("--each", action="store_true", help="print every question that is not answered exactly")
     options = parser.parse_args()
     embedder = load_embedder(Settings(embedding_model=options.model))
     if options.cache:
         embedder = CachedEmbedder(embedder, options.cache)
-    answered = list(answers(*precision_cases(), embedder))
+    answered = list(answers(*precision_cases(), embedder, options.minutes))
     print(
         "| | precision | recall | single | compound | exactly | absent: none | off topic: none "
         "| absent: doubtful | off topic: doubtful | right: doubtful | results, median |"

@@ -6,6 +6,7 @@ of a command are.
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -21,6 +22,10 @@ from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 DEPTH = 10
+
+FIRST = datetime(2026, 1, 5, tzinfo=UTC)
+APART = timedelta(minutes=7)
+"""When the first document of a scope was stored, and how long after it the next one."""
 
 
 class Ranking(Protocol):
@@ -108,11 +113,12 @@ def filled(store: SessionMemoryStore, judged: JudgedSet) -> Iterator[tuple[int, 
 
 
 def filled_as(store: SessionMemoryStore, judged: JudgedSet, kind: MemoryKind) -> Iterator[tuple[int, str]]:
-    """Store the documents as memories of one kind."""
+    """Store the documents as memories of one kind, minutes apart: a later one may then pass for a correction."""
     for scope, names in judged.scopes.items():
-        for name in names:
+        for number, name in enumerate(names):
+            created = (FIRST + number * APART).isoformat()
             try:
-                receipt = store.store_memory(kind, judged.documents[name], session_id=scope)
+                receipt = store.store_memory(kind, judged.documents[name], session_id=scope, created_at=created)
             except DuplicateMemoryError:
                 continue
             if receipt.memory_id is not None:

@@ -113,7 +113,7 @@ async def test_what_a_neighbour_has_just_stored_is_waited_for(
             assert f"memory {number}, report of " in await talk.prompt("new", CLOSE)
 
 
-async def test_a_prompt_does_not_wait_long_for_vectors(
+async def test_what_has_no_vectors_after_a_moment_is_told_if_it_has_most_of_several_words(
     talking: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recap, "RECALL_SECONDS", 0.2)
@@ -123,8 +123,9 @@ async def test_a_prompt_does_not_wait_long_for_vectors(
         with SessionMemoryStore(tmp_path / "memory.db", embedder=gate) as neighbour:
             await talk.prompt("new", "Hello.")
             neighbour.defer_vectors()
-            neighbour.store_memory("report", REPORT, session_id="other")
-            assert await talk.prompt("new", CLOSE) is None
+            number = neighbour.store_memory("report", REPORT, session_id="other").memory_id
+            assert await talk.prompt("new", "Please: why do the releases wait?") is None
+            assert f"memory {number}, report of " in await talk.prompt("new", REPORT.partition(",")[0])
             gate.open.set()
 
 

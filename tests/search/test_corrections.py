@@ -10,6 +10,7 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.search.explaining import Asked
 from vector_memory.search.fusion import Hit
+from vector_memory.search.relevance import NEWER_FOLLOWS
 from vector_memory.sessions.recap import worth_telling
 from vector_memory.store import SessionMemoryStore
 
@@ -64,13 +65,14 @@ def test_a_search_gives_the_correction_beside_the_fact(store: SessionMemoryStore
 
 @pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
 def test_no_limit_hides_the_correction(store: SessionMemoryStore, grain: str) -> None:
-    answer = getattr(store, grain)(QUESTION, IN_SESSION, Page(limit=1))
-    assert [result.memory_id for result in answer.results] == [1, 16]
-    following = getattr(store, grain)(QUESTION, IN_SESSION, Page(limit=1, offset=answer.next_offset))
-    assert not {1, 16}.intersection(result.memory_id for result in following.results)
-    if grain == "search_chunks":
-        trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(Page(limit=1), "chunk"))
-        assert [one["memory_id"] for one in trace["candidates"] if one["fate"] == "on this page"] == [1, 16]
+    search = getattr(store, grain)
+    assert [result.memory_id for result in search(QUESTION, IN_SESSION, Page(limit=2)).results] == [1, 16]
+    first = search(QUESTION, IN_SESSION, Page(limit=1))
+    assert [result.memory_id for result in first.results] == [1]
+    assert NEWER_FOLLOWS in first.message
+    following = search(QUESTION, IN_SESSION, Page(limit=1, offset=first.next_offset))
+    assert [result.later for result in following.results] == [[1]]
+    assert NEWER_FOLLOWS not in (following.message or "")
 
 
 CHAIN = (
@@ -90,16 +92,13 @@ def test_of_a_fact_that_was_corrected_several_times_the_newest_is_given(tmp_path
         for month, text in enumerate(CHAIN[:length], 2):
             store.store_memory("report", text, session_id="s", created_at=f"2026-{month:02}-01T10:00:00Z")
         results = store.search_chunks("Which font is used on the labels?", IN_SESSION).results
-    first = len(OTHERS) + 1
+        told = store.past.near("Which font is used on the labels?", "another session", ())
+    first, newest = len(OTHERS) + 1, len(OTHERS) + length
     assert results[0].memory_id == first
-    assert first in next(one.later for one in results if one.memory_id == len(OTHERS) + length)
-
-
-def test_a_prompt_is_told_of_the_correction_with_the_fact(store: SessionMemoryStore) -> None:
-    told = store.past.near(QUESTION, "another session", ())
+    assert first in next(one.later for one in results if one.memory_id == newest)
     assert told
-    assert f"which may correct memory 1: {CORRECTION}" in told.text
-    assert len(told.ids) == 2
+    assert told.ids == {first, newest}
+    assert f"which may correct memory {first}: {CHAIN[length - 1]}" in told.text
 
 
 def test_a_trace_knows_that_a_correction_is_on_the_page(store: SessionMemoryStore) -> None:
@@ -137,7 +136,7 @@ def test_the_pages_of_several_questions_have_all_hits_once_and_weak_ones_last(
     IS_LEAN.reset(token)
     assert len(numbers) == len(set(numbers)) >= (len(OTHERS) + 2 if grain != "search_sections" else limit)
     assert levels == sorted(levels)
-    assert [number for number, is_weak in zip(numbers, levels, strict=True) if not is_weak][:3] == [1, 4, 16]
+    assert set(numbers[:3]) == {1, 4, 16}
 
 
 def test_a_section_that_two_questions_find_is_one_result_of_a_lean_answer(tmp_path: Path) -> None:

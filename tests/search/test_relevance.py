@@ -15,12 +15,13 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.later import is_later, with_later
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import Shown, on_page, weighed, without_long_tail
+from vector_memory.search.relevance import on_page, weighed
 from vector_memory.storage.records import Origin
 from vector_memory.storage.scoring import Wording
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)
+LEVELS: dict[str, MatchLevel] = {"s": "strong", "r": "related"}
 
 
 def question() -> Question:
@@ -41,7 +42,12 @@ def found(scores: Sequence[float], *, length: int = 10, nearest: Sequence[Sequen
 
 
 def matches(hits: Sequence[Hit]) -> list[tuple[int, MatchLevel | None]]:
-    return [(hit.id, hit.match) for hit in hits]
+    return [(hit.id, hit.match) for hit in sorted(hits, key=is_weak)]
+
+
+def is_weak(hit: Hit) -> bool:
+    """Return whether a hit stands behind all that are better."""
+    return hit.match == "weak"
 
 
 def test_of_short_texts_only_those_as_good_as_the_best_are_kept_where_it_stands_out() -> None:
@@ -78,9 +84,10 @@ def test_a_unit_without_a_vector_is_not_weak_for_its_distance() -> None:
 @pytest.mark.parametrize("kept", [0, 3, 7])
 @given(limit=st.integers(1, 5))
 def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit: int) -> None:
-    results, offset, seen = [Hit(number, number, 0.5, 0.5, ()) for number in range(7)], 0, list[Hit]()
+    results = [Hit(number, number, 0.5, 0.5, (), match="related" if number < kept else "weak") for number in range(7)]
+    offset, seen = 0, list[Hit]()
     while True:
-        shown, left_out, more = on_page(results, kept, Page(limit=limit, offset=offset))
+        shown, left_out, more, _ = on_page(results, Page(limit=limit, offset=offset))
         assert left_out == (max(0, min(offset + limit, 7) - kept) if offset < max(1, kept) else 0)
         assert len({hit.id < kept for hit in shown}) <= 1
         seen += shown
@@ -90,45 +97,44 @@ def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit
     assert seen == results
 
 
-def test_a_page_ends_behind_what_may_correct_a_result_on_it() -> None:
-    later = {1: (0,), 2: (1,), 4: (3,), 6: (5,)}
-    results = [Hit(number, number, 0.5, 0.5, (), later=later.get(number, ())) for number in range(7)]
-    ends = [len(on_page(results, 6, Page(limit=limit)).results) for limit in (1, 2, 3, 4, 5, 6)]
-    assert ends == [3, 3, 3, 5, 5, 6]  # the last one is weak
-    assert [hit.id for hit in on_page(results, 6, Page(limit=1, offset=3)).results] == [3, 4]
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
-def places_shown(levels: str, page: Page, later: Mapping[int, int] = MappingProxyType({}), *, lean: bool = True) -> int:
-    """Return how many results of these levels an answer shows. `later`: the place that the one at a place corrects."""
-    names: dict[str, MatchLevel] = {"s": "strong", "r": "related"}
+def shown_on(levels: str, page: Page, later: Mapping[int, int] = NOTHING, *, lean: bool = True) -> list[int]:
+    """Return the places of what an answer shows. `later`: the place that the one at a place corrects."""
     hits = [
-        Hit(place, place, 0.5, 0.5, ("vector",), match=names[level], later=(later[place],) if place in later else ())
+        Hit(place, place, 0.5, 0.5, ("vector",), match=LEVELS[level], later=(later[place],) if place in later else ())
         for place, level in enumerate(levels)
     ]
     token = IS_LEAN.set(lean)
     try:
-        shown = without_long_tail(Shown(hits, 2, more=False), page)
+        shown = on_page(hits, page)
     finally:
         IS_LEAN.reset(token)
-    assert list(shown.results) == hits[: len(shown.results)]
-    assert (shown.left_out, shown.more) == ((2, False) if len(shown.results) == len(hits) else (0, True))
-    return len(shown.results)
+    assert shown.more == (page.offset + len(shown.results) < len(levels))
+    return [hit.id for hit in shown.results]
 
 
 @pytest.mark.parametrize(("levels", "shown"), [("rrrrr", 3), ("srrrr", 4), ("srrrrs", 6), ("srrrsrr", 5), ("", 0)])
 def test_a_lean_answer_ends_with_at_most_three_that_only_are_related(levels: str, shown: int) -> None:
-    assert places_shown(levels, Page()) == shown
-    assert places_shown(levels, Page(), lean=False) == len(levels)
+    assert shown_on(levels, Page()) == list(range(shown))
+    assert shown_on(levels, Page(), lean=False) == list(range(len(levels)))
 
 
-def test_what_may_correct_a_strong_match_is_always_shown() -> None:
-    assert places_shown("srrrrr", Page(), {5: 0}) == 6
-    assert places_shown("srrrrr", Page(), {5: 4}) == 4
+def test_what_may_correct_a_strong_match_takes_the_place_of_one_that_only_is_related() -> None:
+    assert shown_on("srrr", Page(limit=2), {3: 0}, lean=False) == [0, 3]
+    assert shown_on("rsrr", Page(limit=2), {3: 1}, lean=False) == [1, 3]
+    assert shown_on("ssrr", Page(limit=2), {3: 0}, lean=False) == [0, 1]
+    assert shown_on("ssrr", Page(limit=2, offset=2), {3: 0}, lean=False) == [3, 2]
+    assert shown_on("srrrrr", Page(), {5: 0}) == [0, 1, 2, 5]
+    assert shown_on("ssrrrrr", Page(), {5: 0, 6: 1}) == [0, 1, 2, 5, 6]
+    assert shown_on("srrrrr", Page(), {5: 4}) == [0, 1, 2, 3]
+    assert shown_on("srrr", Page(limit=2), {1: 0, 3: 0}) == [0, 1]
 
 
-@pytest.mark.parametrize("page", [Page(max_tokens=2_000), Page(offset=3), Page(detail="lines")])
+@pytest.mark.parametrize("page", [Page(max_tokens=2_000), Page(offset=1), Page(detail="lines")])
 def test_who_asks_for_more_than_an_answer_gets_all_that_are_related(page: Page) -> None:
-    assert places_shown("rrrrr", page) == 5
+    assert shown_on("rrrrr", page) == list(range(page.offset, 5))
 
 
 def origin(number: int, minute: int, turn: int = 0) -> Origin:
@@ -148,7 +154,7 @@ def marked(
         hit.id: Compared(hit.score, AXES[0], AXES[axis], 10) for hit, axis in zip(hits, directions, strict=True)
     }
     times = {hit.memory_id: origin(hit.memory_id, minute) for hit, minute in zip(hits, minutes, strict=True)}
-    return [(hit.id, hit.match, hit.later) for hit in with_later(hits, compared, times)]
+    return [(hit.id, hit.match, hit.later) for hit in sorted(with_later(hits, compared, times), key=is_weak)]
 
 
 def test_a_newer_memory_on_the_same_subject_follows_the_older_one_and_names_it() -> None:
@@ -159,10 +165,9 @@ def test_an_older_memory_and_one_of_the_same_minute_correct_nothing() -> None:
     assert marked([5, 0, 5], [0, 0, 0]) == [(1, "strong", ()), (2, "weak", ()), (3, "weak", ())]
 
 
-def test_a_correction_is_moved_beside_its_fact_and_one_that_leads_stays_in_front() -> None:
+def test_what_may_correct_another_stays_where_its_score_puts_it() -> None:
     levels = ["strong", "related", "related"]
-    assert [number for number, _, _ in marked([0, 1, 9], [0, 1, 0], levels)] == [1, 3, 2]
-    assert [number for number, _, _ in marked([9, 1, 0], [0, 1, 0], levels)] == [1, 2, 3]
+    assert marked([0, 1, 9], [0, 1, 0], levels) == [(1, "strong", ()), (2, "related", ()), (3, "related", (1,))]
 
 
 def test_what_was_stored_after_a_memory_may_correct_it_whatever_the_clock_said() -> None:
@@ -175,12 +180,10 @@ def test_only_of_the_best_three_it_is_told_what_may_correct_them() -> None:
     assert all(not later for _, _, later in marked([3, 2, 1, 0, 9], [0, 1, 2, 3, 3], ["strong"] * 5))
 
 
-def test_of_several_newer_memories_the_best_and_the_newest_are_marked() -> None:
-    assert marked([0, 5, 6, 7, 8], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (5, "related", (1,))]
+def test_of_several_newer_memories_the_best_is_marked_and_the_newest_if_it_goes_on_from_it_or_else_the_next() -> None:
+    assert marked([0, 5, 6, 7, 8], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (5, "related", (1, 2))]
 
-
-def test_where_none_is_newer_than_the_two_best_these_are_marked() -> None:
-    assert marked([0, 7, 8, 5, 6], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (3, "related", (1,))]
+    assert marked([0, 7, 8, 5, 6], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (3, "related", (1, 2))]
 
 
 def test_a_strong_match_is_kept_where_what_has_the_best_score_is_none() -> None:

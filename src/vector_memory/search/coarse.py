@@ -1,6 +1,7 @@
 """Coarse search: whole memories, looked up by scope or found by their best unit."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of
-from vector_memory.search.relevance import CANDIDATES, count_kept, on_page, without_long_tail
+from vector_memory.search.relevance import CANDIDATES, on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
@@ -118,8 +119,7 @@ class CoarseSearch:
             question = self._retriever.prepare(query, mode, scope)
             count = max(CANDIDATES, page.end + 1)
             with self._retriever.judging(question, scope, count, memories=True) as (retrieval, judgement):
-                kept = count_kept(hit.match for hit in judgement.hits)
-                hits, left_out, more = without_long_tail(on_page(judgement.hits, kept, page), page)
+                hits, left_out, more, said = on_page(judgement.hits, page)
                 memories, observations, around = retrieval.reader.together(
                     lambda reader: reader.memories([hit.memory_id for hit in hits]),
                     lambda reader: notes_on(reader, reports_among(scope, hits)),
@@ -131,6 +131,7 @@ class CoarseSearch:
             matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources, hit.match, hit.later)
             for hit in hits
         ]
+        judgement = replace(judgement, notes=(*judgement.notes, *said))
         return Looked(matched, judgement, observations, known, more=more, left_out=left_out)
 
     def _answer(

@@ -56,7 +56,8 @@ def judged(found: SearchHits, question: Question) -> list[Hit]:
     """Return the hits in the order of answers, with how well each matches and what it may correct, weak ones last."""
     hits = weighed(found, question)
     tells_later = found.compared and question.calibration.tells_weak
-    return with_later(hits, found.compared, found.origins) if tells_later else hits
+    hits = with_later(hits, found.compared, found.origins) if tells_later else hits
+    return sorted(hits, key=lambda hit: hit.match == "weak")
 
 
 def limits(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Iterator[str]:

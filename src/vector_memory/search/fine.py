@@ -9,7 +9,7 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
-from vector_memory.search.relevance import CANDIDATES, count_kept, on_page, without_long_tail
+from vector_memory.search.relevance import CANDIDATES, on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import Origin, StoredChunk
@@ -33,8 +33,7 @@ class FineSearch:
             count = max(CANDIDATES, page.end + 1)
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
                 question = retrieval.question
-                kept = count_kept(hit.match for hit in judgement.hits)
-                hits, left_out, more = without_long_tail(on_page(judgement.hits, kept, page), page)
+                hits, left_out, more, said = on_page(judgement.hits, page)
                 chunks, origins, observations, around, outlines = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.origins([hit.memory_id for hit in hits]),
@@ -44,7 +43,7 @@ class FineSearch:
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
-        notes = said_with(judgement.notes, left_out)
+        notes = said_with([*judgement.notes, *said], left_out)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
         if IS_LEAN.get():
             ends = {outline.memory_id: outline.end for outline in outlines}  # the last one of each memory stays

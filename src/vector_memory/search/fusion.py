@@ -38,7 +38,8 @@ class Hit(NamedTuple):
 
     `words`: its share of the words (see `divisor_of`); None: not compared. `late`: its late score (see `late_hits`), if
     that is a part of the score. `match`: how well it matches; None: not judged. `later`: the memories that it may
-    correct.
+    correct. `covered`: the share of the question's words that it has, weighted by their rarity, if it was found among
+    several scopes; what a share of the words says differs between them.
     """
 
     id: int
@@ -50,6 +51,7 @@ class Hit(NamedTuple):
     late: float | None = None
     match: MatchLevel | None = None
     later: tuple[int, ...] = ()
+    covered: float = 0.0
 
     def cosine(self, weight: float) -> float | None:
         """Return the cosine that is part of the fused score with this weight, from -1 to 1; None: not compared."""
@@ -74,6 +76,12 @@ class SearchHits(NamedTuple):
     weight: float = VECTOR_WEIGHT
     compared: Mapping[int, Compared] = MappingProxyType({})
     origins: Mapping[int, Origin] = MappingProxyType({})
+
+    @property
+    def coverage(self) -> float:
+        """How much of the question's words, weighted by their rarity, a hit has for each share of the words."""
+        most = max((hit.words or 0.0 for hit in self.hits), default=0.0)
+        return self.wording.covered / most if self.wording and most else 0.0
 
     def is_close(self, calibration: Calibration) -> bool:
         """Return whether the nearest passage, or the unit with most of the words, matches strongly."""
@@ -203,12 +211,10 @@ def sort_hits(hits: Iterable[Hit]) -> list[Hit]:
 
 def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
     """Return the hits of several searches whose scores can be compared, and of which no two found the same."""
-    wordings = [part.wording for part in found if part.wording is not None]
     return SearchHits(
-        sort_hits(hit for part in found for hit in part.hits),
+        sort_hits(hit._replace(covered=part.coverage * (hit.words or 0.0)) for part in found for hit in part.hits),
         max((part.nearest for part in found if part.nearest is not None), default=None),
         any(part.partial for part in found),
-        Wording(max(each.covered for each in wordings)) if wordings else None,
         compared={unit: one for part in found for unit, one in part.compared.items()},
         origins={number: origin for part in found for number, origin in part.origins.items()},
     )

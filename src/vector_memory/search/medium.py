@@ -16,10 +16,7 @@ from vector_memory.search.messages import said_with
 from vector_memory.search.relevance import (
     CANDIDATES,
     best_of,
-    count_kept,
     on_page,
-    with_corrections_behind,
-    without_long_tail,
 )
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
@@ -109,14 +106,13 @@ class MediumSearch:
                 best = judgement.hits[:count]
                 memory_ids = sorted({hit.memory_id for hit in best})
                 ranked = rank_sections(sections_of(reader.outlines(memory_ids)), best)
-                kept = count_kept(section.match for section in ranked)
-                sections, left_out, more = without_long_tail(on_page(ranked, kept, page), page)
+                sections, left_out, more, said = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations = reader.together(
                     lambda reader: reader.memories(sorted(shown)),
                     lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else ()),
                 )
-        notes = said_with(judgement.notes, left_out)
+        notes = said_with([*judgement.notes, *said], left_out)
         matched = [found_section(match, memories) for match in sections]
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
@@ -162,26 +158,21 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
 
 
 def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
-    """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first.
-
-    What may correct a section stands behind it.
-    """
+    """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first."""
     by_chunk = {hit.id: hit for hit in hits}
     found = []
     for section in sections:
         matched = tuple(by_chunk[chunk_id] for chunk_id in section.chunk_ids if chunk_id in by_chunk)
         if matched:
             found.append(MatchedSection(section, matched))
-    return with_corrections_behind(
-        sorted(
-            found,
-            key=lambda match: (
-                match.match == "weak",
-                -round(match.score, 6),
-                match.section.memory_id,
-                match.section.start,
-            ),
-        )
+    return sorted(
+        found,
+        key=lambda match: (
+            match.match == "weak",
+            -round(match.score, 6),
+            match.section.memory_id,
+            match.section.start,
+        ),
     )
 
 

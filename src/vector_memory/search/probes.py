@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar, cast, get_args
 
 from vector_memory.domain import LINES, MatchLevel, Page
@@ -24,7 +25,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.messages import said_with, somewhere_else
 from vector_memory.search.neighbours import without_repeated
-from vector_memory.search.relevance import count_kept, on_page, without_long_tail
+from vector_memory.search.relevance import MOST_RELATED, on_page
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
@@ -88,9 +89,8 @@ class Probes:
 def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
     """Return the page of several answers' results, as far as it fits."""
     found = in_fair_order([list(answer.results) for answer in answers])
-    kept = count_kept(hit.match for hit in found)
-    wanted, left_out, more = without_long_tail(on_page(found, kept, page), page, len(answers))
-    wanted = without_repeated(wanted)
+    following, left_out, more, said = on_page(found, page, MOST_RELATED * len(answers))
+    wanted = without_repeated(following)
     first = answers[0]
     if page.detail == LINES:
         lines, packed = listed(packer, cast("Sequence[FoundMemory]", wanted), page, more=more)
@@ -100,7 +100,7 @@ def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
         lines, packed = [], packer.packed(wanted, shown, page, omitted_hit, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
-    notes = said_with(list(dict.fromkeys(notes_of(answers, best))), left_out)
+    notes = said_with(list(dict.fromkeys(chain(notes_of(answers, best), said))), left_out)
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
         "total_results": len(packed.results),
@@ -129,16 +129,14 @@ def fitted(packer: Packer, hits: Sequence[H]) -> list[H]:
 def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
     """Return the hits of several lists, each once with its best score and match.
 
-    First the best of each list, then all others by score, what may correct a hit behind it, and last the weak ones. No
-    hit stands further back than in its list, so pages do not change if the lists become longer.
+    First the best of each list, then all others by score, and last the weak ones. No hit stands further back than in
+    its list, so pages do not change if the lists become longer.
     """
     best: dict[tuple[int, int], H] = {}
     order: dict[tuple[int, int], tuple[bool, bool, float, int]] = {}
     for each in lists:
-        rank = 0.0
         for place, hit in enumerate(each):
-            rank = rank if place and hit.later else score_of(hit)
-            key, own = key_of(hit), (hit.match == "weak", place > 0, -rank, place)
+            key, own = key_of(hit), (hit.match == "weak", place > 0, -score_of(hit), place)
             order[key] = min(own, order.get(key, own))
             best[key] = better(best.get(key, hit), hit)
     return [best[key] for key in sorted(best, key=lambda key: (order[key], key))]

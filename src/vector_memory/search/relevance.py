@@ -4,6 +4,7 @@ docs/lab/retrieval.md has the measurements behind the figures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -34,6 +35,8 @@ LEAST_NEW = 0.04
 LEAST_SHARE = 0.55
 """The share of the best score that it must have."""
 
+NEWER_FOLLOWS = "The next result is newer, and may correct one of these."
+
 MOST_RELATED = 3
 """How many results that only are related a lean answer shows in a row at its end."""
 
@@ -58,72 +61,80 @@ J = TypeVar("J", bound=Judged)
 
 
 class Shown(NamedTuple, Generic[J]):
-    """What a page shows of results. `left_out`: how many it would show if they were not weak; `more` follow."""
+    """What a page shows of results. `left_out`: how many it would show if they were not weak; `more` follow.
+
+    `notes`: sentences.
+    """
 
     results: Sequence[J]
     left_out: int
     more: bool
+    notes: Sequence[str] = ()
 
 
-def on_page(found: Sequence[J], kept: int, page: Page) -> Shown[J]:
-    """Return what a page shows: the first `kept` results are not weak, and a page that begins among them ends there.
-
-    It ends behind what may correct a result on it, whatever its limit. Weak ones follow on the next pages. If all are
-    weak, the first page is empty, and they follow from offset 1 on.
-    """
+def on_page(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> Shown[J]:
+    """Return what a page shows. `related`: see `arranged`."""
     if page.is_part:
         return Shown(found[: min(page.end + 1, MAX_LIMIT)], 0, more=False)
-    if page.offset < max(1, kept):
-        end = min(page.end, kept)
-        if end < kept and found[end].later:
-            end = behind_corrections(found[:kept], page.offset, end)
-        results = found[page.offset : end]
-        return Shown(results, max(0, min(page.end, len(found)) - kept), page.offset + len(results) < len(found))
-    start = page.offset - (not kept)
-    return Shown(found[start : start + page.limit], 0, start + page.limit < len(found))
+    found, places, kept = arranged(found, page, related)
+    results, following = found[places.start : places.stop], found[places.stop :]
+    if page.offset >= max(1, kept):
+        return Shown(results, 0, bool(following))
+    left_out = max(0, min(page.end, len(found)) - kept) if places.stop in (page.end, kept) else 0
+    is_cut = bool(following and following[0].later) and newest_follows(results, following[0])
+    return Shown(results, left_out, bool(following), [NEWER_FOLLOWS] if is_cut else [])
 
 
-def with_corrections_behind(found: Sequence[J]) -> list[J]:
-    """Return results in their order, but each that may correct an earlier one directly behind that."""
-    left, ordered = list(found), list[J]()
-    while left:
-        group = [left.pop(0)]
-        for one in group:  # which grows: what corrects a correction follows, too
-            group += [each for each in left if one.memory_id in each.later]
-            left = [each for each in left if one.memory_id not in each.later]
-        ordered += group
+def arranged(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> tuple[Sequence[J], range, int]:
+    """Return results in the order of pages, the places of those on a page, and how many are not weak.
+
+    A page that begins with a result that is not weak ends before those that are, which follow on the next pages. If all
+    are weak, the first page is empty, and they follow from offset 1 on.
+
+    A lean answer does not show more than `related` at its end that only are related: they are the first of the next
+    page. A caller who says how much there is room for gets all. What may correct the first strong ones has a place on
+    the first page: that of the last one that only is related. If all are strong, which is worth as much, it is the
+    first of the next page. Of several corrections the newest comes, if it goes on from the others, or else the best.
+    """
+    kept = sum(one.match != "weak" for one in found)
+    first = min(page.limit, kept)
+    if IS_LEAN.get() and page.max_tokens is None and page.detail != LINES:
+        only = [place for place in range(first) if found[place].match == "related"]
+        first = max([*only[:related], *set(range(first)).difference(only)], default=-1) + 1
+    ordered = with_room(found, first) if any(map(attrgetter("later"), found[first:kept])) else found
+    if page.offset >= max(1, kept):
+        start = page.offset - (not kept)
+        return ordered, range(start, start + page.limit), kept
+    return ordered, range(page.offset, min(page.end, kept) if page.offset else first), kept
+
+
+def with_room(found: Sequence[J], first: int) -> list[J]:
+    """Return results with what may correct strong ones of the `first` in the place of the last related ones there."""
+    ordered = list(found)
+    strong = [one.memory_id for one in found[:first] if one.match == "strong"]
+    wanted = [newest for newest in (newest_of(found, number) for number in strong) if newest is not None]
+    for newest in wanted:
+        if newest not in ordered[:first]:
+            least = [one for one in ordered[:first] if one.match == "related" and one not in wanted][-1:]
+            ordered = [one for one in ordered if one != newest and one not in least]
+            ordered[first - len(least) : first - len(least)] = [newest, *least]
     return ordered
 
 
-def behind_corrections(found: Sequence[J], start: int, end: int) -> int:
-    """Return the end of a page that shows `found` from `start` to `end`, behind what may correct a result on it."""
-    shown = {one.memory_id for one in found[start:end]}
-    while end < len(found) and not shown.isdisjoint(found[end].later):
-        shown.add(found[end].memory_id)
-        end += 1
-    return end
+def newest_follows(shown: Iterable[J], following: J) -> bool:
+    """Return whether a result may correct a strong one of those that are shown before it."""
+    return any(one.memory_id in following.later for one in shown if one.match == "strong")
 
 
-def without_long_tail(shown: Shown[J], page: Page, questions: int = 1) -> Shown[J]:
-    """Return what a lean answer shows of a page: not all of many results at its end that only are related.
-
-    They are the first of the next page. A caller who says how much there is room for, or who pages on, gets all.
-    """
-    if not IS_LEAN.get() or page.is_part or page.offset or page.max_tokens is not None or page.detail == LINES:
-        return shown
-    strong = {one.memory_id for one in shown.results if one.match == "strong"}
-    related = [
-        place
-        for place, one in enumerate(shown.results)
-        if one.match == "related" and not strong.intersection(one.later)
-    ]
-    others = set(range(len(shown.results))).difference(related)
-    end = max([*related[: MOST_RELATED * questions], *others], default=-1) + 1
-    return shown if end == len(shown.results) else Shown(shown.results[:end], 0, more=True)
+def newest_of(found: Sequence[J], memory_id: int | None) -> J | None:
+    """Return of what may correct a memory the one that may correct others of it, too, or else the first; None: none."""
+    later = [one for one in found if memory_id in one.later]
+    numbers = {one.memory_id for one in later}
+    return max(later, key=lambda one: len(numbers.intersection(one.later)), default=None)
 
 
 def weighed(found: SearchHits, question: Question) -> list[Hit]:
-    """Return the hits with how well each matches, the weak ones last.
+    """Return the hits with how well each matches.
 
     Nothing is said of a search by words, unless the query has no meaning.
     """
@@ -139,16 +150,10 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
             kept |= {place for place, level in enumerate(levels) if level == "strong"}
         kept = kept if best_of([levels[place] for place in kept if place < CANDIDATES]) != "weak" else set()
         kept |= further_parts(found, kept)
-    judged = [
+    return [
         hit._replace(match="weak" if place not in kept else "strong" if level == "strong" else "related")
         for place, (hit, level) in enumerate(zip(found.hits, levels, strict=True))
     ]
-    return sorted(judged, key=lambda hit: hit.match == "weak")
-
-
-def count_kept(levels: Iterable[MatchLevel | None]) -> int:
-    """Count the levels that are not weak."""
-    return sum(level != "weak" for level in levels)
 
 
 def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
@@ -158,14 +163,13 @@ def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
 
 def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
     """Return how well each hit matches, regardless of the others."""
-    most = max((hit.words or 0.0 for hit in found.hits), default=0.0)
-    covered = found.wording.covered / most if found.wording and most else 0.0
     # Without a vector, a unit is not known to be far from the question.
     without = question.calibration if question.vector is None else UNKNOWN
+    coverage = found.coverage
     return [
-        without.level(0.0, covered * (hit.words or 0.0))
+        without.level(0.0, hit.covered or coverage * (hit.words or 0.0))
         if hit.similarity is None
-        else question.calibration.level(hit.similarity, covered * (hit.words or 0.0), hit.late)
+        else question.calibration.level(hit.similarity, hit.covered or coverage * (hit.words or 0.0), hit.late)
         for hit in found.hits
     ]
 

@@ -9,7 +9,7 @@ from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit, best_of_each_memory
 from vector_memory.search.medium import CHUNKS_PER_SECTION, rank_sections, sections_of
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import Judged, behind_corrections, count_kept
+from vector_memory.search.relevance import arranged
 from vector_memory.search.retrieval import Retrieval
 
 Grain = Literal["chunk", "section", "document"]
@@ -59,7 +59,7 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
     hits = judged(found, retrieval.question)
     if scope.kind is not None and not TRAITS[scope.kind].chunked:
         grain = "chunk"
-    places, scores, kept = PLACES[grain](retrieval, hits, page)
+    places, scores, on_page = PLACES[grain](retrieval, hits, page)
     first = page.limit * CHUNKS_PER_SECTION
     left_out = [
         f"sections are made of the best {first} chunks"
@@ -67,43 +67,36 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
         else f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({retrieval.threshold:g})"
         for hit in hits
     ]
-    if shown is None:
-        end = behind_corrections(kept, page.offset, min(page.end, len(kept)))
-        shown = range(page.offset, end if page.offset < max(1, len(kept)) else page.end)
+    shown = on_page if shown is None else shown
     return Ranking(hits, places, left_out, scores, shown, replace(retrieval.question, weight=found.weight))
 
 
-Places = tuple[list[int | None], list[float], Sequence[Judged]]
-"""The place of each unit, the scores of the results, and those of them that are not weak."""
+Places = tuple[list[int | None], list[float], range]
+"""The place of each unit, the scores of the results, and the places on the page."""
 
 
-def of_units(retrieval: Retrieval, hits: Sequence[Hit], _page: Page) -> Places:
+def of_units(retrieval: Retrieval, hits: Sequence[Hit], page: Page) -> Places:
     """Return the places and scores of results that are units."""
-    enough = [hit for hit in hits if retrieval.is_similar_enough(hit)]
+    enough, shown, _ = arranged([hit for hit in hits if retrieval.is_similar_enough(hit)], page)
     place_of = {hit.id: place for place, hit in enumerate(enough)}
-    return (
-        [place_of.get(hit.id) for hit in hits],
-        [hit.score for hit in enough],
-        enough[: count_kept(hit.match for hit in enough)],
-    )
+    return [place_of.get(hit.id) for hit in hits], [hit.score for hit in enough], shown
 
 
-def of_documents(retrieval: Retrieval, hits: Sequence[Hit], _page: Page) -> Places:
+def of_documents(retrieval: Retrieval, hits: Sequence[Hit], page: Page) -> Places:
     """Return the places and scores of the documents that units belong to."""
-    documents = [document for document in best_of_each_memory(hits) if retrieval.is_similar_enough(document)]
+    enough = [document for document in best_of_each_memory(hits) if retrieval.is_similar_enough(document)]
+    documents, shown, _ = arranged(enough, page)
     place_of = {document.memory_id: place for place, document in enumerate(documents)}
-    kept = documents[: count_kept(document.match for document in documents)]
-    return [place_of.get(hit.memory_id) for hit in hits], [document.score for document in documents], kept
+    return [place_of.get(hit.memory_id) for hit in hits], [document.score for document in documents], shown
 
 
 def of_sections(retrieval: Retrieval, hits: Sequence[Hit], page: Page) -> Places:
     """Return the places and scores of the sections that units belong to; only the best units make sections."""
     enough = [hit for hit in hits if retrieval.is_similar_enough(hit)][: page.limit * CHUNKS_PER_SECTION]
     outlines = retrieval.reader.outlines(sorted({hit.memory_id for hit in enough}))
-    sections = rank_sections(sections_of(outlines), enough)
+    sections, shown, _ = arranged(rank_sections(sections_of(outlines), enough), page)
     place_of = {hit.id: place for place, section in enumerate(sections) for hit in section.hits}
-    kept = sections[: count_kept(section.match for section in sections)]
-    return [place_of.get(hit.id) for hit in hits], [section.score for section in sections], kept
+    return [place_of.get(hit.id) for hit in hits], [section.score for section in sections], shown
 
 
 PLACES = {"chunk": of_units, "document": of_documents, "section": of_sections}

@@ -12,7 +12,7 @@ from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import judged
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
-from vector_memory.search.relevance import CANDIDATES, best_of, count_kept, on_page
+from vector_memory.search.relevance import CANDIDATES, best_of, on_page
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Cursor
@@ -100,8 +100,7 @@ class Changes:
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
                 ranked = retrieval.find_among(kinds, max(CANDIDATES, page.limit), memories=True)
                 matches = judged(ranked, retrieval.question)
-                kept = count_kept(hit.match for hit in matches)
-                hits, left_out, _ = on_page(matches, kept, Page(limit=page.limit))
+                hits, left_out, _, said = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = retrieval.note_on_missing(scope)
                 observations = observations_on(reader, memories.values())
@@ -123,6 +122,7 @@ class Changes:
             missing,
             cut_short(scope) if ranked.partial else None,
             {"related": NO_CLOSE_MATCH, "weak": NO_MATCH}.get(confidence or ""),
+            *said,
         )
 
         def build(packer: Packer) -> ChangesResult:

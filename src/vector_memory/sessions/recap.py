@@ -10,6 +10,8 @@ from vector_memory.results.rounding import to_second
 from vector_memory.search import Retriever
 from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit
+from vector_memory.search.question import Question
+from vector_memory.search.relevance import newest_of
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment, Order, Origin, Span
@@ -31,6 +33,9 @@ LOOKED_AT = 20
 """Number of nearest chunks of each kind to examine: some belong to this session or were already shown."""
 
 RECALLED_SCOPES = [Scope(kind) for kind in (MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE)]
+
+FEWEST_WORDS, MOST_WORDS = 3, 0.7
+"""What has no vector yet is told with a prompt of so many words, if it has this share of them, weighted by rarity."""
 
 RECALL_SECONDS = 1.0
 """Seconds that a prompt waits for the vectors of what was just stored. A quiet machine needs a tenth of that."""
@@ -97,11 +102,12 @@ class Past:
 
     def _told_near(self, retrieval: Retrieval, besides: str, known: Collection[int]) -> Told | None:
         reader = retrieval.reader
-        found = retrieval.find_among(RECALLED_SCOPES, LOOKED_AT)._replace(wording=None)
+        found, question = retrieval.find_among(RECALLED_SCOPES, LOOKED_AT), retrieval.question
+        found = found._replace(hits=[hit._replace(covered=told_by_words(hit, question)) for hit in found.hits])
         origins = reader.origins(sorted({hit.memory_id for hit in found.hits}))
         others = [
             hit
-            for hit in judged(found, retrieval.question)
+            for hit in judged(found, question)
             if hit.memory_id not in known and hit.memory_id in origins and origins[hit.memory_id].session_id != besides
         ]
         chosen = worth_telling(others)
@@ -111,13 +117,20 @@ class Past:
         return Told("\n".join([heading, *lines]), frozenset(hit.memory_id for hit in chosen)) if lines else None
 
 
+def told_by_words(hit: Hit, question: Question) -> float:
+    """Return which share of a prompt's words counts for a hit: none if its meaning was compared, or if it has few.
+
+    A prompt of one or two words, as "continue", has all of them in many texts.
+    """
+    has_many = len(question.terms or ()) >= FEWEST_WORDS and hit.covered >= MOST_WORDS
+    return hit.covered if hit.similarity is None and has_many else 0.0
+
+
 def worth_telling(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that match strongly, one of each memory, each with the best one that may correct it."""
+    """Return the hits that match strongly, one of each memory, each with the newest one that may correct it."""
     strong = {hit.memory_id for hit in hits if hit.match == "strong"}
-    correction: dict[int, int] = {}
-    for hit in hits:
-        for number in strong.intersection(hit.later):
-            correction.setdefault(number, hit.memory_id)
+    newest = {number: newest_of(hits, number) for number in strong}
+    correction = {number: hit.memory_id for number, hit in newest.items() if hit}
     told = strong.union(correction.values())
     best = {hit.memory_id: hit for hit in reversed(hits) if hit.memory_id in told}
     chosen = [hit for hit in hits if best.get(hit.memory_id) == hit][:RECALLED]

@@ -1,6 +1,7 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The command that searches the memory."""
 
+import heapq
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated
@@ -40,7 +41,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
-from vector_memory.search.relevance import behind_corrections, best_of
+from vector_memory.search.relevance import best_of, with_room
 from vector_memory.search.result_positions import Grain
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
@@ -139,8 +140,7 @@ class Search:
         if offset + limit > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
-        every = list(merged([answer.results for answer in answers]))
-        ranked = every[: behind_corrections(every, offset, min(offset + limit, len(every)))]
+        ranked = with_room(merged([answer.results for answer in answers]), limit)[: offset + limit]
         self._shown = {scope.kind: shown_of(scope.kind, ranked, offset) for scope in scopes}
         found = ranked[offset:]
         return found, " ".join(self._notes(answers, found))
@@ -200,16 +200,6 @@ def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> r
     return range(earlier, earlier + sum(result.memory_type == kind for result in ranked[offset:]))
 
 
-def merged(ranked: Sequence[Sequence[Found]]) -> Iterator[Found]:
-    """Merge several rankings: yield, of their next results, always the one with the highest score.
-
-    What may correct a result stays behind it.
-    """
-    waiting = [list(reversed(results)) for results in ranked if results]
-    while waiting:
-        best = max(waiting, key=lambda results: results[-1].score or 0.0)
-        group = [best.pop()]
-        while best and not {one.memory_id for one in group}.isdisjoint(best[-1].later):
-            group.append(best.pop())
-        yield from group
-        waiting = [results for results in waiting if results]
+def merged(ranked: Sequence[Sequence[Found]]) -> list[Found]:
+    """Return several rankings as one: of their next results always the one with the highest score."""
+    return list(heapq.merge(*ranked, key=lambda result: -(result.score or 0.0)))
