@@ -2,7 +2,7 @@
 
 import json
 import logging
-import re
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from mcp_types import (
@@ -41,19 +41,7 @@ MAX_ERROR = 2_000
 HOOK = "hook_"
 """Begins the names of the tools for hooks."""
 
-HOOK_CALL = re.compile(rb'"name"\s*:\s*"' + HOOK.encode())
-
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-"""Half a character, or one of the two halves of a character."""
-
-EDGE = 1024
 PIECE = 2**16
-_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_ID = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{1,200}")'
-ID_IN_FRONT = re.compile(rb"\s*\{\s*" + _VERSION + rb"\s*,\s*" + _ID + rb'\s*,\s*"method"')
-METHOD_IN_FRONT = re.compile(rb'\s*\{\s*"method"')
-ID_AT_THE_END = re.compile(_VERSION + rb"\s*,\s*" + _ID + rb"\s*\}\s*$")
-"""These only locate an id; the parser decides whether it is valid."""
 
 
 class RefusedLineError(Exception):
@@ -61,76 +49,61 @@ class RefusedLineError(Exception):
 
     def __init__(self, code: int, message: str, request_id: RequestId | None) -> None:
         super().__init__(message)
-        self.answer = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
+        self.answer = error_answer(request_id, code, message)
 
 
 def read_line(source: BinaryIO) -> bytes:
     """Return the next line with its line end, or b"" at the end of input. Raises RefusedLineError if it is too long.
 
-    Only the first and last bytes of such a line are kept in memory.
+    Little of such a line is kept in memory.
     """
     line = source.readline(MAX_LINE + 1)
     if len(line) <= MAX_LINE:
         return line
-    start, end = line[:EDGE], line[-EDGE:]
-    while not end.endswith(b"\n") and (more := source.readline(PIECE)):
-        end = (end + more)[-EDGE:]
-    raise RefusedLineError(INVALID_REQUEST, TOO_LONG, visible_id(start + end))
+    beginning, end = line[:PIECE].decode(errors="ignore"), line
+    while end and not end.endswith(b"\n"):
+        end = source.readline(PIECE)
+    value = None
+    with suppress(ValueError):
+        value = from_json(beginning, allow_partial="trailing-strings")
+    raise RefusedLineError(INVALID_REQUEST, TOO_LONG, id_of(value))
 
 
 def read_message(line: bytes) -> JSONRPCMessage:
-    """Return the message on a line. Raises RefusedLineError and nothing else."""
-    try:
-        return parsed(line)
-    except RefusedLineError:
-        raise
-    except Exception as error:  # no line may end the server
-        logger.error("A line could not be read: %s", type(error).__name__)  # noqa: TRY400 - a traceback quotes it
-        raise RefusedLineError(INTERNAL_ERROR, UNEXPECTED, None) from None
-
-
-def parsed(line: bytes) -> JSONRPCMessage:
-    """Parse a line once and return its message. Raises RefusedLineError."""
-    try:
-        value = value_in(line)
-    except ValueError:
-        raise RefusedLineError(PARSE_ERROR, UNREADABLE, visible_id(line)) from None
+    """Parse a line and return its message. Raises RefusedLineError."""
+    value = value_in(line)
     try:
         message = jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         raise refused(value) from None
     # A request whose id is not acceptable looks like a notification, and would never be answered.
     if isinstance(message, JSONRPCNotification) and "id" in value:
-        raise RefusedLineError(INVALID_REQUEST, NO_MESSAGE, None)
+        raise refused(value)
     return message
 
 
 def value_in(line: bytes) -> Any:
-    """Return the JSON value on a line. Raises ValueError.
+    """Return the JSON value on a line. Raises RefusedLineError.
 
     Clients cut texts in the middle of an emoji. What a hook reports is not lost for that, because nobody would repeat
     it: half a character becomes U+FFFD. Any other call is refused, and its caller repeats it.
     """
-    try:
+    with suppress(ValueError):
         return from_json(line)
-    except ValueError:
-        if not HOOK_CALL.search(line):
-            raise
-    try:
-        value = json.loads(line.decode(errors="replace"))
-    except RecursionError:
-        raise ValueError("too deep") from None
-    return json.loads(without_halves(json.dumps(value, ensure_ascii=False))) if is_hook_call(value) else from_json(line)
+    value = None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(without_halves(json.dumps(json.loads(line.decode(errors="replace")), ensure_ascii=False)))
+    if is_hook_call(value):
+        return value
+    raise RefusedLineError(PARSE_ERROR, UNREADABLE, id_of(value))
 
 
 def without_half_characters(body: bytes) -> bytes:
     """Return the body of a request over HTTP; half characters in the call of a hook become U+FFFD."""
-    if not (HOOK_CALL.search(body) and SURROGATE.search(body)):
-        return body
-    try:
-        return json.dumps(value_in(body)).encode()
-    except ValueError:
-        return body
+    if HOOK.encode() in body:
+        with suppress(RefusedLineError):
+            return json.dumps(value_in(body)).encode()
+    return body
 
 
 def is_hook_call(message: object) -> bool:
@@ -149,12 +122,8 @@ def refused(value: object) -> RefusedLineError:
         case list():
             return RefusedLineError(INVALID_REQUEST, BATCH, None)
         case {"jsonrpc": "2.0", "id": request_id, "method": str(), "params": _} if is_id(request_id):
-            return RefusedLineError(INVALID_PARAMS, PARAMS_NO_OBJECT, request_id)
-        # An answer's id is one of ours: sent back, it would look like the answer to another request.
-        case {"id": request_id, **others} if is_id(request_id) and not {"result", "error"} & others.keys():
-            return RefusedLineError(INVALID_REQUEST, NO_MESSAGE, request_id)
-        case _:
-            return RefusedLineError(INVALID_REQUEST, NO_MESSAGE, None)
+            return RefusedLineError(INVALID_PARAMS, PARAMS_NO_OBJECT, id_of(value))
+    return RefusedLineError(INVALID_REQUEST, NO_MESSAGE, id_of(value))
 
 
 def is_id(value: object) -> bool:
@@ -162,31 +131,30 @@ def is_id(value: object) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def visible_id(line: bytes) -> RequestId | None:
-    """Return the id of a request that cannot be parsed, if it is where SDKs write it: at either end of the line."""
-    found = ID_IN_FRONT.match(line) or (METHOD_IN_FRONT.match(line) and ID_AT_THE_END.search(line[-EDGE:]))
-    try:
-        request_id: RequestId | None = from_json(found[1]) if found else None
-    except ValueError:
-        return None
-    return request_id
+def id_of(value: object) -> RequestId | None:
+    """Return the id of a request that is not valid; None if it has none.
+
+    An answer's id is one of ours: sent back, it would look like the answer to another request.
+    """
+    match value:
+        case {"id": str() | int() as request_id, **others} if is_id(request_id) and not {"result", "error"} & {*others}:
+            return request_id
+    return None
 
 
 def as_line(message: JSONRPCMessage) -> bytes:
     """Return a message as a line. An answer that cannot be encoded becomes an error, because its client is waiting."""
     if isinstance(message, JSONRPCError) and len(message.error.message) > MAX_ERROR:
-        error = ErrorData(code=message.error.code, message=message.error.message[:MAX_ERROR] + "…")
-        message = JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+        return as_line(error_answer(message.id, message.error.code, message.error.message[: MAX_ERROR - 1] + "…"))
     try:
-        return encoded(message)
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError as error:
-        logger.error("A message could not be written: %s", type(error).__name__)  # noqa: TRY400 - as above
+        logger.error("A message could not be written: %s", type(error).__name__)  # noqa: TRY400 - a traceback quotes it
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return b""
-        failure = ErrorData(code=INTERNAL_ERROR, message=UNEXPECTED)
-        return encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=failure))
+        return as_line(error_answer(message.id, INTERNAL_ERROR, UNEXPECTED))
 
 
-def encoded(message: JSONRPCMessage) -> bytes:
-    """Return a message as one line. Raises ValueError for text that UTF-8 cannot encode."""
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+def error_answer(request_id: RequestId | None, code: int, message: str) -> JSONRPCError:
+    """Return an error as the answer to a request."""
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))

@@ -1,44 +1,64 @@
 """Transport between standard input and output and the SDK's server: answers bad lines, limits floods, ends cleanly.
 
-The SDK's own transport ignores lines that it cannot read, accepts everything at once, and drops unanswered requests
-when the input ends.
+The SDK's own transport ignores lines that it cannot read, keeps lines of any length in memory, and drops unanswered
+requests when the input ends.
 """
 
 import asyncio
 import os
 import select
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from mcp_types import (
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-)
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 
-from vector_memory.server.fastmcp_adapter import MessageStream, SessionMessage, create_client_server_memory_streams
+from vector_memory.server.fastmcp_adapter import (
+    MessageStream,
+    SessionMessage,
+    coerce_request_id,
+    create_client_server_memory_streams,
+)
 from vector_memory.server.jsonrpc import PIECE, RefusedLineError, as_line, is_hook_call, is_id, read_line, read_message
-from vector_memory.server.request_queue import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
-from vector_memory.storage.cancellation import current_call
+from vector_memory.server.tools.waiting import stop_waiting
+from vector_memory.storage.cancellation import Call, current_call
 
 STDIN, STDOUT, STDERR = range(3)
 
-LONG = 2**16
-"""Bytes. Ordinary reading calls are shorter, and a call that stores this much takes seconds."""
+READS_AT_ONCE, WRITES_AT_ONCE, LONG_AT_ONCE = 64, 16, 4
+"""Requests in progress. More would wait inside the server, where they delay others."""
 
-SERVER_BUSY = -32000
-TOO_MUCH_WAITS = "Too many calls are waiting. Nothing was changed: repeat this call after others have been answered."
+LONG = 2**16
+"""Bytes. Ordinary reading calls are shorter, and a call that stores this much takes longer."""
+
+MAX_BYTES_OPEN = 32 * 2**20
+"""While the lines of unanswered requests have this many bytes, no more are read."""
 
 SECONDS_TO_ANSWER = 10.0
 """Requests received before the input ended are answered within this time, or not at all."""
 
 SECONDS_BETWEEN_LOOKS = 0.05
+
+
+class Lane:
+    """Requests of one kind: `free` more may begin, the others wait as text, which takes far less memory."""
+
+    def __init__(self, at_once: int) -> None:
+        self.free = at_once
+        self.waiting: deque[Request] = deque()
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request that is not answered yet."""
+
+    line: bytes
+    lane: Lane
+    call: Call = field(default_factory=Call)
+    begun: bool = False
 
 
 class Wire:
@@ -64,17 +84,17 @@ class Wire:
         # Separate threads: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
-        self._lanes = Lane(), Lane(), Lane(MAX_WRITES_AT_ONCE), Lane(MAX_LONG_AT_ONCE)
-        self._hooks, self._reads, self._writes, self._long = self._lanes
-        self._changed = asyncio.Event()
+        self._hooks, self._reads = Lane(READS_AT_ONCE), Lane(READS_AT_ONCE)
+        self._writes, self._long = Lane(WRITES_AT_ONCE), Lane(LONG_AT_ONCE)
+        self._open: dict[RequestId, Request] = {}
+        self._bytes_open = 0
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[MessageStream]:
         """Carry messages while the block runs; yield the server's pair of streams."""
-        async with create_client_server_memory_streams() as (ours, servers), asyncio.TaskGroup() as tasks:
+        async with create_client_server_memory_streams() as (ours, servers), asyncio.TaskGroup() as self._tasks:
             from_server, self._to_server = ours
-            jobs = (self._carry_in(), self._start_held(), self._carry_out(from_server))
-            carrying = [tasks.create_task(job) for job in jobs]
+            carrying = [self._tasks.create_task(job) for job in (self._carry_in(), self._carry_out(from_server))]
             yield servers
             for task in carrying:
                 task.cancel()
@@ -90,52 +110,56 @@ class Wire:
                 await self._write(refused.answer)
             else:
                 await self._take(line, message)
-        await self._answer_the_rest()
+        stop_waiting()
+        give_up = loop.time() + SECONDS_TO_ANSWER
+        while self._open and loop.time() < give_up and not is_hung_up(self._sink):
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         self._at_end()
         await self._to_server.aclose()
 
     async def _take(self, line: bytes, message: JSONRPCMessage) -> None:
         """Pass a message on. Only requests wait: a request in progress may be waiting for any other message."""
-        if not isinstance(message, JSONRPCRequest):
-            if not self._drops(message):
-                await self._to_server.send(SessionMessage(message))
-            return
-        request = Request(message.id, line)
-        lane = self._lane_of(message, line)
-        if lane.has_room_for(request):
-            await self._start(lane, request, message)
-        elif lane.is_full() and lane in (self._writes, self._long):
-            error = ErrorData(code=SERVER_BUSY, message=TOO_MUCH_WAITS)
-            await self._write(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
-        else:
-            await self._until(lambda: not lane.is_full())
-            lane.hold(request)
-            self._note_change()
+        match message:
+            case JSONRPCRequest():
+                request = self._open[coerce_request_id(message.id)] = Request(line, self._lane_of(message, line))
+                request.lane.waiting.append(request)
+                self._begin(request.lane)
+                self._bytes_open += len(line)
+                while self._bytes_open > MAX_BYTES_OPEN:
+                    await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+                return
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
+                if is_id(request_id):
+                    self._settle(request_id, cancelled=True)
+        await self._to_server.send(SessionMessage(message))
 
     def _lane_of(self, message: JSONRPCRequest, line: bytes) -> Lane:
         if is_hook_call(message):
             return self._hooks
         return self._long if len(line) > LONG else self._writes if self._is_writing(message) else self._reads
 
-    async def _start_held(self) -> None:
-        while True:
-            changed = self._changed
-            for lane in self._lanes:
-                while (request := lane.next()) is not None:
-                    try:
-                        await self._start(lane, request, read_message(request.line))
-                    except RefusedLineError as refused:
-                        await self._write(refused.answer)
-            await changed.wait()
+    def _begin(self, lane: Lane) -> None:
+        """Pass on the requests that need not wait any more."""
+        while lane.free and lane.waiting:
+            request = lane.waiting.popleft()
+            if not request.call.cancelled:
+                request.begun = True
+                lane.free -= 1
+                self._tasks.create_task(self._pass_on(request))
 
-    async def _start(self, lane: Lane, request: Request, message: JSONRPCMessage) -> None:
-        lane.start(request)
+    async def _pass_on(self, request: Request) -> None:
         # The stream passes the sender's context to the task that answers.
-        token = current_call.set(request.call)
-        try:
-            await self._to_server.send(SessionMessage(message))
-        finally:
-            current_call.reset(token)
+        current_call.set(request.call)
+        await self._to_server.send(SessionMessage(read_message(request.line)))
+
+    def _settle(self, request_id: RequestId, *, cancelled: bool = False) -> None:
+        """Forget a request that is answered, or never will be, and let others begin."""
+        request = self._open.pop(coerce_request_id(request_id), None)
+        if request is not None:
+            request.call.cancelled = cancelled
+            self._bytes_open -= len(request.line)
+            request.lane.free += request.begun
+            self._begin(request.lane)
 
     async def _carry_out(self, from_server: AsyncIterable[SessionMessage | Exception]) -> None:
         async for item in from_server:
@@ -149,41 +173,6 @@ class Wire:
             await asyncio.get_running_loop().run_in_executor(self._writing, send, self._sink, message)
         except OSError:  # nobody reads any more
             self._at_end()
-
-    async def _answer_the_rest(self) -> None:
-        for lane in self._lanes:
-            lane.close()
-        clock = asyncio.get_running_loop().time
-        give_up = clock() + SECONDS_TO_ANSWER
-        while any(lane.is_busy() for lane in self._lanes) and clock() < give_up and not is_hung_up(self._sink):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), SECONDS_BETWEEN_LOOKS)
-
-    def _drops(self, message: JSONRPCMessage) -> bool:
-        """Mark the request that this message cancels; return True if it has not reached the server yet.
-
-        Such a request is never answered.
-        """
-        match message:
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
-                if is_id(request_id):
-                    held = [lane.cancel(request_id) for lane in self._lanes]
-                    self._settle(request_id)
-                    return any(held)
-        return False
-
-    def _settle(self, request_id: RequestId) -> None:
-        for lane in self._lanes:
-            lane.settle(request_id)
-        self._note_change()
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            await self._changed.wait()
-
-    def _note_change(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 def receive(source: BinaryIO) -> tuple[bytes, JSONRPCMessage]:

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 class Call:
     """A client's request. `arrived_at`: in seconds of the monotonic clock.
 
-    `has_written`: the call has started to change the file, and will be completed even if it is cancelled. `is_last`:
-    the client sends nothing more, and the process ends as soon as this call is answered.
+    `has_written`: the call has started to change the file, and will be completed even if it is cancelled.
     """
 
     arrived_at: float = field(default_factory=time.monotonic)
     cancelled: bool = False
     has_written: bool = False
-    is_last: bool = False
 
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)

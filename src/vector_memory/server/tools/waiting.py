@@ -12,7 +12,6 @@ from anyio.to_thread import run_sync
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.tools.threads import in_writers_thread
-from vector_memory.storage.cancellation import current_call
 from vector_memory.store import SessionMemoryStore
 
 P = ParamSpec("P")
@@ -48,7 +47,7 @@ async def until_new(
     if answer.total_new or not waiting.available_tokens:
         return answer
     async with waiting:
-        while not answer.total_new and time.monotonic() < give_up and not is_last_call():
+        while not answer.total_new and time.monotonic() < give_up and not _ends.get():
             await sleep(POLL_SECONDS)
             if (latest := store.version()) != version:
                 version = latest
@@ -64,17 +63,11 @@ async def stored(store: SessionMemoryStore, function: Callable[P, T], *args: P.a
     receipt = await in_writers_thread(function, *args, **kwargs)
     give_up, most = time.monotonic() + BACKLOG_SECONDS, store.settings.max_pending_vectors
     with suppress(VectorMemoryError):  # it is stored, whatever happens now
-        while most and not is_last_call() and await run_sync(store.count_pending) > most:
+        while most and not _ends.get() and await run_sync(store.count_pending) > most:
             if time.monotonic() >= give_up:
                 break
             await sleep(BACKLOG_POLL_SECONDS)
     return receipt
-
-
-def is_last_call() -> bool:
-    """Return whether the process is to end as soon as this call is answered."""
-    call = current_call.get()
-    return _ends.get() or (call is not None and call.is_last)
 
 
 def stop_waiting() -> None:
