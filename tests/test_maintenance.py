@@ -14,7 +14,7 @@ from lattice import LatticeEmbedder
 from original_files import unpacked
 from vector_memory.domain import Chunk, Page, Scope
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.maintenance import backfill
+from vector_memory.indexing import background
 from vector_memory.results.overview import BackfillResult
 from vector_memory.results.rounding import to_second
 from vector_memory.settings import Settings
@@ -249,7 +249,7 @@ def test_a_store_that_is_closed_before_its_background_work_begins_reports_no_fai
 
 def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:
     settings = Settings(embedding_model="toy", embedding_dim=16, auto_backfill_threshold=8)
-    assert run_in_background(original, settings, lambda store: store._backfill.stop()) == 0
+    assert run_in_background(original, settings, lambda store: store._backfill.begin(8)) == 0
 
 
 class FailingUpgrade:
@@ -277,7 +277,7 @@ class FailingUpgrade:
 def test_words_are_indexed_again_although_the_database_fails_at_first(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.01)
     upgrade = FailingUpgrade(store, monkeypatch)
     store.start_background_work()
     eventually(lambda: upgrade.tried > 2)
@@ -290,11 +290,11 @@ def test_words_are_indexed_again_although_the_database_fails_at_first(
 def test_closing_the_store_ends_the_pause_before_the_next_attempt(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", 3600.0)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 3600.0)
     upgrade = FailingUpgrade(store, monkeypatch)
     store.start_background_work()
     eventually(lambda: upgrade.tried)
-    threads = [thread for thread in threading.enumerate() if thread.name == "backfill"]
+    threads = [thread for thread in threading.enumerate() if thread.name == "vectors"]
     store.close()
     eventually(lambda: not any(thread.is_alive() for thread in threads))
     assert upgrade.tried == 1

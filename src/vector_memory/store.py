@@ -131,8 +131,7 @@ class SessionMemoryStore:
             self._model.start_loading()
         self.intake.start()
         if not self._storage.read_only:
-            self._background.start()
-            self._backfill.start(self.settings.auto_backfill_threshold, self._background)
+            self._background.start(first=partial(self._backfill.begin, self.settings.auto_backfill_threshold))
 
     def defer_vectors(self) -> None:
         """From now on, return from storing as soon as the text is safe; its vectors follow in the background."""
@@ -152,7 +151,6 @@ class SessionMemoryStore:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
         self.intake.stop()
         self._index.close()
-        self._backfill.stop()
         self._background.stop()
         self._access.close()
         self._storage.close()

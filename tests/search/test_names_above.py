@@ -11,7 +11,7 @@ from search.test_exact import load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.domain.search_request import SearchMode
 from vector_memory.errors import DatabaseLockError
-from vector_memory.maintenance import backfill
+from vector_memory.indexing import background
 from vector_memory.search.explaining import Asked
 from vector_memory.storage.sqlite import upgrading
 from vector_memory.storage.unit_text import searchable_text
@@ -103,7 +103,7 @@ def test_a_server_indexes_outdated_words_again_in_the_background_also_if_others_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.01)
     path = tmp_path / "memory.db"
     with open_store(path) as store:
         store.store_memory("report", REPORT, session_id="s", agent_id="x")

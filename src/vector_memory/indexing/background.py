@@ -6,25 +6,21 @@ done, its leases run out, and the threads of all other processes that have the f
 a time; if there is none, the next one that starts does. They also take over some of what a process that has promised
 many has not begun. Each batch of vectors is stored when it is computed, so that the work of a process that is killed is
 not lost. A text that the engine fails on is tried again a few times, and so is what was stored while no engine could be
-used.
+used. Before all that, the thread finishes what an upgrade has left.
 """
 
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from vector_memory.errors import (
-    ClosedMemoryError,
-    VectorMemoryError,
-    is_about_text,
-    where,
-)
+from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, is_about_text, where
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.storage.base import Storage, Writer
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.records import Lease, Memory
 
 logger = logging.getLogger(__name__)
@@ -47,6 +43,8 @@ class BackgroundVectors:
         self._indexer = indexer
         self.owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
+        self._first: Callable[[], object] | None = None
+        self._said = ""
         self._defers = self._works = self._has_failed = False
         self._progress_at = time.monotonic()
         self._wanted = threading.Event()
@@ -62,13 +60,19 @@ class BackgroundVectors:
         """Whether the thread computes vectors, or is about to."""
         return self._works or self._wanted.is_set()
 
-    def start(self, *, defers: bool = False) -> None:
-        """Begin to compute what others have left behind, and from now on, if it `defers`, what this process stores."""
+    def start(self, *, defers: bool = False, first: Callable[[], object] | None = None) -> None:
+        """Begin to compute what others have left behind, and from now on, if it `defers`, what this process stores.
+
+        `first` is done before that, as soon as the database lets it.
+        """
         self._defers |= defers
+        self._first = first or self._first
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="vectors", daemon=True)
             thread.start()
             self._thread = thread  # only now: `stop` cannot join a thread that has not been started
+        else:
+            self._wanted.set()
 
     def defer(self, writer: Writer, memory_id: int, *, promised: bool) -> None:
         """Promise the vectors of a memory that the transaction adds, or leave them to whoever can compute them.
@@ -109,6 +113,7 @@ class BackgroundVectors:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
+                self._do_first()
                 self._work()
             except ClosedMemoryError:
                 return
@@ -119,6 +124,23 @@ class BackgroundVectors:
             # Also unasked: another process may have left something behind.
             self._wanted.wait(LEASE_SECONDS)
             self._wanted.clear()
+
+    def _do_first(self) -> None:
+        if self._first is None:
+            return
+        try:
+            self._first()
+            self._first = None
+        except ClosedMemoryError:
+            raise
+        except Exception as error:
+            if isinstance(error, DatabaseError) and not isinstance(error, DamagedError):
+                if str(error) != self._said:
+                    self._said = str(error)
+                    logger.warning("Backfill postponed: %s", error)
+                return
+            logger.warning("Backfill stopped: %s", error if isinstance(error, VectorMemoryError) else where(error))
+            self._first = None  # the next start tries again
 
     def _work(self) -> None:
         self._has_failed = False

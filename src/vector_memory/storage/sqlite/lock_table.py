@@ -3,9 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, mounts
@@ -21,8 +19,6 @@ IN_USE = range(128, 129)
 SHARED = range(0x40000002, 0x40000002 + 510)
 """The bytes of a database that a connection in WAL mode locks before it opens the log's index, until after it closes
 it."""
-
-END = 1 << 63
 
 ATTEMPTS = 10
 SECONDS_BETWEEN_ATTEMPTS = 0.05
@@ -43,21 +39,6 @@ OTHER_NAME = (
     "and a link left behind), and so with another write-ahead log. Two logs would damage the database. Nothing was "
     "changed; use the same path as that server, or stop it first."
 )
-
-
-class Lock(NamedTuple):
-    """A lock on bytes of a file. `device`: as in the table. `shared`: other processes may lock the same bytes."""
-
-    shared: bool
-    process: str
-    device: str
-    inode: int
-    first: int
-    last: int
-
-    def covers(self, some: range) -> bool:
-        """Return whether one of the bytes is locked."""
-        return self.first < some.stop and self.last >= some.start
 
 
 def require_own_log(path: Path) -> None:
@@ -84,11 +65,8 @@ def find_conflict(path: Path) -> str | None:
 def is_open_with_another_log(path: Path) -> bool:
     """Return whether a process uses the database with a log other than the one next to it."""
     real = Path(os.path.realpath(path))
-    locks = locks_held()
     # A process with an exclusive lock needs no log, for example while it restores a backup.
-    users = {lock.process for lock in locks_on(real, locks) if lock.shared and lock.covers(SHARED)}
-    users -= {lock.process for lock in locks_on(log_index_of(real), locks) if lock.covers(IN_USE)}
-    return bool(users) and has_log(real)
+    return bool(holders(real, SHARED, "READ") - holders(log_index_of(real), IN_USE)) and has_log(real)
 
 
 def has_log(path: Path) -> bool:
@@ -104,20 +82,26 @@ def has_log(path: Path) -> bool:
 def is_log_of_another(path: Path) -> bool:
     """Return whether a process uses the log next to a database without using the database."""
     real = Path(os.path.realpath(path))
-    locks = locks_held()
-    devices = {lock.device for lock in locks_on(log_index_of(real), locks) if lock.covers(IN_USE)}
-    return bool(devices) and not devices & {lock.device for lock in locks_on(real, locks) if lock.covers(SHARED)}
+    return bool(holders(log_index_of(real), IN_USE)) and not holders(real, SHARED)
 
 
-def locks_on(path: Path, locks: Collection[Lock]) -> list[Lock]:
-    """Return those of the locks that are on the file at a path. Equal inodes on two devices are two files."""
+def holders(path: Path, some: range, *modes: str) -> set[str]:
+    """Return the processes that have locked one of these bytes of a file, in one of these modes if there are any."""
     try:
         inode = path.stat().st_ino
-    except OSError:
-        return []
-    found = [lock for lock in locks if lock.inode == inode]
-    device = device_of(path) if found else None
-    return [lock for lock in found if device in (None, lock.device)]
+        lines = [line for _ in range(READINGS) for line in TABLE.read_text(encoding="ascii").splitlines()]
+    except (OSError, UnicodeDecodeError):
+        return set()
+    found = []
+    for line in lines:
+        match line.split():
+            case [_, "POSIX", _, mode, process, file, first, last] if not modes or mode in modes:
+                device, _, number = file.rpartition(":")
+                ends_before = last != "EOF" and int(last) < some.start
+                if int(number) == inode and int(first) < some.stop and not ends_before:
+                    found.append((device, process))
+    own = device_of(path) if found else None
+    return {process for device, process in found if own in (None, device)}
 
 
 def device_of(path: Path) -> str | None:
@@ -136,21 +120,3 @@ def device_of(path: Path) -> str | None:
     number = MOUNT.search(facts)
     device = next((mount.device for mount in mounts() if number is not None and mount.number == number[1]), None)
     return None if device is None else ":".join(f"{int(part):02x}" for part in device.split(":"))
-
-
-def locks_held() -> set[Lock]:
-    """Return the locks on files that processes hold."""
-    return {lock for _ in range(READINGS) for lock in read_table()}
-
-
-def read_table() -> Iterator[Lock]:
-    """Yield the locks in the table, read once."""
-    try:
-        lines = TABLE.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return
-    for line in lines:
-        match line.split():
-            case [_, "POSIX", _, mode, process, file, first, last]:
-                device, _, inode = file.rpartition(":")
-                yield Lock(mode == "READ", process, device, int(inode), int(first), END if last == "EOF" else int(last))
