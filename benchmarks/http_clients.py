@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 from texts import prompt, question, report
 
 from vector_memory.settings import DATABASE_NAME
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 
 MODERN = "2026-07-28"
 ENVELOPE = {

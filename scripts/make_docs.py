@@ -15,8 +15,7 @@ from cyclopts import Argument
 from pydantic import BaseModel
 
 from vector_memory.cli import main as cli
-from vector_memory.cli.accepted import accepted
-from vector_memory.cli.arguments import MODELS
+from vector_memory.cli.arguments import MODELS, accepted
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
 from vector_memory.results.sessions import Result

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import BYTES_PER_TOKEN, Packer, cut, fair_shares, omitted_memory
+from vector_memory.results.budget import BYTES_PER_TOKEN, ResponseBudget, cut, fair_shares, omitted_memory
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, MemoryEntry, Omitted
 from vector_memory.results.shortening import json_size, size
 
@@ -55,7 +55,7 @@ def test_space_is_shared_fairly_and_fully_used(wanted: list[int], available: int
 @given(st.lists(TEXTS, min_size=1, max_size=8))
 def test_memories_that_share_an_answer_fit_and_say_where_to_read_on(contents: list[str]) -> None:
     entries = [entry(content, number) for number, content in enumerate(contents)]
-    shared = Packer(max_tokens=800).share(entries)
+    shared = ResponseBudget(max_tokens=800).share(entries)
     assert [memory.id for memory in shared] == [memory.id for memory in entries[: len(shared)]]
     assert sum(map(size, shared)) <= 800 * BYTES_PER_TOKEN + 10 * len(shared)
     for memory, content in zip(shared, contents, strict=False):
@@ -65,25 +65,25 @@ def test_memories_that_share_an_answer_fit_and_say_where_to_read_on(contents: li
 
 def test_one_memory_that_fits_is_never_cut() -> None:
     whole = entry("x" * 1000)
-    assert Packer(max_tokens=size(whole) // BYTES_PER_TOKEN + 1).share([whole]) == [whole]
+    assert ResponseBudget(max_tokens=size(whole) // BYTES_PER_TOKEN + 1).share([whole]) == [whole]
 
 
 def test_results_are_packed_best_first_and_the_rest_is_listed_with_its_size() -> None:
     entries = [entry("x" * 600, number) for number in range(1, 6)]
-    kept = Packer(max_tokens=700).fitting(entries)
+    kept = ResponseBudget(max_tokens=700).fitting(entries)
     assert [memory.id for memory in kept] == [1, 2]
-    omitted = Packer(max_tokens=700).omissions(entries, kept, omitted_memory)
+    omitted = ResponseBudget(max_tokens=700).omissions(entries, kept, omitted_memory)
     assert omitted == [Omitted(id=number, characters=600) for number in (3, 4, 5)]
 
 
 def test_the_best_result_is_shortened_rather_than_omitted_and_the_answer_says_so() -> None:
     long = entry("x" * 600).model_copy(update={"metadata": {"a": 1, "b": "y" * 5_000}, "title": "t" * 5_000})
 
-    def build(packer: Packer) -> CoarseSearchResult:
-        results = [FoundMemory(**one.model_dump()) for one in packer.fitting([long])]
+    def build(budget: ResponseBudget) -> CoarseSearchResult:
+        results = [FoundMemory(**one.model_dump()) for one in budget.fitting([long])]
         return CoarseSearchResult(results=results, limit=1, latest_first=True)
 
-    answer = Packer(max_tokens=500).fit(build)
+    answer = ResponseBudget(max_tokens=500).fit(build)
     assert size(answer) <= 500 * BYTES_PER_TOKEN
     assert answer.results[0].metadata == {"a": 1, "…": "1 more"}
     assert (answer.results[0].title or "").endswith("…")
@@ -93,11 +93,11 @@ def test_the_best_result_is_shortened_rather_than_omitted_and_the_answer_says_so
 @pytest.mark.parametrize("offset", [-1, 6])
 def test_an_offset_outside_the_text_is_refused_with_the_length(offset: int) -> None:
     with pytest.raises(ValidationError, match="between 0 and 5"):
-        Packer(1000).cut("12345", offset)
+        ResponseBudget(1000).cut("12345", offset)
 
 
 def test_memories_whose_metadata_alone_do_not_fit_are_left_out_and_the_first_stays() -> None:
     entries = [entry("text", number).model_copy(update={"description": "d" * 900}) for number in range(1, 8)]
-    shared = Packer(max_tokens=1000).share(entries)
+    shared = ResponseBudget(max_tokens=1000).share(entries)
     assert [memory.id for memory in shared] == [1, 2]
-    assert Packer(max_tokens=10).share(entries) == []
+    assert ResponseBudget(max_tokens=10).share(entries) == []

@@ -15,7 +15,7 @@ from vector_memory.settings import DatabaseLocation, FileLocations, export_folde
 from vector_memory.settings.repository import checkouts, main_checkout, real_path, repository_of
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts.own import read_own
+from vector_memory.transcripts.importing import read_own
 
 __all__ = ["git", "linked", "project", "run", "surroundings", "write"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import pytest
 from rich.console import Console
 
-import vector_memory.embedding.fetch
+import vector_memory.embedding.weights
 import vector_memory.server.app
 from forked import finished
 from vector_memory import __version__
@@ -450,6 +450,6 @@ def test_fetch_model_says_where_the_model_is(
         say("a step")
         return tmp_path
 
-    monkeypatch.setattr(vector_memory.embedding.fetch, "fetch_model", fetch)
+    monkeypatch.setattr(vector_memory.embedding.weights, "fetch_model", fetch)
     serve("fetch-model")
     assert capsys.readouterr().out == f"a step\nThe model is in {tmp_path}\n"

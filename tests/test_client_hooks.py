@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.cli.clients import codex_trust, hooks, json_file
-from vector_memory.cli.clients.hooks import Place
+from vector_memory.cli.clients import hooks, json_file
+from vector_memory.cli.clients.hooks import HookPosition
 from vector_memory.errors import ConfigurationError
 
 OURS = hooks.handlers_for("vm")
@@ -80,7 +80,7 @@ def test_a_changed_timeout_stays_and_a_changed_input_does_not() -> None:
     assert merged == OURS | {"Stop": OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing"}}
     there = put("", {"Stop": slow})
     assert hooks.places(json_file.content_of(put(there, merged)), "vm") == [
-        Place(event, 0, 0) for event in ("Stop", "UserPromptSubmit", "SubagentStop", "PostCompact")
+        HookPosition(event, 0, 0) for event in ("Stop", "UserPromptSubmit", "SubagentStop", "PostCompact")
     ]
 
 
@@ -144,24 +144,24 @@ trusted_hash = "sha256:1"
 [hooks.state."/home/u/.codex/hooks.json:user_prompt_submit:1:0"]
 trusted_hash = "sha256:2"
 """
-PLACES = [Place("PostCompact", 0, 0), Place("UserPromptSubmit", 1, 0)]
+PLACES = [HookPosition("PostCompact", 0, 0), HookPosition("UserPromptSubmit", 1, 0)]
 
 
 def test_what_codex_notes_about_hooks_goes_with_them(tmp_path: Any) -> None:
     before = TRUSTED.format(more="").partition("\n[hooks.state]")[0]
     text = TRUSTED.format(more="").replace("/home/u/.codex", str(tmp_path))
-    assert codex_trust.without(text, tmp_path / "hooks.json", PLACES) == before
+    assert hooks.without_trust(text, tmp_path / "hooks.json", PLACES) == before
     (tmp_path / "link").symlink_to(tmp_path)
-    assert codex_trust.without(text, tmp_path / "link" / "hooks.json", PLACES) == before, "Codex notes real paths"
+    assert hooks.without_trust(text, tmp_path / "link" / "hooks.json", PLACES) == before, "Codex notes real paths"
 
 
 def test_what_codex_notes_about_other_hooks_stays(tmp_path: Any) -> None:
     text = TRUSTED.format(more="")
-    assert codex_trust.without(text, tmp_path / "hooks.json", PLACES) == text
-    left = codex_trust.without(text, tmp_path.parent / "x" / ".." / "hooks.json", PLACES[:1])
+    assert hooks.without_trust(text, tmp_path / "hooks.json", PLACES) == text
+    left = hooks.without_trust(text, tmp_path.parent / "x" / ".." / "hooks.json", PLACES[:1])
     assert left == text
     mine = text.replace("/home/u/.codex", str(tmp_path))
-    left = codex_trust.without(mine, tmp_path / "hooks.json", PLACES[:1])
+    left = hooks.without_trust(mine, tmp_path / "hooks.json", PLACES[:1])
     assert "user_prompt_submit" in left
     assert "post_compact" not in left
     assert "[hooks.state]\n" in left
@@ -169,4 +169,4 @@ def test_what_codex_notes_about_other_hooks_stays(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", 'model = "m"\n', "a = = 1\n", "hooks = 1\n"])
 def test_a_configuration_in_which_codex_notes_nothing_stays(text: str, tmp_path: Any) -> None:
-    assert codex_trust.without(text, tmp_path / "hooks.json", PLACES) == text
+    assert hooks.without_trust(text, tmp_path / "hooks.json", PLACES) == text

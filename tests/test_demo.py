@@ -11,10 +11,12 @@ import pytest
 from rich.console import Console
 
 from forked import finished
+from vector_memory.cli.commands.search_output import excerpt, without_marks
 from vector_memory.cli.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
-from vector_memory.cli.demo.markdown import one_line, without_marks
-from vector_memory.cli.demo.output import Output, excerpt
+from vector_memory.cli.demo.output import Output
+from vector_memory.cli.terminal import one_line
 from vector_memory.errors import ConfigurationError
+from vector_memory.storage.terms import query_terms
 
 CATS = "# Animals\n\n## How the cat sleeps\n\nThe cat sleeps on the sofa all day.\n"
 DOGS = "# Animals\n\n## Where the dog runs\n\nThe dog runs in the park every morning.\n"
@@ -177,13 +179,12 @@ def test_document_without_headings_is_asked_by_its_name(tmp_path: Path) -> None:
 def test_an_excerpt_starts_at_the_words_of_the_question() -> None:
     """Of a long text the part is shown that shares most words with the question."""
     text = "# Pets\n\nThe cat sleeps. " + "It dreams of mice. " * 20 + "The doctor visits the parrot. Nothing follows."
-    assert (
-        excerpt(text, "When does the doctor see a parrot?", 200) == "… The doctor visits the parrot. Nothing follows."
-    )
-    assert excerpt(text, "something else", 30) == "The cat sleeps. It dreams of …"
+    asked = set(query_terms("When does the doctor see a parrot?"))
+    assert excerpt(text, asked, 200) == "… The doctor visits the parrot. Nothing follows."
+    assert excerpt(text, {"something"}, 30) == "The cat sleeps. It dreams of …"
 
 
 def test_text_cannot_steer_the_terminal() -> None:
     """Escape sequences of a stored file are not sent to the terminal."""
-    assert one_line("a\x1b[2Jb\r\nc") == "a [2Jb c"
+    assert one_line("a\x1b[2Jb\r\nc") == r"a\x1b[2Jb\r c"
     assert without_marks("<!-- gone -->**bold** `code` > x") == " bold code > x"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from vector_memory.cli.accepted import accepted
+from vector_memory.cli.arguments import accepted
 from vector_memory.settings import DatabaseLocation, ServerLocations, Settings
 
 SEED_DEFAULTS = {

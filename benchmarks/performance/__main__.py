@@ -10,7 +10,7 @@ writes the tables into docs/lab/performance.md and the plots into docs/images.
 The part `engines` compares SQLite and PostgreSQL in the largest of the files; --docs then replaces its tables only.
 """
 
-from vector_memory.server import environment as surroundings  # noqa: F401 - numpy as the server has it  # isort: skip
+import vector_memory.server  # noqa: F401 - numpy as the server has it  # isort: skip
 
 import argparse
 import json

@@ -40,10 +40,9 @@ from timing import Figures, summary, timed
 
 from vector_memory.outbox import Outbox
 from vector_memory.settings import DATABASE_NAME
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 
 SESSION = "measured"
 SECONDS_TO_SETTLE = 120

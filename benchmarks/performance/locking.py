@@ -10,7 +10,7 @@ from timing import Figures, summary
 
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Span
 from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embedder
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Encoded
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.indexing.indexer import Indexer

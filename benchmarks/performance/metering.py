@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 
 Value = TypeVar("Value")

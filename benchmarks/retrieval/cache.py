@@ -9,7 +9,7 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 
 BATCH = 256

@@ -3,7 +3,7 @@
 uv run benchmarks/retrieval/calibrate.py [--model NAME] [--set SET.json.gz ...] [--cache DIR]
 
 Asks the questions of benchmarks/retrieval/questions and of judged sets, and looks at the best hit: at its evidence (see
-`embedding.calibration`), with the share of its late score that the model has. A question without an answer has none
+`embedding.description`), with the share of its late score that the model has. A question without an answer has none
 that is right, and so has one of a judged set whose answers are left out. Prints for each threshold the percentage of
 right and of wrong best hits that reach it, and the thresholds' balance over all sets.
 """
@@ -22,7 +22,7 @@ from rankings import load_index
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding import Embedder, load_embedder
-from vector_memory.embedding.calibration import INSTEAD_OF_TOKENS
+from vector_memory.embedding.description import INSTEAD_OF_TOKENS
 from vector_memory.search.fusion import Hit
 from vector_memory.search.relevance import CANDIDATES
 from vector_memory.settings import Settings

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.embedding import safetensors
-from vector_memory.embedding.architecture import CONFIG_FILE
 from vector_memory.embedding.description import Description
-from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder
+from vector_memory.embedding.model_folder import CONFIG_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
 from vector_memory.embedding.onnx_engine import OnnxEngine
 
 PACKAGE = "cognition"

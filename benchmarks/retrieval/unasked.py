@@ -23,7 +23,7 @@ from vector_memory.domain import MemoryKind
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts.worth import LEAST_ANSWER
+from vector_memory.transcripts.conversation import LEAST_ANSWER
 
 TURN = re.compile(r"^\*\*(user|assistant):\*\* ", re.MULTILINE)
 NEW = "new"

@@ -13,9 +13,9 @@ from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
-from vector_memory.outbox.places import outboxes_of
+from vector_memory.outbox.folder import outboxes_of
 from vector_memory.results import documents, overview, sessions
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.search.explaining import Explaining
 from vector_memory.search.neighbours import NEIGHBOURS
@@ -98,24 +98,24 @@ class SessionMemoryStore:
 
     def _assemble(self, storage: Storage) -> None:
         self._storage, settings, indexer = storage, self.settings, self._indexer
-        packer = Packer(settings.max_response_tokens)
+        budget = ResponseBudget(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
-        self._fine = FineSearch(retriever, self._timer, packer)
-        self._medium, self._probes = MediumSearch(retriever, self._timer, packer), Probes(packer, self._access.record)
-        self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
-        self._changes = Changes(storage, retriever, self._timer, packer, self._access)
-        self._documents = Documents(storage, packer, self._access, self._exports)
-        self._task_context, self._statistics = TaskContext(storage, packer, self._access), Statistics(storage, packer)
+        self._fine = FineSearch(retriever, self._timer, budget)
+        self._medium, self._probes = MediumSearch(retriever, self._timer, budget), Probes(budget, self._access.record)
+        self._coarse = CoarseSearch(storage, retriever, self._timer, budget, self._access.record)
+        self._changes = Changes(storage, retriever, self._timer, budget, self._access)
+        self._documents = Documents(storage, budget, self._access, self._exports)
+        self._task_context, self._statistics = TaskContext(storage, budget, self._access), Statistics(storage, budget)
         self._deletion, self._overview = Deletion(storage), Overview(storage)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
-        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
+        notes = CoarseSearch(storage, retriever, self._timer, budget, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags, self.batches = TagListing(storage, packer), Batches(storage, indexer)
+        self.tags, self.batches = TagListing(storage, budget), Batches(storage, indexer)
         self.past, self.explaining = Past(storage, retriever), Explaining(storage, retriever)
 
     def __enter__(self) -> Self:

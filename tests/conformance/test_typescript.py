@@ -10,9 +10,8 @@ from from_npm import folder, installed
 from http_page import FOUND, snippet
 from over_http.conftest import serving
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 
 pytestmark = pytest.mark.conformance
 

@@ -13,8 +13,7 @@ from memory_files import contents, doctor, examine, found, said
 from servers import Server
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.outbox import Outbox
-from vector_memory.outbox.folder import DELIVERING
-from vector_memory.outbox.places import outbox_for, outboxes_of, user_folder
+from vector_memory.outbox.folder import DELIVERING, outbox_for, outboxes_of, user_folder
 from waiting import eventually
 
 WAITS = {"memory_type": "input_prompt", "content": "Why?", "session_id": "s"}

@@ -5,8 +5,8 @@ import logging
 import huggingface_hub
 import pytest
 
-from vector_memory.embedding.fetch import download_file, fetch_model
 from vector_memory.embedding.known import MINILM
+from vector_memory.embedding.weights import download_file, fetch_model
 from vector_memory.errors import EmbeddingUnavailableError
 
 

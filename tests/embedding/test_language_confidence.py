@@ -10,8 +10,7 @@ import pytest
 
 from tiny_models import Tiny
 from vector_memory.domain import Page, Scope
-from vector_memory.embedding.calibration import FOREIGN, UNKNOWN, UNREADABLE, Calibration
-from vector_memory.embedding.description import Description
+from vector_memory.embedding.description import FOREIGN, UNKNOWN, UNREADABLE, Calibration, Description
 from vector_memory.embedding.known import BGE_SMALL, E5_SMALL, MINILM
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.store import SessionMemoryStore

@@ -11,9 +11,9 @@ import pytest
 
 from tiny_models import WORDS, Tiny, forward
 from vector_memory.embedding import load_embedder, onnx_file
-from vector_memory.embedding.architecture import read_architecture
 from vector_memory.embedding.encoder import build_graph
 from vector_memory.embedding.known import ARCTIC_S, ARCTIC_XS, BGE_SMALL, GTE_SMALL, KNOWN, MINILM, Known, known
+from vector_memory.embedding.model_folder import read_architecture
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.onnx_file import Kind
 from vector_memory.embedding.safetensors import read_header

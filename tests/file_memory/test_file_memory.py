@@ -310,7 +310,7 @@ def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory
     for number in range(30):
         (folder / f"{number}.md").write_text("quokka " * 300)
     memory = open_memory()
-    memory._packer = type(memory._packer)(2_000)
+    memory._budget = type(memory._budget)(2_000)
     memory.start_background_work()
     eventually(lambda: complete(memory))
     answer = memory.search("quokka", limit=30)
@@ -325,7 +325,7 @@ def test_a_line_of_any_length_is_read_to_its_end(middle: str, folder: Path, open
     text = f"first\n{middle}\nlast\n"
     (folder / "a.md").write_text(text)
     memory = open_memory()
-    memory._packer = type(memory._packer)(2_000)
+    memory._budget = type(memory._budget)(2_000)
     line: int | None = 1
     offset, read = None, ""
     while line is not None:
@@ -403,7 +403,7 @@ def test_a_long_file_can_be_continued_from_the_next_line(folder: Path, open_memo
     lines = [f"Line {number}: {'x' * (number % 50)}\n" for number in range(2_000)]
     (folder / "a.md").write_text("".join(lines))
     memory = open_memory()
-    memory._packer = type(memory._packer)(2_000)
+    memory._budget = type(memory._budget)(2_000)
     text, line = "", 1
     while line:
         part = memory.get("a.md", line)

@@ -14,7 +14,7 @@ from transcripts.conftest import LONG, SHOP, Write, agent, user, write
 from vector_memory.domain import Project
 from vector_memory.server.hooks import catching_up
 from vector_memory.settings import Settings
-from vector_memory.transcripts import own
+from vector_memory.transcripts import importing
 
 __all__ = ["write"]
 
@@ -158,7 +158,7 @@ async def test_no_other_file_is_read(
         case "another project":
             path = write(user(FIRST, timestamp=ago(), cwd="/home/ann/site"))
         case "a long file":
-            monkeypatch.setattr(own, "MAX_BYTES", 100)
+            monkeypatch.setattr(importing, "MAX_BYTES", 100)
         case "no path":
             path = ""
         case "no file":

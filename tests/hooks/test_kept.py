@@ -15,7 +15,7 @@ from faults.soundness import connected
 from hook_texts import ANSWER, PROMPT, REPORT
 from vector_memory.errors import DatabaseError
 from vector_memory.outbox import Outbox, delivery
-from vector_memory.outbox.places import outboxes_of
+from vector_memory.outbox.folder import outboxes_of
 from vector_memory.server.hooks import HOOKS, capture
 from vector_memory.server.jsonrpc import HOOK
 from vector_memory.sessions.intake import Intake

@@ -12,7 +12,7 @@ from faults.soundness import connected
 from faults.test_full_disk import fill
 from hook_texts import PROMPT
 from servers import Server
-from vector_memory.outbox.places import outboxes_of
+from vector_memory.outbox.folder import outboxes_of
 from waiting import eventually
 
 REPORTS = [

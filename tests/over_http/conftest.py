@@ -16,9 +16,8 @@ from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.connections import Connection
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import TokenFile, token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, TokenFile, token_file
 from waiting import eventually
 
 SETTINGS = Settings(embedding_model="toy", embed_in_background=False)

@@ -14,9 +14,8 @@ import httpx2
 
 from over_http.calling import called
 from servers import QUICK
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 from waiting import eventually
 
 

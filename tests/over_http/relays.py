@@ -13,11 +13,10 @@ from fastmcp import Client
 from over_http.conftest import Team
 from vector_memory.outbox import Outbox
 from vector_memory.server.http.relay import Relay, create_relay
-from vector_memory.server.http.remote import NOBODY, Remote
-from vector_memory.server.http.sending import call_of
+from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.settings import Redact, ServerOptions
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.registry import FolderRegistry
 
 NAMES = map("relay-{}".format, itertools.count())
 AWAY = "http://127.0.0.1:9/mcp"

@@ -9,10 +9,9 @@ from pathlib import Path
 from over_http.processes import Running, running
 from servers import LEGACY, Server
 from vector_memory.outbox import Outbox
-from vector_memory.server.http.relaying import outbox_of
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.server.http.relay import outbox_of
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 
 
 def free_port() -> int:

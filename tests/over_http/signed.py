@@ -15,7 +15,7 @@ from joserfc.jwk import RSAKey
 
 from over_http.conftest import serving
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.registry import FolderRegistry
 
 ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
 

@@ -24,7 +24,7 @@ from vector_memory.server.http import connections, serving
 from vector_memory.server.http.permissions import needed_for
 from vector_memory.server.tools import offered
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.callers import Permission
+from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 
 NAMES = map("attacker-{}".format, itertools.count())

@@ -23,9 +23,9 @@ from vector_memory.server.http.serving import application, require_usable
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import AuditKeys, keys_of
-from vector_memory.tenancy.callers import Caller, Permission
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Caller, Permission
 
 TESTS = Path(__file__).parents[1]
 NAMES = map("audited-{}".format, itertools.count())
@@ -70,7 +70,7 @@ import sys
 from pathlib import Path
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import keys_of
-from vector_memory.tenancy.callers import Caller, Permission
+from vector_memory.tenancy.tokens import Caller, Permission
 
 log = AuditLog(Path(sys.argv[1]), keys_of(Path(sys.argv[1])), rotate_bytes=2_500)
 caller = Caller(name="ada", namespace="red", permission=Permission.WRITE)

@@ -16,7 +16,7 @@ from vector_memory.server.current_store import CLAIM
 from vector_memory.server.http import bodies, connections
 from vector_memory.server.http.asgi_guard import Gate
 from vector_memory.server.http.bodies import LARGE, MAX_BODY, MAX_STRUCTURE, ROOM, Bodies, BodyError, is_complex
-from vector_memory.tenancy.callers import Caller, Permission
+from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import eventually, until
 
 

@@ -15,9 +15,8 @@ from servers import MODERN
 from vector_memory.errors import ConfigurationError
 from vector_memory.server.http.serving import require_usable
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 
 NAMES = map("door-{}".format, itertools.count())
 

@@ -20,9 +20,9 @@ from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
 from vector_memory.storage.opening import prepare_database
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import keys_of
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.databases import DatabaseRegistry
 from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.registry import DatabaseRegistry
+from vector_memory.tenancy.tokens import Permission
 
 
 @dataclass

@@ -16,7 +16,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.http.serving import listen
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy import namespaces
-from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually
 
 STORES = 48

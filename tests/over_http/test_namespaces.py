@@ -9,12 +9,12 @@ import pytest
 
 from over_http.conftest import SETTINGS
 from vector_memory.errors import ClosedMemoryError, NotFoundError
-from vector_memory.outbox.places import outboxes_of
+from vector_memory.outbox.folder import outboxes_of
 from vector_memory.server.app import work_in_background
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.callers import Caller, Permission
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import eventually
 
 NAMES = ("blue", "green", "red")

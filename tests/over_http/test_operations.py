@@ -14,10 +14,9 @@ from over_http.conftest import SETTINGS, Team, serving
 from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.callers import Caller, Permission
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import MINUTE, Paces, Quota
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Caller, Permission, token_file
 from waiting import eventually
 
 NAMES = map("operator-{}".format, itertools.count())

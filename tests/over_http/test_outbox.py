@@ -30,8 +30,7 @@ from vector_memory.outbox.delivery import ATTEMPTS
 from vector_memory.results.sessions import Result
 from vector_memory.server.hooks import HOOKS
 from vector_memory.server.http.asgi_guard import answer as answer_plainly
-from vector_memory.server.http.relay import Relay
-from vector_memory.server.http.relaying import outbox_of
+from vector_memory.server.http.relay import Relay, outbox_of
 from vector_memory.server.http.remote import Remote
 from vector_memory.server.http.serving import application
 from vector_memory.server.tools.failures import failed_result

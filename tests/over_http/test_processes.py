@@ -18,8 +18,8 @@ from forked import Forked
 from over_http.calling import post
 from over_http.processes import Running, ended_with_tests, running, workers_of
 from vector_memory.server.tools.changes import MAX_WAIT
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually
 
 

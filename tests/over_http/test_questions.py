@@ -19,9 +19,8 @@ from servers import ENVELOPE
 from vector_memory.server.app import create_server
 from vector_memory.server.http import serving as serving_module
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 from waiting import eventually
 
 NAMES = map("asked-{}".format, itertools.count())

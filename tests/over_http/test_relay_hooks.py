@@ -19,8 +19,8 @@ from over_http.calling import message_of, post, send_bytes
 from over_http.processes import Running
 from over_http.shared import Shared
 from servers import ENVELOPE, LEGACY, MODERN, QUICK, Server
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually
 
 

@@ -14,10 +14,8 @@ from over_http.relays import AWAY, NAMES, REPORT, calls, connected, failure, lim
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.outbox import Outbox
 from vector_memory.server.http import remote as remote_module
-from vector_memory.server.http.relay import Relay
-from vector_memory.server.http.relaying import read_token
-from vector_memory.server.http.remote import NOBODY, Remote
-from vector_memory.server.http.sending import call_of
+from vector_memory.server.http.relay import Relay, read_token
+from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.settings import Redact
 from waiting import until
 

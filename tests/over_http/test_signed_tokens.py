@@ -12,11 +12,10 @@ import pytest
 
 from over_http.calling import answer_in, post
 from over_http.signed import ISSUER, Provider, trusting, unsigned
-from vector_memory.server.http import keys
+from vector_memory.server.http import signed
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import keys_of
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.tokens import Permission, token_file
 
 HTML = b"<!doctype html><title>Sign in</title>"
 
@@ -162,7 +161,7 @@ def test_while_the_keys_cannot_be_fetched_callers_are_told_to_come_back(
     unsteady: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, answer: Any
 ) -> None:
     """They would throw their tokens away at 401."""
-    monkeypatch.setattr(keys, "SECONDS_TO_FETCH", 0.5 if answer is slow else 60.0)
+    monkeypatch.setattr(signed, "SECONDS_TO_FETCH", 0.5 if answer is slow else 60.0)
     sound, sent = unsteady.answer, []
     unsteady.status, unsteady.answer = status, counted(answer(), sent) if callable(answer) else answer
     with trusting(unsteady, tmp_path) as url:
@@ -174,7 +173,7 @@ def test_while_the_keys_cannot_be_fetched_callers_are_told_to_come_back(
         assert unsteady.asked == 1
         assert sum(sent) < 2**26, "the answer was read to its end"
         unsteady.status, unsteady.answer = 200, sound
-        monkeypatch.setattr(keys, "RETRY_SECONDS", 0)
+        monkeypatch.setattr(signed, "RETRY_SECONDS", 0)
         assert post(url, unsteady.token()).status_code == 200
 
 
@@ -188,7 +187,7 @@ def counted(pieces: Iterator[bytes], sent: list[int]) -> Iterator[bytes]:
 def test_an_unknown_key_does_not_affect_other_tokens(
     unsteady: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "SECONDS_BETWEEN_FETCHES", 0.0)
+    monkeypatch.setattr(signed, "SECONDS_BETWEEN_FETCHES", 0.0)
     stranger = {"header": {"kid": "unknown"}}
     with trusting(unsteady, tmp_path) as url:
         assert post(url, unsteady.token()).status_code == 200
@@ -207,5 +206,5 @@ def test_unknown_keys_are_asked_for_once_and_a_new_one_is_found(
             assert post(url, unsteady.token(header={"kid": f"unknown-{number}"})).status_code == 401
         assert unsteady.asked == 1
         unsteady.answer = json.dumps({"keys": [unsteady.public("1"), unsteady.public("2")]}).encode()
-        monkeypatch.setattr(keys, "SECONDS_BETWEEN_FETCHES", 0.0)
+        monkeypatch.setattr(signed, "SECONDS_BETWEEN_FETCHES", 0.0)
         assert post(url, unsteady.token(header={"kid": "2"})).status_code == 200

@@ -20,7 +20,7 @@ from vector_memory.server.turns import AT_ONCE, Turns
 from vector_memory.settings import HttpOptions
 from vector_memory.storage.cancellation import give_way
 from vector_memory.tenancy import namespaces
-from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually, until
 
 pytestmark = pytest.mark.anyio

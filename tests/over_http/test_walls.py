@@ -19,7 +19,7 @@ from vector_memory.server.resources import MEMORY, SESSION
 from vector_memory.server.tools import TAGGED_NAMES, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import DATABASE_NAME
-from vector_memory.tenancy.callers import Permission
+from vector_memory.tenancy.tokens import Permission
 
 pytestmark = pytest.mark.anyio
 

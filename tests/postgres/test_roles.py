@@ -14,7 +14,7 @@ from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.opening import prepare_database
 from vector_memory.storage.postgres import migrations
 from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.tenancy.databases import DatabaseRegistry
+from vector_memory.tenancy.registry import DatabaseRegistry
 
 Database = Callable[[str], str]
 

@@ -14,7 +14,7 @@ from real_client.claude_code import User
 from real_client.received import Answer
 from real_client.scripted_model import Call, Say, ScriptedModel, Turn
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually
 
 pytestmark = pytest.mark.real_client

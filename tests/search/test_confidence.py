@@ -10,7 +10,7 @@ from search.test_exact import open_store
 from test_storing import NoModel
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import UNKNOWN
+from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.known import MINILM
 from vector_memory.results.sessions import FineSearchResult
 from vector_memory.search import question as questions

@@ -12,8 +12,8 @@ from vector_memory.maintenance.backup import back_up, restore
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.disk.ignoring import REMARK
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission
 
 __all__ = ["git", "project"]
 

@@ -12,9 +12,9 @@ from vector_memory.storage.disk import drafts
 from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.sqlite import copying, schema_repair
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission
 
 F_FULLFSYNC = 51
 

@@ -15,7 +15,7 @@ from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope
 from vector_memory.results.lean import joined, room_of, shortened
 from vector_memory.results.sessions import FoundChunk
 from vector_memory.server.app import create_server
-from vector_memory.server.tools.text_copy import READS_ONLY_STRUCTURE
+from vector_memory.server.tools.memory_tool import READS_ONLY_STRUCTURE
 from vector_memory.settings import Answers, Profile, ServerOptions
 from vector_memory.store import SessionMemoryStore
 

@@ -11,7 +11,7 @@ from fastmcp.client.client import CallToolResult
 from eras import Call, Rows
 from vector_memory.errors import DatabaseError
 from vector_memory.results.sessions import StoreMemoryResult
-from vector_memory.server.tools.threads import LONG, LONG_WRITERS, WRITERS
+from vector_memory.server.turns import LONG, LONG_WRITERS, WRITERS
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE, until
 

@@ -1,3 +1,3 @@
 """The command line: flags and variables, the commands, what they print, and the configuration of clients."""
 
-from vector_memory.server import environment  # noqa: F401 - must come before fastmcp, pydantic and numpy
+import vector_memory.server  # noqa: F401 - must come before fastmcp, pydantic and numpy

@@ -1,12 +1,14 @@
 """Flags that several commands share, each described once."""
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from pydantic import create_model
 
-from vector_memory.domain import MemoryKind, Window
+from vector_memory.domain import MemoryKind, Scope, Window
 from vector_memory.domain.times import beginning_of, end_of
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
@@ -37,12 +39,11 @@ ModelSettingsFlags = Annotated[ModelSettings, Parameter(name="*", show=False)]
 
 DEFAULTS = ModelSettings()
 
-AsJson = Annotated[
-    bool,
-    Parameter(
-        name="--json", help="Print the result, or the error, as one JSON object.", negative=(), show_default=False
-    ),
-]
+Switch = partial(Parameter, negative=(), show_default=False)
+"""A flag that is off by default."""
+
+AsJson = Annotated[bool, Switch(name="--json", help="Print the result, or the error, as one JSON object.")]
+Overwrite = Annotated[bool, Switch(help="Replace an existing file.")]
 
 if TYPE_CHECKING:
     Kind = MemoryKind
@@ -52,12 +53,7 @@ else:  # cyclopts would offer an enumeration's names, not its values
     # Only agents store tagged memories.
     KindOfFiles = Literal[tuple(kind.value for kind in MemoryKind if kind is not MemoryKind.TAGGED)]
 
-# Filters.
 OfAgent = Annotated[str | None, Parameter(name="--agent", help="Only this agent.")]
-OfSession = Annotated[str | None, Parameter(name="--session", help="Only this session.")]
-OfIteration = Annotated[str | None, Parameter(name="--iter", help="Only this iteration, such as 2 or v2.")]
-OfKind = Annotated[Kind | None, Parameter(name="--kind", help="Only this kind.")]
-OfTask = Annotated[str | None, Parameter(name="--task", help="Only this task.")]
 Since = Annotated[str | None, Parameter(name="--since", help="Only from this date or time on, such as 2026-10.")]
 Until = Annotated[str | None, Parameter(name="--until", help="Only until the end of this date or time (UTC).")]
 
@@ -69,6 +65,36 @@ def window(since: str | None, until: str | None) -> Window:
     if after and before and after > before:
         raise ValidationError("--since is later than --until: nothing can be between them.")
     return Window(created_after=after, created_before=before)
+
+
+@dataclass(frozen=True)
+class FiltersInSession:
+    """Which memories of a session are listed."""
+
+    kind: Annotated[Kind | None, Parameter(help="Only this kind.")] = None
+    agent: OfAgent = None
+    iteration: Annotated[str | None, Parameter(name="--iter", help="Only this iteration, such as 2 or v2.")] = None
+    task: Annotated[str | None, Parameter(help="Only this task.")] = None
+    since: Since = None
+    until: Until = None
+
+    def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
+        """Return the memories of a kind that pass. Raises ValidationError."""
+        times = window(self.since, self.until)
+        return Scope(kind, agent_id=self.agent, session_iter=self.iteration, task_code=self.task, **times, **more)
+
+
+@dataclass(frozen=True)
+class Filters(FiltersInSession):
+    """Which memories are searched or listed."""
+
+    session: Annotated[str | None, Parameter(help="Only this session.")] = None
+    category: Annotated[str | None, Parameter(help="Only this category.")] = None
+    tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None
+
+    def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
+        """Return the memories of a kind that pass. Raises ValidationError."""
+        return super().scope(kind, session_id=self.session, category=self.category, tags=self.tags, **more)
 
 
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -10,6 +10,7 @@ from vector_memory.cli.terminal_text import as_json, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 WIDEST = 120
 FILLING = re.compile(" +$", re.MULTILINE)
@@ -60,6 +61,34 @@ def say(line: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     say(as_json(value, sys.stdout.encoding))
+
+
+def tell(body: Any, message: str, *, as_json: bool) -> None:
+    """Print a result: for programs or for people."""
+    if as_json:
+        print_json(body)
+    else:
+        say(message)
+
+
+def agreed(question: str, otherwise: str) -> bool:
+    """Ask the user; if the answer is not yes, print `otherwise`."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    say(otherwise)
+    return False
+
+
+def grid(headings: Sequence[str], **options: Any) -> "Table":
+    """Return a table with these headings."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(*headings, padding=(0, 2), pad_edge=False, **options)
+    table.add_row(*(Text(heading, style="dim") for heading in headings))
+    return table
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 Values are always valid: constructors raise a ValidationError that says what to send instead.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from vector_memory.domain.project import Project as Project
 from vector_memory.domain.search_request import LINES as LINES
 from vector_memory.domain.search_request import MatchLevel as MatchLevel
 from vector_memory.domain.search_request import Page as Page
@@ -35,6 +36,32 @@ from vector_memory.domain.validation import (
     with_facts,
 )
 from vector_memory.errors import ValidationError
+
+NAME_SHOWN = 100
+"""Maximum number of characters of the folder's name in the names of sessions."""
+
+MARK = 6
+"""So many digits of a hash tell folders with the same name apart in a shared memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project. `folder`: its real path. `owns_memory`: the memory's file is in it, and holds no other project."""
+
+    folder: str
+    owns_memory: bool
+
+    @classmethod
+    def at(cls, folder: Path, memory: Path | None) -> "Project":
+        """Return the project in a folder. `memory`: the file of its memory; None: it is on a database server."""
+        return cls(str(folder).encode(errors="replace").decode(), memory is not None and memory.is_relative_to(folder))
+
+    def session_on(self, date: str) -> str:
+        """Return the name of the session of a day for a client that names none: no other project's in the memory."""
+        name = Path(self.folder).name[:NAME_SHOWN] or "project"
+        mark = "" if self.owns_memory else f"{hashlib.sha256(self.folder.encode()).hexdigest()[:MARK]}-"
+        return f"{name}-{mark}{date}"
+
 
 MAIN_AGENT = "main-orchestrator"
 """The agent of session contexts and input prompts, unless another one is named."""

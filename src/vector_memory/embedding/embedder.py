@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.token_states import States
 
 Vectors = NDArray[np.float32]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.embedding import onnx_file
-from vector_memory.embedding.architecture import Architecture
+from vector_memory.embedding.model_folder import Architecture
 from vector_memory.embedding.onnx_file import Attribute, Kind
 from vector_memory.embedding.safetensors import ITEM_BYTES, Stored
 from vector_memory.errors import EmbeddingUnavailableError

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vector_memory.embedding.architecture import Architecture
-from vector_memory.embedding.calibration import Calibration
-from vector_memory.embedding.description import LATIN, Description
-from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE
+from vector_memory.embedding.description import LATIN, Calibration, Description
+from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, Architecture
 
 SHORT_WORDS = """
     a add all am an and any api app are as ask at be bug but by can cli cpu css csv did dir do end env few fix for get

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors
 from vector_memory.errors import (
     ConfigurationError,

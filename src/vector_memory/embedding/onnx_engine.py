@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding.calibration import UNREADABLE, Calibration
+from vector_memory.embedding.description import UNREADABLE, Calibration
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion, Vectors
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
 from vector_memory.embedding.language_bias import read_bias

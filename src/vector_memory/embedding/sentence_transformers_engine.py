@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding.calibration import UNKNOWN, Calibration
+from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.embedding.embedder import PlainEmbedder, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 

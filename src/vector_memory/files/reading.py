@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 
 
 class Wanted(NamedTuple):
@@ -28,7 +28,7 @@ class Excerpt(NamedTuple):
     next_offset: int | None = None
 
 
-def fitting_lines(text: str, wanted: Wanted, packer: Packer) -> Excerpt:
+def fitting_lines(text: str, wanted: Wanted, budget: ResponseBudget) -> Excerpt:
     """Return the wanted lines as far as they fit. Raises ValidationError if there is no such line or offset."""
     every = split_lines(text)
     first = wanted.start_line
@@ -37,7 +37,7 @@ def fitting_lines(text: str, wanted: Wanted, packer: Packer) -> Excerpt:
     lines = every[first - 1 : first - 1 + wanted.lines]
     if wanted.offset > len(lines[0] if lines else ""):
         raise ValidationError(f"offset must be at most {len(lines[0] if lines else ''):,}, the length of the line.")
-    fitting = packer.cut("".join(lines), wanted.offset)
+    fitting = budget.cut("".join(lines), wanted.offset)
     if fitting.end is None:
         return Excerpt(fitting.text, len(every), first, first + len(lines) - 1)
     whole = fitting.text.count("\n")

@@ -28,7 +28,7 @@ class Redacted:
     count: int
 
 
-class Place(NamedTuple):
+class Replacement(NamedTuple):
     """A half-open range of characters to be replaced, and what is said instead."""
 
     start: int
@@ -62,7 +62,7 @@ def redact_within(value: Any) -> tuple[Any, int]:
     return value, 0
 
 
-def private_places(text: str) -> list[Place]:
+def private_places(text: str) -> list[Replacement]:
     """Return what is in `<private>` tags, which may be nested; one that is not closed reaches to the end."""
     places, depth, start = [], 0, 0
     for tag in PRIVATE_TAG.finditer(text):
@@ -71,18 +71,17 @@ def private_places(text: str) -> list[Place]:
             depth += 1
         elif depth:
             depth -= 1
-            places += [] if depth else [Place(start, tag.end(), "private")]
-    return [*places, Place(start, len(text), "private")] if depth else places
+            places += [] if depth else [Replacement(start, tag.end(), "private")]
+    return [*places, Replacement(start, len(text), "private")] if depth else places
 
 
-def secret_places(text: str) -> list[Place]:
+def secret_places(text: str) -> list[Replacement]:
     """Return the places of secrets in order, without earlier replacements. They do not overlap.
 
     Where two rules apply, the first one of the table counts.
     """
-    from vector_memory.redaction.rule import Leading, Rule, Searched  # noqa: PLC0415 - read when needed
+    from vector_memory.redaction.rule import TABLES, Leading, Rule, Searched, Table  # noqa: PLC0415 - read when needed  # noqa: PLC0415
     from vector_memory.redaction.rules import RULES  # noqa: PLC0415
-    from vector_memory.redaction.tables import TABLES, Table  # noqa: PLC0415
 
     taken = bytearray(len(text))
     for found in REPLACED.finditer(text):
@@ -94,11 +93,11 @@ def secret_places(text: str) -> list[Place]:
         for start, end in rule.spans(searched):
             if taken.find(TAKEN, start, end) < 0:
                 taken[start:end] = TAKEN * (end - start)
-                places.append(Place(start, end, rule.name))
+                places.append(Replacement(start, end, rule.name))
     return sorted(places)
 
 
-def replaced(text: str, places: list[Place]) -> str:
+def replaced(text: str, places: list[Replacement]) -> str:
     """Return the text with the places, which are in order, replaced by their names."""
     parts, position = [], 0
     for place in places:

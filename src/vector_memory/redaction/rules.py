@@ -1,5 +1,9 @@
 """The rules for secrets, in the order in which they count: tokens first, then values behind a name."""
 
+import json
+import re
+from importlib.resources import files
+
 from vector_memory.redaction.judging import (
     is_key,
     is_password,
@@ -7,11 +11,29 @@ from vector_memory.redaction.judging import (
     is_split_url_password,
     is_spoken,
     is_stated,
+    is_token,
     is_url_password,
 )
-from vector_memory.redaction.published import PUBLISHED
-from vector_memory.redaction.rule import Leading, Rule, labelled
+from vector_memory.redaction.rule import WORD_ENDS, WORD_STARTS, Leading, Rule, labelled
 from vector_memory.redaction.tokens import TOKENS
+
+MIN_ENTROPY = 3.0
+
+PUBLISHED = tuple(
+    Rule(
+        one["name"],
+        tuple(one["anchors"]),
+        f"{WORD_STARTS}(?P<secret>{one['pattern']}){WORD_ENDS}",
+        re.NOFLAG,
+        max(one["min_entropy"], MIN_ENTROPY),
+        is_token,
+        one["any_case"],
+        one["before"],
+        in_word=True,
+    )
+    for one in json.loads((files(__package__) / "published.json").read_text(encoding="utf-8"))["rules"]
+)
+
 
 PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw)(?![a-z0-9]) )"""
 BEFORE_KEY = (

@@ -10,8 +10,8 @@ from vector_memory.domain import Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.lean import IS_LEAN
-from vector_memory.results.sessions import Omitted, StoredText
-from vector_memory.results.shortening import bounded, clipped, json_size, noted, prefix, size, slimmed
+from vector_memory.results.sessions import FoundMemory, Omitted, StoredText
+from vector_memory.results.shortening import MARK, bounded, clipped, json_size, noted, prefix, size, slimmed, value_size
 
 A = TypeVar("A", bound=BaseModel)
 E = TypeVar("E")
@@ -43,51 +43,51 @@ class Cut(NamedTuple):
     end: int | None
 
 
-class Packer:
+class ResponseBudget:
     """Fits results into answers of at most `max_tokens` tokens, measured as a whole; see `fit`."""
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
-        self._budget = max_tokens * BYTES_PER_TOKEN
+        self._bytes = max_tokens * BYTES_PER_TOKEN
         self._shortened: set[str] = set()
 
-    def within(self, max_tokens: int | None) -> "Packer":
+    def within(self, max_tokens: int | None) -> "ResponseBudget":
         """Return a budget for an answer of at most `max_tokens`, as the caller requested."""
-        return self if max_tokens is None else Packer(min(max_tokens, self._max_tokens))
+        return self if max_tokens is None else ResponseBudget(min(max_tokens, self._max_tokens))
 
-    def for_page(self, page: Page) -> "Packer":
+    def for_page(self, page: Page) -> "ResponseBudget":
         """Return a budget for the answer with a page of results."""
-        return Packer(self._max_tokens * MAX_LIMIT) if page.is_part else self.within(page.max_tokens)
+        return ResponseBudget(self._max_tokens * MAX_LIMIT) if page.is_part else self.within(page.max_tokens)
 
-    def fit(self, build: Callable[["Packer"], A]) -> A:
+    def fit(self, build: Callable[["ResponseBudget"], A]) -> A:
         """Return the answer that `build` creates from the budget passed to it; the answer fits.
 
         The room for results is known only once the rest of the answer is, so the answer is built again with less room
         until it fits. If it is still too long, its fields are shortened.
         """
-        room = self._budget
+        room = self._bytes
         while True:
-            packer = self._with_room(room)
-            answer = build(packer)
-            answer = noted(answer, packer._shortened)  # noqa: SLF001 - one of our own
-            excess = size(answer) - self._budget
+            budget = self._with_room(room)
+            answer = build(budget)
+            answer = noted(answer, budget._shortened)  # noqa: SLF001 - one of our own
+            excess = size(answer) - self._bytes
             if excess <= 0 or not room:
-                return bounded(answer, self._budget)
+                return bounded(answer, self._bytes)
             room = max(0, room - excess)
 
     @property
     def room(self) -> int:
         """The maximum size of an answer in bytes."""
-        return self._budget
+        return self._bytes
 
-    def part(self, share: int) -> "Packer":
+    def part(self, share: int) -> "ResponseBudget":
         """Return a budget for one of `share` equal shares of an answer."""
-        return self._with_room(self._budget // share)
+        return self._with_room(self._bytes // share)
 
-    def _with_room(self, room: int) -> "Packer":
-        packer = Packer(self._max_tokens)
-        packer._budget = room
-        return packer
+    def _with_room(self, room: int) -> "ResponseBudget":
+        budget = ResponseBudget(self._max_tokens)
+        budget._bytes = room
+        return budget
 
     def cut(self, text: str, offset: int = 0, *, times: int = 1) -> Cut:
         """Return as much of the text from `offset` as fits into an answer that contains it `times` times.
@@ -96,38 +96,38 @@ class Packer:
         """
         if not 0 <= offset <= len(text):
             raise ValidationError(f"offset must be between 0 and {len(text):,}, the length of the content.")
-        return cut(text, offset, self._budget // times)
+        return cut(text, offset, self._bytes // times)
 
     def slim(self, item: T, share: int = 2) -> T:
         """Return the item with its longest fields shortened to one of `share` equal shares of an answer."""
-        slim, names = slimmed(item, self._budget // share)
+        slim, names = slimmed(item, self._bytes // share)
         self._shortened |= names
         return slim
 
     def echo(self, value: E) -> E:
         """Return a caller's value, shortened for repeating it in the answer, so that it leaves room for results."""
-        return clipped(value, self._budget // ECHOED)
+        return clipped(value, self._bytes // ECHOED)
 
     def hold(self, item: T, text: str, start: int) -> T:
         """Return the item with its field `text` cut to what fits next to the others. `start`: the text's offset."""
         content = getattr(item, text)
         bare = self.slim(item.model_copy(update={text: ""}))
-        part, end = cut_with_end(content, self._budget - size(bare))
+        part, end = cut_with_end(content, self._bytes - size(bare))
         return bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end}))
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
         """Return whether an answer has room for all the items, each `times` times."""
-        return times * sum(map(size, items)) <= self._budget
+        return times * sum(map(size, items)) <= self._bytes
 
     def fitting(self, items: Sequence[T]) -> list[T]:
         """Return the first items that fit together; the first one is shortened if it does not fit alone."""
         wanted = [*map(self._alone, items[:1]), *items[1:]]
         totals = accumulate(map(size, wanted))
-        return [item for item, total in zip(wanted, totals, strict=True) if total <= self._budget]
+        return [item for item, total in zip(wanted, totals, strict=True) if total <= self._bytes]
 
     def with_more(self, items: Sequence[T], fuller: Sequence[T]) -> list[T]:
         """Return the items, the first of them in their fuller form as far as there is room."""
-        room = self._budget - sum(map(size, items))
+        room = self._bytes - sum(map(size, items))
         chosen = []
         for item, full in zip(items, fuller, strict=True):
             more = size(full) - size(item)
@@ -145,11 +145,11 @@ class Packer:
         """
         bare = [self.slim(entry.model_copy(update={"content": ""})) for entry in entries]
         # No answer can show more of a content than this.
-        contents = [json_size(entry.content[: self._budget]) for entry in entries]
+        contents = [json_size(entry.content[: self._bytes]) for entry in entries]
         frames = [size(entry) for entry in bare]
         least = accumulate(frame + min(content, LEAST_CONTENT) for frame, content in zip(frames, contents, strict=True))
-        count = sum(total <= self._budget for total in least)
-        shares = fair_shares(contents[:count], self._budget - sum(frames[:count]))
+        count = sum(total <= self._bytes for total in least)
+        shares = fair_shares(contents[:count], self._bytes - sum(frames[:count]))
         return [
             shortened(frame.model_copy(update={"content": entry.content}), allowance)
             for frame, entry, allowance in zip(bare, entries, shares, strict=False)
@@ -169,7 +169,7 @@ class Packer:
         """Return entries of `omitted` for results that did not fit: at least one, and as many as fit."""
         omitted = [describe(item) for item in items[len(kept) :]]
         totals = accumulate(map(size, omitted))
-        room = self._budget // OMITTED
+        room = self._bytes // OMITTED
         return [one for one, total in zip(omitted, totals, strict=True) if total <= room] or omitted[:1]
 
 
@@ -252,3 +252,29 @@ def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: 
     elif answer.next_offset is not None:
         sentences.append(f"For more, repeat with offset={answer.next_offset}.")
     return " ".join(sentences) or "No more results: send a smaller offset."
+
+
+LINE = 120
+"""Characters of a line."""
+
+DATE = len("2026-10-05")
+
+
+def listed(
+    budget: ResponseBudget, memories: Sequence[FoundMemory], page: Page, *, more: bool
+) -> tuple[list[str], Packed[Any]]:
+    """Return the lines of memories that fit, with notes. `more`: others follow this page."""
+    lines = [line_of(memory) for memory in memories]
+    sizes = accumulate(value_size(line) + 1 for line in lines)
+    fitting = [line for line, total in zip(lines, sizes, strict=True) if total <= budget.room]
+    following = page.offset + max(1, len(fitting)) if more or len(fitting) < len(lines) else None
+    return fitting, Packed(list(memories[: len(fitting)]), [], following)
+
+
+def line_of(memory: FoundMemory) -> str:
+    """Return the id, date, agent, title and beginning of a memory in one line."""
+    words = " ".join(memory.content[: 4 * LINE].replace("#", " ").split())
+    title = " ".join((memory.title or "").split())
+    said = words if not title or words.startswith(title) else f"{title}: {words}"
+    line = f"{memory.id} {memory.created_at[:DATE]} {memory.agent_id}: {said}"
+    return line if len(line) <= LINE else line[: LINE - 1] + MARK

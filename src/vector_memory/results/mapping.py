@@ -135,7 +135,7 @@ def notes_on(reader: Reader, report_ids: Collection[int]) -> list[ObservationNot
     ]
 
 
-def said_once(answer: S) -> S:
+def hoist_common_fields(answer: S) -> S:
     """Return the answer without what it says twice, or what `expand_chunk_context` does without.
 
     What all results have in common stands beside them, and what a memory's results have in common in the first of them.

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.domain import LINES, MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import Packed, Packer, explain, omitted_memory
-from vector_memory.results.listing import listed
+from vector_memory.results.budget import Packed, ResponseBudget, explain, listed, omitted_memory
 from vector_memory.results.mapping import (
     READ_WITH,
     found_memory,
@@ -62,14 +61,14 @@ class CoarseSearch:
         storage: Storage,
         retriever: Retriever,
         timer: SearchTimer,
-        packer: Packer,
+        budget: ResponseBudget,
         record_access: Callable[[Sequence[int]], None] | None,
         read_with: str = READ_WITH,
     ) -> None:
         self._storage = storage
         self._retriever = retriever
         self._timer = timer
-        self._packer = packer
+        self._budget = budget
         self._record_access = record_access
         self._read_with = read_with
 
@@ -146,28 +145,28 @@ class CoarseSearch:
     ) -> A:
         """Return the answer with the found memories, and count them as read."""
 
-        def build(packer: Packer) -> A:
+        def build(budget: ResponseBudget) -> A:
             return kind(
-                **self._found_fields(packer, looked, scope, page),
-                query=packer.echo(query),
-                filters=packer.echo(scope.as_filters()),
+                **self._found_fields(budget, looked, scope, page),
+                query=budget.echo(query),
+                filters=budget.echo(scope.as_filters()),
                 limit=page.limit,
                 latest_first=latest_first,
             ).noting(looked.judgement.notes)
 
-        answer = self._packer.for_page(page).fit(build)
+        answer = self._budget.for_page(page).fit(build)
         if self._record_access is not None and not page.is_part:
             self._record_access([memory.id for memory in answer.results])
         return answer
 
-    def _found_fields(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
+    def _found_fields(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields of an answer, with as many results as fit."""
         if page.detail == LINES:
-            return self._in_lines(packer, looked, scope, page)
+            return self._in_lines(budget, looked, scope, page)
         found, judgement, observations, known, more, left_out = looked
-        shared = packer.share(found)
-        shown = packer.with_more(shared, beside(shared, known)) if known else shared
-        answer = packer.packed(found, shown, page, omitted_memory, more=more)
+        shared = budget.share(found)
+        shown = budget.with_more(shared, beside(shared, known)) if known else shared
+        answer = budget.packed(found, shown, page, omitted_memory, more=more)
         return answer.fields() | {
             "total_results": len(answer.results),
             "confidence": judgement.confidence,
@@ -177,10 +176,10 @@ class CoarseSearch:
             "message": summary(answer, said_with(judgement.notes, left_out), scope, self._read_with),
         }
 
-    def _in_lines(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
+    def _in_lines(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields of an answer, with one line for each memory."""
         judgement, left_out = looked.judgement, looked.left_out
-        lines, answer = listed(packer, looked.found, page, more=looked.more)
+        lines, answer = listed(budget, looked.found, page, more=looked.more)
         return {
             "lines": lines,
             "next_offset": answer.next_offset,

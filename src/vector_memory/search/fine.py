@@ -1,7 +1,7 @@
 """Fine search: the chunks that match best."""
 
 from vector_memory.domain import Page, Scope, SearchMode
-from vector_memory.results.budget import Packer, explain
+from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
@@ -18,10 +18,10 @@ from vector_memory.storage.records import Origin, StoredChunk
 class FineSearch:
     """Finds chunks."""
 
-    def __init__(self, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
+    def __init__(self, retriever: Retriever, timer: SearchTimer, budget: ResponseBudget) -> None:
         self._retriever = retriever
         self._timer = timer
-        self._packer = packer
+        self._budget = budget
 
     def search(
         self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int
@@ -49,12 +49,12 @@ class FineSearch:
             ends = {outline.memory_id: outline.end for outline in outlines}  # the last one of each memory stays
             matched = shortened(matched, question.terms or (), ends, page)
 
-        def build(packer: Packer) -> FineSearchResult:
+        def build(budget: ResponseBudget) -> FineSearchResult:
             # Cut a very long code fence, so that every chunk fits on its own.
-            results = [packer.hold(chunk, "chunk_content", chunk.content_start or 0) for chunk in matched]
-            fitting = packer.fitting(results)
-            shown = packer.with_more(fitting, beside(fitting, known))
-            answer = packer.packed(matched, shown, page, omitted_chunk, more=more)
+            results = [budget.hold(chunk, "chunk_content", chunk.content_start or 0) for chunk in matched]
+            fitting = budget.fitting(results)
+            shown = budget.with_more(fitting, beside(fitting, known))
+            answer = budget.packed(matched, shown, page, omitted_chunk, more=more)
             return FineSearchResult(
                 **answer.fields(),
                 total_results=len(answer.results),
@@ -65,7 +65,7 @@ class FineSearch:
                 message=explain("chunk", answer, notes, read_with="expand_chunk_context"),
             ).noting(judgement.notes)
 
-        return self._packer.for_page(page).fit(build)
+        return self._budget.for_page(page).fit(build)
 
 
 def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import MatchLevel
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
 from vector_memory.storage.records import Origin

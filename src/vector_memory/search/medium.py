@@ -6,7 +6,7 @@ from itertools import groupby
 from statistics import fmean
 
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode
-from vector_memory.results.budget import Packer, explain
+from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
@@ -89,10 +89,10 @@ class MatchedSection:
 class MediumSearch:
     """Finds sections."""
 
-    def __init__(self, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
+    def __init__(self, retriever: Retriever, timer: SearchTimer, budget: ResponseBudget) -> None:
         self._retriever = retriever
         self._timer = timer
-        self._packer = packer
+        self._budget = budget
 
     def search(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
         """Return the sections that match the query best, best first."""
@@ -118,10 +118,10 @@ class MediumSearch:
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
             matched = shortened(matched, question.terms or (), lengths, page)
 
-        def build(packer: Packer) -> MediumSearchResult:
+        def build(budget: ResponseBudget) -> MediumSearchResult:
             # Cut a very long section, so that every section fits on its own.
-            results = [packer.hold(section, "section_content", section.content_start) for section in matched]
-            answer = packer.packed(matched, packer.fitting(results), page, omitted_section, more=more)
+            results = [budget.hold(section, "section_content", section.content_start) for section in matched]
+            answer = budget.packed(matched, budget.fitting(results), page, omitted_section, more=more)
             return MediumSearchResult(
                 **answer.fields(),
                 total_results=len(answer.results),
@@ -132,7 +132,7 @@ class MediumSearch:
                 message=explain("section", answer, notes, read_with="get_memory_by_id"),
             ).noting(judgement.notes)
 
-        return self._packer.for_page(page).fit(build)
+        return self._budget.for_page(page).fit(build)
 
 
 def omitted_section(section: FoundSection) -> Omitted:

@@ -8,9 +8,8 @@ from typing import Any, TypeVar, cast, get_args
 from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import Packer, explain
+from vector_memory.results.budget import ResponseBudget, explain, listed
 from vector_memory.results.lean import text_of
-from vector_memory.results.listing import listed
 from vector_memory.results.mapping import NOTED, READ_WITH, said_of_cut
 from vector_memory.results.sessions import (
     CoarseSearchResult,
@@ -66,8 +65,8 @@ def required(query: str | None, queries: Sequence[str] | None) -> str | list[str
 class Probes:
     """Asks several questions. `record_access` counts whole memories as read."""
 
-    def __init__(self, packer: Packer, record_access: Callable[[Sequence[int]], None]) -> None:
-        self._packer = packer
+    def __init__(self, budget: ResponseBudget, record_access: Callable[[Sequence[int]], None]) -> None:
+        self._budget = budget
         self._record_access = record_access
 
     def ask(self, queries: Sequence[str], page: Page, search: Callable[..., A]) -> A:
@@ -80,24 +79,24 @@ class Probes:
             return search(questions, page=page)
         part = replace(page, offset=min(page.offset, MAX_LIMIT), detail=None, is_part=True)
         answers = [search(one, page=part) for one in questions]
-        answer = self._packer.within(page.max_tokens).fit(lambda packer: joined(answers, page, packer))
+        answer = self._budget.within(page.max_tokens).fit(lambda budget: joined(answers, page, budget))
         if isinstance(answer, CoarseSearchResult):
             self._record_access([memory.id for memory in answer.results])
         return answer
 
 
-def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
+def joined(answers: Sequence[A], page: Page, budget: ResponseBudget) -> A:
     """Return the page of several answers' results, as far as it fits."""
     found = in_fair_order([list(answer.results) for answer in answers])
     following, left_out, more, said = on_page(found, page, MOST_RELATED * len(answers))
     wanted = without_repeated(following)
     first = answers[0]
     if page.detail == LINES:
-        lines, packed = listed(packer, cast("Sequence[FoundMemory]", wanted), page, more=more)
+        lines, packed = listed(budget, cast("Sequence[FoundMemory]", wanted), page, more=more)
         shown = []
     else:
-        shown = fitted(packer, wanted)
-        lines, packed = [], packer.packed(wanted, shown, page, omitted_hit, more=more)
+        shown = fitted(budget, wanted)
+        lines, packed = [], budget.packed(wanted, shown, page, omitted_hit, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
     notes = said_with(list(dict.fromkeys(chain(notes_of(answers, best), said))), left_out)
@@ -117,13 +116,13 @@ def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
     return first.model_copy(update=packed.fields() | {"results": shown} | update)
 
 
-def fitted(packer: Packer, hits: Sequence[H]) -> list[H]:
+def fitted(budget: ResponseBudget, hits: Sequence[H]) -> list[H]:
     """Return the first hits that fit, each cut so that it fits alone."""
     if all(isinstance(hit, FoundMemory) for hit in hits):
-        return cast("list[H]", packer.share(cast("Sequence[FoundMemory]", hits)))
+        return cast("list[H]", budget.share(cast("Sequence[FoundMemory]", hits)))
     parts = cast("Sequence[FoundChunk | FoundSection]", hits)
-    held = [packer.hold(hit, text_of(hit), hit.content_start or 0) for hit in parts]
-    return cast("list[H]", packer.fitting(held))
+    held = [budget.hold(hit, text_of(hit), hit.content_start or 0) for hit in parts]
+    return cast("list[H]", budget.fitting(held))
 
 
 def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:

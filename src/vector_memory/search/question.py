@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from vector_memory.domain import SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import UNKNOWN, Calibration
+from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors

@@ -11,7 +11,7 @@ import numpy as np
 
 from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
-from vector_memory.embedding.calibration import UNKNOWN
+from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits

@@ -1,3 +1,22 @@
-"""The MCP server: tools, prompts and resources over the facade."""
+"""The MCP server: tools, prompts and resources over the facade.
 
-from vector_memory.server import environment  # noqa: F401 - must come before fastmcp, pydantic and numpy
+It sets the environment variables that libraries read at import, so import it before FastMCP, pydantic and numpy.
+At import FastMCP reads every FASTMCP_* variable, and a `.env` file in the current folder: the folder of the project
+that the client works on, which somebody else may have written. This server has its own settings and logs through the
+standard library only.
+"""
+
+import os
+
+for _name in [name for name in os.environ if name.upper().startswith("FASTMCP_")]:
+    del os.environ[_name]
+os.environ["FASTMCP_ENV_FILE"] = os.devnull
+os.environ["FASTMCP_LOG_ENABLED"] = "false"
+os.environ["FASTMCP_TELEMETRY_MODE"] = "off"
+
+# Multiplying a matrix by a vector is limited by memory bandwidth: more threads gain nothing, and cost 8 ms whenever
+# another program keeps one of them from running.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Otherwise pydantic reads the metadata of every installed package to find plugins.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")

@@ -1,13 +1,17 @@
 """The conversation that the server serves, and the names that its client may leave out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from anyio.to_thread import run_sync
 from fastmcp import Context
 
 from vector_memory.domain import Project, utc_now
 from vector_memory.domain.validation import MAX_IDENTIFIER
-from vector_memory.server.current_store import current_caller
-from vector_memory.tenancy.callers import Permission
+from vector_memory.server.current_store import current_caller, store_of_caller
+from vector_memory.sessions.recap import LAST
+from vector_memory.tenancy.tokens import Permission
 
 OVER_HTTP = "over_http"
 """The name of the part that says whether clients are on other machines."""
@@ -88,3 +92,20 @@ def client_of(context: Context) -> str:
     client = context.session.client_params
     name = client.client_info.name.strip() if client else ""
     return current_caller().agent_id or name[:MAX_IDENTIFIER] or SOME_AGENT
+
+
+async def with_names(given: dict[str, Any], properties: Mapping[str, Any], context: Context, *, stores: bool) -> None:
+    """Complete the arguments of a call. `properties`: the tool's parameters. `stores`: it adds a memory.
+
+    A store that names no session belongs to the client's own, and one that names no agent to the client. Everything
+    else is left as it is: a search without a session searches all of them.
+    """
+    if given.get("session_id") == LAST:
+        conversation = conversation_of(context)
+        past = store_of_caller(context.lifespan_context).past
+        found = await run_sync(past.last_session, conversation.project, conversation.own_session)
+        given["session_id"] = found or (conversation.session() if stores else LAST)
+    if stores and "session_id" in properties:
+        given.setdefault("session_id", conversation_of(context).session())
+    if stores and "agent_id" in properties and "default" not in properties["agent_id"]:
+        given.setdefault("agent_id", client_of(context))

@@ -6,8 +6,8 @@ from typing import Any
 from fastmcp.server.dependencies import get_access_token
 
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.callers import Caller, Permission
 from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.tokens import Caller, Permission
 
 MEMORY = "memory"
 """The name of the part that holds the store, or the namespaces."""

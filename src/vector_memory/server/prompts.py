@@ -15,7 +15,7 @@ from vector_memory.domain import MAIN_AGENT
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label, parse_iteration
 from vector_memory.errors import ValidationError
 from vector_memory.results.shortening import value_size
-from vector_memory.server.resources import JSON, SessionOverview, overview, packer_of, session_uri
+from vector_memory.server.resources import JSON, SessionOverview, budget_of, overview, session_uri
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.memory_tool import longest_answer
 from vector_memory.server.tools.params import Store
@@ -104,7 +104,7 @@ def hand_over(  # noqa: D417 - nobody who asks for a prompt sees the store
         session, agent = quoted(session_id, "session_id"), quoted(agent_id, "agent_id")
         # The session may be new, and this its first task.
         is_new = not store.get_session_stats(session_id).total_memories
-        held = None if is_new else overview(store, session_id, SHOWN, packer_of(store).part(2))
+        held = None if is_new else overview(store, session_id, SHOWN, budget_of(store).part(2))
     iteration = held.latest_iteration if held else 1
     label = f", task_code {json.dumps(task_code, ensure_ascii=False)}" if task_code else ""
     return [
@@ -140,7 +140,7 @@ def continue_session(  # noqa: D417 - the same
     """
     with protocol_errors("continue_session"):
         session = quoted(session_id, "session_id")
-        held = overview(store, session_id, SHOWN, packer_of(store).part(2))
+        held = overview(store, session_id, SHOWN, budget_of(store).part(2))
         iteration = parse_iteration(session_iter) if session_iter else held.latest_iteration
     return [
         Message(f"""\

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from vector_memory.domain import Scope
 from vector_memory.domain.validation import MAX_LIMIT, parse_id
 from vector_memory.errors import NotFoundError
-from vector_memory.results.budget import Packer, cut
+from vector_memory.results.budget import ResponseBudget, cut
 from vector_memory.results.overview import SessionEntry, SessionStatsResult, TimelineEntry
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.server.tools.failures import protocol_errors
@@ -82,18 +82,18 @@ def sessions(store: Store) -> str:
     listed = [SessionLink(**entry.model_dump(), uri=session_uri(entry.session_id)) for entry in found.sessions]
     total = found.total_sessions
 
-    def build(packer: Packer) -> SessionList:
-        shown = packer.fitting(listed)
+    def build(budget: ResponseBudget) -> SessionList:
+        shown = budget.fitting(listed)
         rest = None if len(shown) == total else f"{len(shown)} of {total}: read any other session by its id."
         return SessionList(total_sessions=total, sessions=shown, message=rest)
 
-    return packer_of(store).fit(build).model_dump_json()
+    return budget_of(store).fit(build).model_dump_json()
 
 
 def session(store: Store, session_id: str) -> str:
     """Read a session: counts, and its newest memories, each with its URI."""
     with protocol_errors(SESSION):
-        return overview(store, session_id, MAX_LIMIT, packer_of(store)).as_json()
+        return overview(store, session_id, MAX_LIMIT, budget_of(store)).as_json()
 
 
 def memory(store: Store, memory_id: str, offset: str = "0") -> str:
@@ -101,19 +101,19 @@ def memory(store: Store, memory_id: str, offset: str = "0") -> str:
     with protocol_errors(MEMORY):
         found = store.get_memory_by_id(memory_id, parse_id("offset", offset)).memory
     assert found is not None, "or an error would have been raised"  # noqa: S101
-    return as_page(found, parse_id("offset", offset), packer_of(store))
+    return as_page(found, parse_id("offset", offset), budget_of(store))
 
 
-def as_page(found: MemoryEntry, offset: int, packer: Packer) -> str:
+def as_page(found: MemoryEntry, offset: int, budget: ResponseBudget) -> str:
     """Return a memory from `offset` with its provenance in front, which takes at most half of the answer."""
     frame, share = found.model_copy(update={"content": ""}), 2
-    while len((front := front_matter(frame.model_dump(exclude=NOT_SHOWN))).encode()) > packer.room // 2:
+    while len((front := front_matter(frame.model_dump(exclude=NOT_SHOWN))).encode()) > budget.room // 2:
         # YAML may take many times the bytes of JSON.
         share *= 2
-        frame = packer.slim(frame, share)
-        if share > packer.room:
+        frame = budget.slim(frame, share)
+        if share > budget.room:
             break
-    text, end = cut(found.content, 0, packer.room - len(front.encode()) - LINK)
+    text, end = cut(found.content, 0, budget.room - len(front.encode()) - LINK)
     read_on = found.content_end if end is None else offset + end
     if read_on is not None:
         facts = frame.model_dump(exclude=NOT_SHOWN) | {"content_end": read_on}
@@ -127,7 +127,7 @@ def statistics(store: Store) -> str:
         return store.get_search_statistics().model_dump_json()
 
 
-def overview(store: SessionMemoryStore, session_id: str, limit: int, packer: Packer) -> SessionOverview:
+def overview(store: SessionMemoryStore, session_id: str, limit: int, budget: ResponseBudget) -> SessionOverview:
     """Return a session's counts and the beginnings of up to `limit` memories, newest first.
 
     Raises NotFoundError if nothing is stored in it.
@@ -139,15 +139,15 @@ def overview(store: SessionMemoryStore, session_id: str, limit: int, packer: Pac
     listed = [MemoryLink(**entry.model_dump(), uri=memory_uri(entry.memory_id)) for entry in latest]
     facts = counts.model_dump()
 
-    def build(packer: Packer) -> SessionOverview:
-        return SessionOverview(**facts, latest_memories=packer.fitting(listed))
+    def build(budget: ResponseBudget) -> SessionOverview:
+        return SessionOverview(**facts, latest_memories=budget.fitting(listed))
 
-    return packer.fit(build)
+    return budget.fit(build)
 
 
-def packer_of(store: SessionMemoryStore) -> Packer:
+def budget_of(store: SessionMemoryStore) -> ResponseBudget:
     """Return the budget that keeps answers within the configured limit."""
-    return Packer(store.settings.max_response_tokens)
+    return ResponseBudget(store.settings.max_response_tokens)
 
 
 def session_uri(session_id: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.mapping import BEGINNING, beginning, observations_on, said_of_beginnings
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
@@ -33,12 +33,12 @@ class Changes:
     """Returns memories stored since a cursor."""
 
     def __init__(
-        self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer, access: AccessRecorder
+        self, storage: Storage, retriever: Retriever, timer: SearchTimer, budget: ResponseBudget, access: AccessRecorder
     ) -> None:
         self._storage = storage
         self._retriever = retriever
         self._timer = timer
-        self._packer = packer
+        self._budget = budget
         self._access = access
 
     def since(
@@ -71,8 +71,8 @@ class Changes:
             observations = observations_on(reader, memories)
         found = [FoundBeginning(**beginning(memory, length)) for memory in memories]
 
-        def build(packer: Packer) -> ChangesResult:
-            shown = packer.share(found)
+        def build(budget: ResponseBudget) -> ChangesResult:
+            shown = budget.share(found)
             said = UNKNOWN_SESSION if is_empty else in_order_message(shown, total)
             has_more = len(shown) < total
             return ChangesResult(
@@ -84,7 +84,7 @@ class Changes:
                 message=" ".join(filter(None, (lost, said))),
             )
 
-        return self._packer.within(page.max_tokens).fit(build)
+        return self._budget.within(page.max_tokens).fit(build)
 
     def _best(
         self, cursor: str | int | None, scope: Scope, query: str, page: Page, length: int | None
@@ -125,8 +125,8 @@ class Changes:
             *said,
         )
 
-        def build(packer: Packer) -> ChangesResult:
-            shown = packer.share(found)
+        def build(budget: ResponseBudget) -> ChangesResult:
+            shown = budget.share(found)
             return ChangesResult(
                 results=shown,
                 cursor=str(end),
@@ -137,7 +137,7 @@ class Changes:
                 message=" ".join([best_message(shown, total), *said_with(notes, left_out)]),
             )
 
-        return self._packer.within(page.max_tokens).fit(build)
+        return self._budget.within(page.max_tokens).fit(build)
 
 
 def after(cursor: Cursor, scope: Scope) -> Scope:

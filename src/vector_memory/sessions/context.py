@@ -13,7 +13,7 @@ from vector_memory.domain.validation import (
     check_range,
     parse_iteration,
 )
-from vector_memory.results.budget import Packer, omitted_memory
+from vector_memory.results.budget import ResponseBudget, omitted_memory
 from vector_memory.results.documents import TaskContextResult
 from vector_memory.results.mapping import READ_WITH, beginning, memory_entry, observations_on, said_of_beginnings
 from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
@@ -34,9 +34,9 @@ PROMPTS_FIRST = 5
 class TaskContext:
     """Gathers what an agent needs to continue a session."""
 
-    def __init__(self, storage: Storage, packer: Packer, access: AccessRecorder) -> None:
+    def __init__(self, storage: Storage, budget: ResponseBudget, access: AccessRecorder) -> None:
         self._storage = storage
-        self._packer = packer
+        self._budget = budget
         self._access = access
 
     def load(self, session_id: str, session_iter: str | int | None, max_tokens: int | None) -> TaskContextResult:
@@ -54,12 +54,12 @@ class TaskContext:
         found = gathered.in_order
         handed_out: list[StoredText] = []
 
-        def build(packer: Packer) -> TaskContextResult:
-            handed_out[:] = packer.share(found)
-            omitted = packer.omissions(found, handed_out, omitted_memory)
+        def build(budget: ResponseBudget) -> TaskContextResult:
+            handed_out[:] = budget.share(found)
+            omitted = budget.omissions(found, handed_out, omitted_memory)
             return gathered.answer(handed_out, omitted)
 
-        answer = self._packer.within(max_tokens or TOKENS).fit(build)
+        answer = self._budget.within(max_tokens or TOKENS).fit(build)
         self._access.record([entry.id for entry in handed_out if entry.content_end is None])
         return answer
 

@@ -9,7 +9,7 @@ import yaml
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import NotFoundError
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.documents import (
     ChunkEntry,
     DocumentResult,
@@ -35,9 +35,11 @@ TITLE_SHOWN = 60
 class Documents:
     """Returns stored memories."""
 
-    def __init__(self, storage: Storage, packer: Packer, access: AccessRecorder, exports: ExportFolders) -> None:
+    def __init__(
+        self, storage: Storage, budget: ResponseBudget, access: AccessRecorder, exports: ExportFolders
+    ) -> None:
         self._storage = storage
-        self._packer = packer
+        self._budget = budget
         self._access = access
         self._exports = exports
 
@@ -45,16 +47,16 @@ class Documents:
         """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
         memory, observations = self._find_with_observations(memory_id)
 
-        def build(packer: Packer) -> MemoryResult:
-            text, end = packer.cut(memory.content, offset)
-            entry = packer.slim(memory_entry(memory).model_copy(update={"content": ""}))
+        def build(budget: ResponseBudget) -> MemoryResult:
+            text, end = budget.cut(memory.content, offset)
+            entry = budget.slim(memory_entry(memory).model_copy(update={"content": ""}))
             return MemoryResult(
                 memory=entry.model_copy(update={"content": text, "content_end": end}),
                 observations=observations,
                 message=reading_message(read_with, offset, end, len(memory.content)),
             )
 
-        return self._read(memory, offset, self._packer.fit(build))
+        return self._read(memory, offset, self._budget.fit(build))
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
         """Return a document from `offset` on, exactly as it was stored."""
@@ -72,12 +74,12 @@ class Documents:
             observations=observations,
         )
 
-        def build(packer: Packer) -> DocumentResult:
-            text, end = packer.cut(memory.content, offset)
+        def build(budget: ResponseBudget) -> DocumentResult:
+            text, end = budget.cut(memory.content, offset)
             message = reading_message("reconstruct_document", offset, end, len(memory.content))
-            return packer.slim(frame).model_copy(update={"content": text, "content_end": end, "message": message})
+            return budget.slim(frame).model_copy(update={"content": text, "content_end": end, "message": message})
 
-        return self._read(memory, offset, self._packer.fit(build))
+        return self._read(memory, offset, self._budget.fit(build))
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
         """Write a document to a file and return the file's path."""
@@ -107,11 +109,11 @@ class Documents:
             memory = reader.memory(target.memory_id)
             observations = observations_on(reader, [memory])
 
-        def build(packer: Packer) -> ExpandedChunkResult:
-            answer = expanded_chunk(packer, memory, target, around, surrounding_chunks)
+        def build(budget: ResponseBudget) -> ExpandedChunkResult:
+            answer = expanded_chunk(budget, memory, target, around, surrounding_chunks)
             return answer.model_copy(update={"observations": observations})
 
-        return self._packer.fit(build)
+        return self._budget.fit(build)
 
     def describe(self, memory_id: str | int) -> str:
         """Describe a memory in one line, for a question to the user."""
@@ -147,15 +149,15 @@ def existing_memory(reader: Reader, number: int) -> Memory:
 
 
 def expanded_chunk(
-    packer: Packer, memory: Memory, target: StoredChunk, around: Sequence[StoredChunk], surrounding: int
+    budget: ResponseBudget, memory: Memory, target: StoredChunk, around: Sequence[StoredChunk], surrounding: int
 ) -> ExpandedChunkResult:
     """Return a chunk with the neighbours that fit. The answer contains each text twice: as a chunk, and joined."""
-    window, chunks = fitting_window(packer, target, around, surrounding)
+    window, chunks = fitting_window(budget, target, around, surrounding)
     message = f"{counted(len(chunks), 'chunk')} of {memory.memory_type} {memory.id}."
     if window < surrounding:
         message += f" Only {window} on each side fit into the answer: read more with get_memory_by_id."
     expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
-    text, end = packer.cut(expanded, times=2)
+    text, end = budget.cut(expanded, times=2)
     if end is not None:
         message += " The chunk is cut to fit: continue with get_memory_by_id and offset = content_end."
     frame = ExpandedChunkResult(
@@ -170,16 +172,16 @@ def expanded_chunk(
         expanded_content="",
         content_end=None if end is None else chunks[0].chunk.start + end,
     )
-    shown = [packer.slim(chunk_entry(part, packer.cut(part.chunk.text, times=2).text), 1) for part in chunks]
-    return packer.slim(frame).model_copy(update={"expanded_content": text, "chunks": shown, "message": message})
+    shown = [budget.slim(chunk_entry(part, budget.cut(part.chunk.text, times=2).text), 1) for part in chunks]
+    return budget.slim(frame).model_copy(update={"expanded_content": text, "chunks": shown, "message": message})
 
 
 def fitting_window(
-    packer: Packer, target: StoredChunk, around: Sequence[StoredChunk], window: int
+    budget: ResponseBudget, target: StoredChunk, around: Sequence[StoredChunk], window: int
 ) -> tuple[int, Sequence[StoredChunk]]:
     """Return the widest window, up to `window`, whose chunks fit twice, and those chunks."""
     chunks = around
-    while window and not packer.fits([chunk_entry(part, part.chunk.text) for part in chunks], times=2):
+    while window and not budget.fits([chunk_entry(part, part.chunk.text) for part in chunks], times=2):
         window -= 1
         chunks = [part for part in around if abs(part.chunk.index - target.chunk.index) <= window]
     return window, chunks

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.overview import SessionEntry, SessionsResult, SessionStatsResult
 from vector_memory.results.shortening import fitting_values
 from vector_memory.storage.base import Storage
@@ -21,9 +21,9 @@ AGENTS_COUNTED = 100
 class Statistics:
     """Counts the memories of sessions."""
 
-    def __init__(self, storage: Storage, packer: Packer) -> None:
+    def __init__(self, storage: Storage, budget: ResponseBudget) -> None:
         self._storage = storage
-        self._packer = packer
+        self._budget = budget
 
     def session_stats(self, session_id: str) -> SessionStatsResult:
         """Return the statistics of a session."""
@@ -31,7 +31,7 @@ class Statistics:
         with self._storage.read() as reader:
             counts = reader.session_counts(session_id)
         busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[:AGENTS_COUNTED]
-        return self._packer.fit(
+        return self._budget.fit(
             lambda _: SessionStatsResult(
                 session_id=session_id,
                 **asdict(replace(counts, agent_counts=dict(busiest))),
@@ -46,20 +46,20 @@ class Statistics:
             found, total = reader.sessions(scope, limit, AGENTS_LISTED)
         listed = [SessionEntry(**asdict(session)) for session in found]
 
-        def build(packer: Packer) -> SessionsResult:
-            entries = packer.fitting(listed)
+        def build(budget: ResponseBudget) -> SessionsResult:
+            entries = budget.fitting(listed)
             message = f"{len(entries)} of {counted(total, 'session')}." if total else no_sessions(scope)
             if len(entries) < len(found):
                 message += " More did not fit into the answer: send an agent_id to list only that agent's sessions."
             return SessionsResult(sessions=entries, total_sessions=total, message=message)
 
-        return self._packer.fit(build)
+        return self._budget.fit(build)
 
     def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
         """Return up to 100 names in use that contain `part`, and their total number."""
         with self._storage.read() as reader:
             names, total = reader.find_names(column, part, Scope(session_id=session_id), MAX_LIMIT)
-        return fitting_values(names, self._packer.room), total
+        return fitting_values(names, self._budget.room), total
 
 
 def no_sessions(scope: Scope) -> str:

@@ -14,6 +14,7 @@ from vector_memory.settings.database_url import DatabaseUrl as DatabaseUrl
 from vector_memory.settings.database_url import MemoryAddress as MemoryAddress
 from vector_memory.settings.database_url import has_password as has_password
 from vector_memory.settings.database_url import memory_address as memory_address
+from vector_memory.settings.database_url import refused_together
 from vector_memory.settings.http import HttpOptions as HttpOptions
 from vector_memory.settings.locations import ALTERNATIVES as ALTERNATIVES
 from vector_memory.settings.locations import DATABASE_NAME as DATABASE_NAME
@@ -28,7 +29,6 @@ from vector_memory.settings.locations import export_folder_of as export_folder_o
 from vector_memory.settings.locations import full_path as full_path
 from vector_memory.settings.locations import project_folder as project_folder
 from vector_memory.settings.locations import state_folder as state_folder
-from vector_memory.settings.refusals import refused_together
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384

@@ -4,11 +4,19 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from pydantic_core import PydanticCustomError
+
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings.addresses import is_loopback
+
+
+def refused_together(message: str, *names: str) -> PydanticCustomError:
+    """Return the error for settings that contradict each other; `names` are the ones to change."""
+    return PydanticCustomError("together", "{message}", {"message": message, "names": names})
+
 
 DEFAULT_SCHEMA = "memory"
 NAMESPACE_PREFIX = "ns_"
@@ -206,3 +214,11 @@ def _require_encryption(hosts: Sequence[str], parameters: dict[str, str], *, une
     named = "sslrootcert" in parameters or "PGSSLROOTCERT" in os.environ
     if not named and not OWN_CERTIFICATES.expanduser().exists():
         parameters["sslrootcert"] = "system"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can only be reached from this machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -5,9 +5,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from vector_memory.settings.addresses import is_loopback
+from vector_memory.settings.database_url import is_loopback, refused_together
 from vector_memory.settings.locations import FullPath
-from vector_memory.settings.refusals import refused_together
 
 URL = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+(/[^\s?#]*)?")
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.tagged import (
     CanonicalTagEntry,
     CanonicalTagsResult,
@@ -34,9 +34,9 @@ class TagEntry(BaseModel):
 class TagListing:
     """Lists as many tags as fit into an answer, after skipping `offset`."""
 
-    def __init__(self, storage: Storage, packer: Packer) -> None:
+    def __init__(self, storage: Storage, budget: ResponseBudget) -> None:
         self._storage = storage
-        self._packer = packer
+        self._budget = budget
 
     def unique(self, offset: int = 0) -> UniqueTagsResult:
         """Return the tags in use, in alphabetical order."""
@@ -44,11 +44,11 @@ class TagListing:
         with self._storage.read() as reader:
             tags = list(reader.count_by(ALL_TAGGED, "tag"))
 
-        def build(packer: Packer) -> UniqueTagsResult:
-            entries = packer.fitting([TagEntry(tag=tag) for tag in tags[offset:]])
+        def build(budget: ResponseBudget) -> UniqueTagsResult:
+            entries = budget.fitting([TagEntry(tag=tag) for tag in tags[offset:]])
             return UniqueTagsResult(tags=[entry.tag for entry in entries], **page(entries, offset, len(tags)))
 
-        return self._packer.fit(build)
+        return self._budget.fit(build)
 
     def canonical(self, offset: int = 0) -> CanonicalTagsResult:
         """Return the canonical tags, most frequent first."""
@@ -77,11 +77,11 @@ class TagListing:
             tags = reader.canonical_tags()
         listed = [entry_of(tag) for tag in tags[offset:]]
 
-        def build(packer: Packer) -> A:
-            entries = packer.fitting(listed)
+        def build(budget: ResponseBudget) -> A:
+            entries = budget.fitting(listed)
             return answer(entries, page(entries, offset, len(tags)))
 
-        return self._packer.fit(build)
+        return self._budget.fit(build)
 
 
 def entry_of(tag: CanonicalTag) -> CanonicalTagEntry:

@@ -21,7 +21,7 @@ from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.storage.disk.filesystem import make_private_folders, size_of
 from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.audit_keys import AuditKey, AuditKeys
-from vector_memory.tenancy.callers import Caller
+from vector_memory.tenancy.tokens import Caller
 
 FOLDER = "audit"
 BEGINNING = "0" * 64

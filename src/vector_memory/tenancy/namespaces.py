@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.model import return_freed_memory
 from vector_memory.errors import ClosedMemoryError, DatabaseError, where
-from vector_memory.outbox.places import outboxes_of
+from vector_memory.outbox.folder import outboxes_of
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.callers import Caller
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Caller
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ SECONDS_BETWEEN_LOOKS = 60.0
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class OpenNamespace:
     """A namespace that is open or in use. `lock`: held while it is opened or closed. `users`: calls that use it."""
 
     store: SessionMemoryStore | None = None
@@ -62,18 +62,18 @@ class Namespaces:
         self._read_only = read_only
         self._model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
         self._lock = threading.Lock()
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, OpenNamespace] = {}
         self._works_in_background = False
         self._next_look = 0.0
         self._closed = False
 
     @contextmanager
-    def in_use(self, name: str) -> Iterator[Place]:
+    def in_use(self, name: str) -> Iterator[OpenNamespace]:
         """Keep a namespace open during the block once it is opened. Opens nothing, and takes no time."""
         with self._lock:
             if self._closed:
                 raise ClosedMemoryError
-            place = self._places.setdefault(name, Place())
+            place = self._places.setdefault(name, OpenNamespace())
             place.users += 1
         try:
             yield place
@@ -212,7 +212,7 @@ class Namespaces:
         except Exception as error:  # the next look may succeed
             logger.warning("What waits for a namespace is not stored yet: %s", where(error))
 
-    def _open_places(self) -> dict[str, Place]:
+    def _open_places(self) -> dict[str, OpenNamespace]:
         with self._lock:
             return {name: place for name, place in self._places.items() if place.store is not None}
 

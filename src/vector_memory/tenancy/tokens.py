@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -18,13 +19,46 @@ from typing import Annotated, NamedTuple
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from pydantic import ValidationError as InvalidEntry
 
-from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
+from vector_memory.errors import AccessDeniedError, ConfigurationError, NotFoundError, ValidationError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.disk.locking import lock, lock_file
-from vector_memory.tenancy.callers import Caller, Permission
 
 logger = logging.getLogger(__name__)
+
+
+class Permission(StrEnum):
+    """What a token permits; each includes those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    @property
+    def included(self) -> tuple["Permission", ...]:
+        """Itself and those that it includes, the smallest first."""
+        return tuple(Permission)[: tuple(Permission).index(self) + 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The owner of a token. `sessions` None: all of the namespace. `agent_id` None: any."""
+
+    name: str
+    namespace: str
+    permission: Permission
+    sessions: tuple[str, ...] | None = None
+    agent_id: str | None = None
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether the token permits this."""
+        return permission in self.permission.included
+
+    def require(self, permission: Permission) -> None:
+        """Raise AccessDeniedError unless the token permits this."""
+        if not self.may(permission):
+            raise AccessDeniedError(f"This needs a token with the scope {permission}; yours has {self.permission}.")
+
 
 PREFIX = "vm_"
 """By which people and scanners recognize a token."""

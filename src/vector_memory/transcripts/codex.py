@@ -22,10 +22,10 @@ from vector_memory.transcripts.lines import (
     FormatError,
     Line,
     blocks_of,
-    field,
     read_lines,
     texts_of,
     time_of,
+    value_of,
 )
 
 AGENT = "codex-mcp-client"
@@ -75,7 +75,7 @@ def _is_about(path: Path, project: Path) -> bool:
     """Return whether a transcript is about a project. One whose first line is not as expected is, to be reported."""
     try:
         _, meta = _meta(read_lines(path))
-        return real_path(Path(field(1, meta, "cwd", str))).is_relative_to(real_path(project))
+        return real_path(Path(value_of(1, meta, "cwd", str))).is_relative_to(real_path(project))
     except (ValidationError, OSError):
         return True
 
@@ -89,7 +89,7 @@ def read(path: Path) -> Transcript | None:
     number, meta = _meta(lines)
     if not number:
         return None
-    session_id, project = field(number, meta, "id", str), field(number, meta, "cwd", str)
+    session_id, project = value_of(number, meta, "id", str), value_of(number, meta, "cwd", str)
     subagent = _subagent(meta)
     conversation = Conversation(subagent or AGENT)
     unread = []
@@ -117,7 +117,7 @@ def _meta(lines: Iterator[tuple[int, Line | FormatError]]) -> tuple[int, Line]:
         return 0, {}
     if first["type"] != "session_meta":
         raise FormatError(number, "a line of type `session_meta`")
-    return number, field(number, first, "payload", dict)
+    return number, value_of(number, first, "payload", dict)
 
 
 def _without_copies(said: list[Said], meta: Line) -> list[Said]:
@@ -138,7 +138,7 @@ def _follow(conversation: Conversation, number: int, line: Line | FormatError) -
         raise line
     if line["type"] not in ("response_item", "event_msg", "compacted"):
         return
-    payload = field(number, line, "payload", dict)
+    payload = value_of(number, line, "payload", dict)
     match line["type"], payload.get("type"), payload.get("role"):
         case "response_item", "message", "user":
             texts = texts_of(number, blocks_of(number, payload.get("content")), ("input_text", "text"))
@@ -151,9 +151,9 @@ def _follow(conversation: Conversation, number: int, line: Line | FormatError) -
         case "event_msg", "task_complete" | "turn_complete", _:
             conversation.end_turn()
         case "event_msg", "thread_rolled_back", _:
-            conversation.roll_back(field(number, payload, "num_turns", int))
+            conversation.roll_back(value_of(number, payload, "num_turns", int))
         case "compacted", _, _:
-            conversation.summary(field(number, payload, "message", str), time_of(number, line))
+            conversation.summary(value_of(number, payload, "message", str), time_of(number, line))
         case "response_item", kind, _ if not isinstance(kind, str):
             raise FormatError(number, "a string as `payload.type`")
 

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,7 +74,7 @@ def parsed(number: int, text: bytes) -> Line | FormatError | None:
     return line
 
 
-def field(number: int, line: Line, name: str, kind: type[T]) -> T:
+def value_of(number: int, line: Line, name: str, kind: type[T]) -> T:
     """Return a field of a line. Raises FormatError unless it has this type."""
     value = line.get(name)
     if not isinstance(value, kind):
@@ -84,7 +85,7 @@ def field(number: int, line: Line, name: str, kind: type[T]) -> T:
 def time_of(number: int, line: Line) -> str:
     """Return the time of a line in the format of the memory. Raises FormatError."""
     try:
-        return utc(field(number, line, "timestamp", str))
+        return utc(value_of(number, line, "timestamp", str))
     except ValueError:
         raise FormatError(number, "a time as `timestamp`") from None
 
@@ -102,4 +103,62 @@ def blocks_of(number: int, content: object) -> list[Line]:
 
 def texts_of(number: int, blocks: list[Line], kinds: tuple[str, ...]) -> list[str]:
     """Return the texts of the blocks of these types. Raises FormatError."""
-    return [field(number, block, "text", str) for block in blocks if block["type"] in kinds]
+    return [value_of(number, block, "text", str) for block in blocks if block["type"] in kinds]
+
+
+@dataclass(slots=True)
+class Branches:
+    """The lines of a conversation, by their ids, in the order of the file."""
+
+    _order: list[str] = field(default_factory=list)
+    _places: dict[str, int] = field(default_factory=dict)
+    _before: list[str | None] = field(default_factory=list)
+    _prompts: set[str] = field(default_factory=set)
+    _first: set[str] = field(default_factory=set)
+    _is_linked: bool = False
+
+    def add(self, line_id: str, before: str | None, *, is_prompt: bool, is_first: bool) -> None:
+        """Add a line. `before`: the id of the one before it. `is_first`: it says that there is none."""
+        if line_id in self._places:
+            return
+        self._is_linked |= before in self._places
+        self._places[line_id] = len(self._order)
+        self._order.append(line_id)
+        self._before.append(before)
+        if is_prompt:
+            self._prompts.add(line_id)
+            if is_first:
+                self._first.add(line_id)
+
+    def left(self) -> set[str]:
+        """Return the ids of the lines that the user went back from.
+
+        Only a prompt begins a branch: other lines that nothing follows are those of tools that ran at the same time.
+        """
+        kept = self._kept()
+        left: set[str] = set()
+        for place, line_id in enumerate(self._order):
+            if place not in kept:
+                before = self._place_before(place)
+                is_after_left = before is not None and self._order[before] in left
+                if is_after_left or line_id in self._prompts:
+                    left.add(line_id)
+        return left
+
+    def _kept(self) -> set[int]:
+        """Return the places of the last line and of those before it."""
+        kept: set[int] = set()
+        place = len(self._order) - 1 if self._order else None
+        while place is not None:
+            kept.add(place)
+            place = self._place_before(place)
+        return kept
+
+    def _place_before(self, place: int) -> int | None:
+        """Return the place of the line before a line: the one that it names, or else the one above it."""
+        if self._is_linked and self._order[place] in self._first:
+            return None
+        before = self._places.get(self._before[place] or "")
+        if before is not None and before < place:
+            return before
+        return place - 1 if place else None

@@ -1,9 +1,16 @@
-"""The hooks in a client's settings: they call the running server, which stores and recalls without being asked."""
+"""The hooks in a client's settings: they call the running server, which stores and recalls without being asked.
 
-from collections.abc import Collection, Iterator, Mapping
+When its user trusts hooks, Codex notes that in its configuration: a table for each, named by the hook's place.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from vector_memory.cli.clients import toml_file
 from vector_memory.errors import ConfigurationError
 
 EVENTS = {
@@ -17,11 +24,15 @@ EVENTS = {
 TIMEOUT_SECONDS = 5
 """A server that is starting does not keep the user waiting for longer."""
 
+TRUST = ("hooks", "state")
+
+UPPER = re.compile(r"\B(?=[A-Z])")
+
 Handlers = dict[str, dict[str, Any]]
 """A hook for each event."""
 
 
-class Place(NamedTuple):
+class HookPosition(NamedTuple):
     """Where a hook is: in a group of an event."""
 
     event: str
@@ -39,7 +50,7 @@ def found(content: Mapping[str, Any], server: str) -> Handlers:
     return {place.event: handler for place, handler in _ours(content, server)}
 
 
-def places(content: Mapping[str, Any], server: str) -> list[Place]:
+def places(content: Mapping[str, Any], server: str) -> list[HookPosition]:
     """Return where the hooks of a server are in a client's settings."""
     return [place for place, _ in _ours(content, server)]
 
@@ -85,7 +96,7 @@ def _handler(server: str, tool: str, fields: tuple[str, ...]) -> dict[str, Any]:
     return {"type": "mcp_tool", "server": server, "tool": tool, "input": handed_over, "timeout": TIMEOUT_SECONDS}
 
 
-def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[Place, dict[str, Any]]]:
+def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[HookPosition, dict[str, Any]]]:
     for event, groups in _hooks(content).items():
         if event not in EVENTS:
             continue
@@ -95,7 +106,7 @@ def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[Place, dict
             handlers = group.get("hooks") if isinstance(group, dict) else None
             for number, handler in enumerate(handlers if isinstance(handlers, list) else ()):
                 if isinstance(handler, dict) and _is_ours(event, handler, server):
-                    yield Place(event, group_number, number), handler
+                    yield HookPosition(event, group_number, number), handler
 
 
 def _is_ours(event: str, handler: Mapping[str, Any], server: str) -> bool:
@@ -108,3 +119,28 @@ def _hooks(content: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(hooks, dict):
         raise ConfigurationError('"hooks" must be an object')
     return hooks
+
+
+def without_trust(text: str, hooks_file: Path, there: Sequence[HookPosition]) -> str:
+    """Return Codex's configuration without what it notes about the hooks at these places.
+
+    What cannot be taken out alone stays: Codex asks again when another hook has this place.
+    """
+    ends = {f":{UPPER.sub(r'_', event).lower()}:{group}:{number}" for event, group, number in there}
+    noted = _noted(text)
+    with suppress(ConfigurationError):
+        for key in noted or ():
+            file, *_ = key.rsplit(":", 3)
+            if key.removeprefix(file) in ends and Path(file).resolve() == hooks_file.resolve():
+                text = toml_file.without_table(text, *TRUST, key)
+        if noted and not _noted(text):
+            text = toml_file.without_table(text, *TRUST)
+    return text
+
+
+def _noted(text: str) -> dict[str, Any] | None:
+    """Return the tables; None for a configuration without them, or with mistakes: Codex does not read that either."""
+    try:
+        return toml_file.entry(text, *TRUST)
+    except ConfigurationError:
+        return None

@@ -1,6 +1,8 @@
 """How a client starts the server: with absolute paths, because it may know neither the user's PATH nor folder."""
 
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,10 @@ NAME = "vector-memory"
 
 OF_CACHE = ("archive-v", "builds-v", "environments-v")
 """Beginnings of the names of the folders in which uv keeps environments that it may delete."""
+
+
+PATIENCE = 30
+"""Seconds for a client to say its version; it takes a tenth of one."""
 
 
 def shared_memory() -> Path:
@@ -52,3 +58,38 @@ def entry_for(client: Client, scope: Scope, flags: list[str], memory: Sequence[s
 def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     """Return the new entry with what the user added to the old one, such as variables and permissions of tools."""
     return {**old, **new} if old and "command" in old else new
+
+
+def require_hooks(client: Client) -> None:
+    """Raise ConfigurationError if the client is too old for hooks that call tools: it ignores a file that has some.
+
+    A client that cannot be asked is taken for a recent one.
+    """
+    version = _version(client.command)
+    if version and _numbers(version) < _numbers(client.hooks_since):
+        raise ConfigurationError(
+            f"{client.title} {version} knows no hooks that call tools, and ignores a file that has some: update it to "
+            f"{client.hooks_since} or later, or add --tools-only."
+        )
+
+
+def _version(command: str) -> str | None:
+    if shutil.which(command) is None:
+        return None
+    try:
+        said = subprocess.run(  # noqa: S603 - the words are this program's own
+            [command, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"\d+\.\d+\.\d+", said)
+    return found[0] if found else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

@@ -18,7 +18,7 @@ Held = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class ClientConfiguration:
     """A client's configuration in one scope. `project`: the folder for the scope of a project."""
 
     client: Client
@@ -61,7 +61,7 @@ class Part:
             json_file.require_plain(text)
 
 
-def server_entry(place: Place) -> Part:
+def server_entry(place: ClientConfiguration) -> Part:
     """Return the entry that starts the server."""
     form, section = place.client.format, place.client.section
     return Part(

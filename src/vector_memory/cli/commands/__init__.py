@@ -46,7 +46,7 @@ COMMANDS = {
     "token": "tenancy:token",
     "audit": "tenancy:audit",
     "fetch-model": "maintain:fetch_model",
-    "completion": "completion:completion",
+    "completion": "maintain:completion",
 }
 """Each command with its module in this package and its function."""
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, creatable, existing, given_path
-from vector_memory.cli.terminal import print_json, progress, resumable, say
+from vector_memory.cli.flags import AsJson, Switch, creatable, existing, given_path
+from vector_memory.cli.terminal import progress, resumable, tell
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
 from vector_memory.maintenance.copying import Copied, copying
@@ -24,11 +24,7 @@ def copy(
     *,
     database_unencrypted: Annotated[
         bool,
-        Parameter(
-            help="Accept connections without TLS to a database on another machine, in a network that you trust.",
-            negative=(),
-            show_default=False,
-        ),
+        Switch(help="Accept connections without TLS to a database on another machine, in a network that you trust."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,12 +42,13 @@ def copy(
         raise ConfigurationError(f"{target_at} is the source itself: choose another target.")
     with resumable():
         copied = copy_all(source_at, target_at)
-    if as_json:
-        print_json({"success": True, **copied._asdict(), "source": str(source_at), "target": str(target_at)})
-        return
     before = copied.memories - copied.written
     known = f", {before:,} of them in an earlier run," if before else ""
-    say(f"Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}")
+    tell(
+        {"success": True, **copied._asdict(), "source": str(source_at), "target": str(target_at)},
+        f"Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}",
+        as_json=as_json,
+    )
 
 
 def place_of(address: str, *, unencrypted: bool) -> DatabaseLocation:

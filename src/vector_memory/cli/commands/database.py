@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import DEFAULTS, AsJson, DatabaseFlags, ModelSettingsFlags
-from vector_memory.cli.terminal import print_json, say
+from vector_memory.cli.flags import DEFAULTS, AsJson, DatabaseFlags, ModelSettingsFlags, Switch
+from vector_memory.cli.terminal import tell
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import index_vectors, prepare_database
@@ -23,12 +23,8 @@ def database(
     read: Annotated[
         list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
     ] = None,
-    only: Annotated[
-        bool, Parameter(help="These roles may use no memory but that of the URL.", negative=(), show_default=False)
-    ] = False,
-    drop: Annotated[
-        bool, Parameter(help="With `index`: drop the index instead.", negative=(), show_default=False)
-    ] = False,
+    only: Annotated[bool, Switch(help="These roles may use no memory but that of the URL.")] = False,
+    drop: Annotated[bool, Switch(help="With `index`: drop the index instead.")] = False,
     as_json: AsJson = False,
     server: DatabaseFlags = DatabaseServer(),
     settings: ModelSettingsFlags = DEFAULTS,
@@ -60,19 +56,15 @@ def database(
 
 def _index(address: DatabaseUrl, *, drop: bool, as_json: bool) -> None:
     index_vectors(address, drop=drop)
-    if as_json:
-        print_json({"success": True, "dropped": drop})
-    else:
-        say(f"{'Dropped' if drop else 'Created'} the index of vectors of {address}")
+    message = f"{'Dropped' if drop else 'Created'} the index of vectors of {address}"
+    tell({"success": True, "dropped": drop}, message, as_json=as_json)
 
 
 def _report(
     address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], *, as_json: bool
 ) -> None:
-    if as_json:
-        print_json({"success": True, "schemas": schemas, "serving": serving, "reading": reading})
-        return
-    say(f"Prepared {address}, schemas: {', '.join(schemas)}")
-    for roles, what in ((serving, "serve"), (reading, "read")):
-        for role in roles:
-            say(f"The role {role} may {what}.")
+    lines = [f"Prepared {address}, schemas: {', '.join(schemas)}"]
+    lines += [f"The role {role} may serve." for role in serving]
+    lines += [f"The role {role} may read." for role in reading]
+    body = {"success": True, "schemas": schemas, "serving": serving, "reading": reading}
+    tell(body, "\n".join(lines), as_json=as_json)

@@ -6,8 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId
-from vector_memory.cli.terminal import one_line, print_json, say
+from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, Switch
+from vector_memory.cli.terminal import agreed, one_line, tell
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
@@ -16,8 +16,8 @@ from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.overview import Overview
 from vector_memory.settings import DatabaseLocation
 
-DryRun = Annotated[bool, Parameter(help="Only say what would be deleted.", negative=(), show_default=False)]
-Yes = Annotated[bool, Parameter(alias="-y", help="Do not ask.", negative=(), show_default=False)]
+DryRun = Annotated[bool, Switch(help="Only say what would be deleted.")]
+Yes = Annotated[bool, Switch(alias="-y", help="Do not ask.")]
 
 
 def delete(
@@ -44,18 +44,14 @@ def delete(
             entries = [Overview(storage).memory(number) for number in dict.fromkeys(memory_ids)]
             numbers = [entry.id for entry in entries]
             what = _named(entries[0]) if len(entries) == 1 else _memories(len(entries))
-        if not dry_run and not _agreed(what, yes=yes):
+        if not dry_run and not _is_agreed(what, yes=yes):
             return 1
         if not dry_run:
             Deletion(storage).delete_all(numbers)
     message = f"{'Would delete' if dry_run else 'Deleted'} {what}."
-    if as_json:
-        single = numbers[0] if len(numbers) == 1 else None
-        print_json(
-            {"success": True, "dry_run": dry_run, "memory_id": single, "memory_ids": numbers, "message": message}
-        )
-    else:
-        say(message)
+    single = numbers[0] if len(numbers) == 1 else None
+    body = {"success": True, "dry_run": dry_run, "memory_id": single, "memory_ids": numbers, "message": message}
+    tell(body, message, as_json=as_json)
     return 0
 
 
@@ -73,14 +69,11 @@ def cleanup(
         found = deletion.clean_up(days, dry_run=True)
         what = f"{_memories(found.memories_deleted)} older than {counted(days, 'day')}"
         if not dry_run and found.memories_deleted:
-            if not _agreed(what, yes=yes):
+            if not _is_agreed(what, yes=yes):
                 return 1
             found = deletion.clean_up(days, dry_run=False)
-    done = "Would delete" if dry_run else "Deleted"
-    if as_json:
-        print_json(found.model_dump() | {"message": f"{done} {what}."})
-    else:
-        say(f"{done} {what}.")
+    message = f"{'Would delete' if dry_run else 'Deleted'} {what}."
+    tell(found.model_dump() | {"message": message}, message, as_json=as_json)
     return 0
 
 
@@ -93,13 +86,7 @@ def _named(entry: MemoryEntry) -> str:
     return f"{entry.memory_type} {entry.id}{title} with all its chunks"
 
 
-def _agreed(what: str, *, yes: bool) -> bool:
+def _is_agreed(what: str, *, yes: bool) -> bool:
     """Ask whether to delete, if somebody can answer."""
-    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return True
-    sys.stderr.write(f"Delete {what}? This cannot be undone. [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
-        return True
-    say("Nothing was deleted.")
-    return False
+    can_ask = sys.stdin.isatty() and sys.stderr.isatty()
+    return yes or not can_ask or agreed(f"Delete {what}? This cannot be undone.", "Nothing was deleted.")

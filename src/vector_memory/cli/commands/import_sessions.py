@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.transfer import backfilled
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, files_of, given_path
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, Switch, creatable, files_of, given_path
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import one_line, print_json, progress, resumable, say
+from vector_memory.cli.terminal import one_line, progress, resumable, tell
 from vector_memory.domain import MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
@@ -33,16 +33,12 @@ def import_sessions(
     ] = None,
     /,
     *,
-    all_projects: Annotated[
-        bool, Parameter(name="--all", help="Store the sessions of all projects.", negative=(), show_default=False)
-    ] = False,
+    all_projects: Annotated[bool, Switch(name="--all", help="Store the sessions of all projects.")] = False,
     client: Annotated[
         Literal["claude", "codex"] | None, Parameter(help="Only the sessions of this client; default: both.")
     ] = None,
-    dry_run: Annotated[bool, Parameter(help="Only say what would be stored.", negative=(), show_default=False)] = False,
-    no_redact: Annotated[
-        bool, Parameter(help="Store secrets and <private> parts too.", negative=(), show_default=False)
-    ] = False,
+    dry_run: Annotated[bool, Switch(help="Only say what would be stored.")] = False,
+    no_redact: Annotated[bool, Switch(help="Store secrets and <private> parts too.")] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
@@ -69,10 +65,8 @@ def import_sessions(
         if result.stored and not dry_run:
             with progress("Vectors") as update:
                 missing, problem = backfilled(store, update)
-    if as_json:
-        print_json({"success": not result.unread, "dry_run": dry_run, **facts(result), "without_vectors": missing})
-    else:
-        say("\n".join([*said(result, is_dry=dry_run), *filter(None, [problem])]))
+    body = {"success": not result.unread, "dry_run": dry_run, **facts(result), "without_vectors": missing}
+    tell(body, "\n".join([*said(result, is_dry=dry_run), *filter(None, [problem])]), as_json=as_json)
     return 1 if result.unread else 0
 
 

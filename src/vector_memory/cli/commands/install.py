@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.clients.catalogue import CLIENTS, Scope
-from vector_memory.cli.flags import given_path, require_folder
-from vector_memory.cli.terminal import say
+from vector_memory.cli.flags import Switch, given_path, require_folder
+from vector_memory.cli.terminal import agreed, say
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
 
 if TYPE_CHECKING:
-    from vector_memory.cli.clients.parts import Place
+    from vector_memory.cli.clients.parts import ClientConfiguration
     from vector_memory.cli.clients.planning import Change
 
     ClientName = str
@@ -32,18 +32,14 @@ Name = Annotated[ClientName, Parameter(name="CLIENT", help="Client to change.")]
 class How:
     """Where to make the change, and whether to ask."""
 
-    user: Annotated[
-        bool, Parameter(help="For all your projects (default, except for vscode).", negative=(), show_default=False)
-    ] = False
-    project: Annotated[
-        bool, Parameter(help="Only for the project in the current folder.", negative=(), show_default=False)
-    ] = False
-    dry_run: Annotated[bool, Parameter(help="Only show what would change.", negative=(), show_default=False)] = False
-    yes: Annotated[bool, Parameter(alias="-y", help="Do not ask.", negative=(), show_default=False)] = False
+    user: Annotated[bool, Switch(help="For all your projects (default, except for vscode).")] = False
+    project: Annotated[bool, Switch(help="Only for the project in the current folder.")] = False
+    dry_run: Annotated[bool, Switch(help="Only show what would change.")] = False
+    yes: Annotated[bool, Switch(alias="-y", help="Do not ask.")] = False
 
-    def place(self, name: str) -> "Place":
+    def place(self, name: str) -> "ClientConfiguration":
         """Return the place that is to change. Raises ConfigurationError for a scope that the client does not have."""
-        from vector_memory.cli.clients.parts import Place
+        from vector_memory.cli.clients.parts import ClientConfiguration
 
         if self.user and self.project:
             raise ConfigurationError("Use either --user or --project, not both.")
@@ -51,7 +47,7 @@ class How:
         scope = Scope.USER if self.user else Scope.PROJECT if self.project else client.default
         if scope not in client.files:
             raise ConfigurationError(f"{client.title} has no projects: omit --project.")
-        return Place(client, scope, _current_folder())
+        return ClientConfiguration(client, scope, _current_folder())
 
 
 def _current_folder() -> Path:
@@ -99,23 +95,18 @@ def install(
     toolsets: Annotated[
         str, Parameter(help="Groups of tools, as for `serve`; all except session need --profile full.")
     ] = Toolset.SESSION.value,
-    read_only: Annotated[
-        bool, Parameter(help="Offer only the tools that read.", negative=(), show_default=False)
-    ] = False,
+    read_only: Annotated[bool, Switch(help="Offer only the tools that read.")] = False,
     http: Annotated[str | None, Parameter(help="Use the shared memory at this URL; needs --token-file.")] = None,
     token_file: Annotated[Path | None, Parameter(help="File with the token for the shared memory.")] = None,
     tools_only: Annotated[
         bool,
-        Parameter(
-            help="Add no hooks: the memory works only when an agent calls a tool.", negative=(), show_default=False
-        ),
+        Switch(help="Add no hooks: the memory works only when an agent calls a tool."),
     ] = False,
     how: HowFlags = How(),
 ) -> int:
     """Give a client's agents the tools, and hooks that remember without being asked. Asks before it changes files."""
-    from vector_memory.cli.clients.launching import entry_for, shared_memory
+    from vector_memory.cli.clients.launching import entry_for, require_hooks, shared_memory
     from vector_memory.cli.clients.planning import installation, make
-    from vector_memory.cli.clients.versions import require_hooks
     from vector_memory.storage.disk.filesystem import make_private_folders
 
     place = how.place(client)
@@ -135,7 +126,7 @@ def install(
         say(f"{place.client.title} is already connected in this way: nothing to change.")
         _say_trust(place, with_hooks=with_hooks)
         return 0
-    if not _agreed(place, changes, how):
+    if not _is_agreed(place, changes, how):
         return 0 if how.dry_run else 1
     if str(shared_memory()) in entry["args"]:
         make_private_folders(shared_memory().parent)
@@ -153,7 +144,7 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
     if not changes:
         say(f"{place.client.title} is not connected {_where(place)}: nothing to change.")
         return 0
-    if not _agreed(place, changes, how):
+    if not _is_agreed(place, changes, how):
         return 0 if how.dry_run else 1
     make(changes)
     say(f"Disconnected {place.client.title}. No memory was deleted.")
@@ -200,7 +191,7 @@ def _remote(url: str | None, token_file: Path | None) -> list[str]:
         return []
     if url is None or token_file is None:
         raise ConfigurationError("A shared memory needs both: --http URL and --token-file FILE.")
-    from vector_memory.server.http.relaying import read_token
+    from vector_memory.server.http.relay import read_token
 
     path = given_path(token_file)
     read_token(path)
@@ -222,7 +213,7 @@ def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
     return [*flags, "--read-only"] if read_only else flags
 
 
-def _agreed(place: "Place", changes: "Sequence[Change]", how: How) -> bool:
+def _is_agreed(place: "ClientConfiguration", changes: "Sequence[Change]", how: How) -> bool:
     """Show the changes and ask whether to make them. Raises ConfigurationError if nobody can answer."""
     say(f"{place.client.title}, {_where(place)}:\n")
     for change in changes:
@@ -231,19 +222,14 @@ def _agreed(place: "Place", changes: "Sequence[Change]", how: How) -> bool:
         return not how.dry_run
     if not sys.stdin.isatty():
         raise ConfigurationError("There is no terminal to ask in: add --yes to make the change, or --dry-run.")
-    sys.stderr.write("Make this change? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
-        return True
-    say("Nothing was changed.")
-    return False
+    return agreed("Make this change?", "Nothing was changed.")
 
 
-def _where(place: "Place") -> str:
+def _where(place: "ClientConfiguration") -> str:
     return "for all your projects" if place.scope is Scope.USER else f"for the project {place.project}"
 
 
-def _say_what_follows(place: "Place", words: list[str], *, with_hooks: bool) -> None:
+def _say_what_follows(place: "ClientConfiguration", words: list[str], *, with_hooks: bool) -> None:
     client = place.client
     say(f"Connected {client.title}. {client.approval[place.scope]}")
     _say_trust(place, with_hooks=with_hooks)
@@ -256,12 +242,12 @@ def _say_what_follows(place: "Place", words: list[str], *, with_hooks: bool) -> 
         say(f"\nTo make sure that agents use it, paste this into {client.instructions}:\n\n{INSTRUCTIONS}")
 
 
-def _say_trust(place: "Place", *, with_hooks: bool) -> None:
+def _say_trust(place: "ClientConfiguration", *, with_hooks: bool) -> None:
     if with_hooks and place.client.trust:
         say(place.client.trust)
 
 
-def _memory(place: "Place", words: list[str]) -> str:
+def _memory(place: "ClientConfiguration", words: list[str]) -> str:
     """Return which memory the flags of a server name."""
     if "--remote" in words:
         return f"the shared one at {words[words.index('--remote') + 1]}"

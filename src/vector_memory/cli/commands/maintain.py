@@ -1,15 +1,18 @@
-"""The maintenance commands: vectors, health, backups."""
+"""The maintenance commands: vectors, health, backups, the model, and completion in a shell."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from vector_memory.cli.commands import app
 from vector_memory.cli.flags import (
     DEFAULTS,
     AsJson,
     LocationFlags,
     ModelSettingsFlags,
+    Overwrite,
+    Switch,
     creatable,
     existing,
     file_of,
@@ -17,7 +20,7 @@ from vector_memory.cli.flags import (
     given_path,
 )
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import print_json, progress, resumable, say
+from vector_memory.cli.terminal import progress, resumable, say, tell
 from vector_memory.domain.text import counted
 from vector_memory.settings import DatabaseLocation
 
@@ -32,7 +35,7 @@ def backfill(
 
     with resumable(), SessionMemoryStore(address, settings) as store, progress("Memories") as update:
         result = store.backfill_embeddings(update)
-    _report(result.model_dump(), result.message, as_json=as_json)
+    tell(result.model_dump(), result.message or "Done.", as_json=as_json)
 
 
 def reembed(
@@ -48,7 +51,7 @@ def reembed(
 
     with resumable(), SessionMemoryStore(address, settings) as store, progress("Memories") as update:
         result = store.reembed(update)
-    _report({"success": True, **result._asdict()}, result.message, as_json=as_json)
+    tell({"success": True, **result._asdict()}, result.message, as_json=as_json)
 
 
 def doctor(
@@ -56,9 +59,7 @@ def doctor(
     as_json: AsJson = False,
     fix: Annotated[
         bool,
-        Parameter(
-            help="Repair permissions, and rebuild what can be derived from the text.", negative=(), show_default=False
-        ),
+        Switch(help="Repair permissions, and rebuild what can be derived from the text."),
     ] = False,
     place: LocationFlags = DatabaseLocation(),
     settings: ModelSettingsFlags = DEFAULTS,
@@ -78,7 +79,7 @@ def backup(
     target: Annotated[Path, Parameter(help="File to write.")],
     /,
     *,
-    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
@@ -96,7 +97,7 @@ def backup(
         copied = back_up(path, target, overwrite=overwrite, on_progress=update)
     message = f"Copied {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {target}"
     body = {"success": True, "memories": copied.memories, "bytes": copied.size, "file": str(target)}
-    _report(body, message, as_json=as_json)
+    tell(body, message, as_json=as_json)
 
 
 def restore(
@@ -105,9 +106,7 @@ def restore(
     *,
     overwrite: Annotated[
         bool,
-        Parameter(
-            help="Replace an existing memory, which is kept in a file next to it.", negative=(), show_default=False
-        ),
+        Switch(help="Replace an existing memory, which is kept in a file next to it."),
     ] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
@@ -123,20 +122,25 @@ def restore(
         message += f"\nThe previous memory is kept in {copied.kept}"
     kept = None if copied.kept is None else str(copied.kept)
     body = {"success": True, "memories": copied.memories, "bytes": copied.size, "file": str(path), "kept": kept}
-    _report(body, message, as_json=as_json)
+    tell(body, message, as_json=as_json)
 
 
 def fetch_model(*, as_json: AsJson = False) -> None:
     """Download the embedding model and the token table (about 90 MB) into the caches that the server uses."""
     set_up_logging("ERROR", None)
-    from vector_memory.embedding.fetch import fetch_model
+    from vector_memory.embedding.weights import fetch_model
 
     folder = fetch_model((lambda _line: None) if as_json else say)
-    _report({"success": True, "folder": str(folder)}, f"The model is in {folder}", as_json=as_json)
+    tell({"success": True, "folder": str(folder)}, f"The model is in {folder}", as_json=as_json)
 
 
-def _report(body: dict[str, Any], message: str | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json(body)
-    else:
-        say(message or "Done.")
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Shell to complete in.")], /) -> None:
+    """Print a completion script for a shell.
+
+    bash: add `eval "$(vector-memory completion bash)"` to ~/.bashrc.
+
+    zsh: save it as _vector-memory in a folder of $fpath.
+
+    fish: save it as ~/.config/fish/completions/vector-memory.fish.
+    """
+    say(app.generate_completion(prog_name="vector-memory", shell=shell))

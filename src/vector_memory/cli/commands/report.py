@@ -9,8 +9,8 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags, files_of, given_path
-from vector_memory.cli.terminal import print_json, progress, say
+from vector_memory.cli.flags import AsJson, LocationFlags, Overwrite, Switch, files_of, given_path
+from vector_memory.cli.terminal import progress, tell
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
@@ -28,17 +28,13 @@ def report(
     session: Annotated[str | None, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")] = None,
     /,
     *,
-    all_sessions: Annotated[
-        bool, Parameter(name="--all", help="Write a page for each session.", negative=(), show_default=False)
-    ] = False,
+    all_sessions: Annotated[bool, Switch(name="--all", help="Write a page for each session.")] = False,
     output: Annotated[
         Path | None,
         Parameter(alias="-o", help="File to write; with --all a folder. Default: SESSION.html in the current folder."),
     ] = None,
-    show: Annotated[
-        bool, Parameter(name="--open", help="Open the page in a browser.", negative=(), show_default=False)
-    ] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
+    show: Annotated[bool, Switch(name="--open", help="Open the page in a browser.")] = False,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
@@ -56,12 +52,9 @@ def report(
             folder = given_path(output or Path())
             targets = _pages_of(storage, folder)
         written = [_write(storage, one, target, place, overwrite=overwrite) for one, target in targets.items()]
-    if as_json:
-        pages = [one._asdict() | {"file": str(one.file)} for one in written]
-        print_json({"success": True, **(pages[0] if session is not None else {"pages": pages})})
-    else:
-        for one in written:
-            _say(one)
+    pages = [one._asdict() | {"file": str(one.file)} for one in written]
+    body = {"success": True, **(pages[0] if session is not None else {"pages": pages})}
+    tell(body, "\n".join(map(_said, written)), as_json=as_json)
     if show and written:
         webbrowser.open(written[0].file.as_uri())
 
@@ -101,8 +94,9 @@ def _write(storage: Storage, session: str, target: Path, place: DatabaseLocation
     return Written(page.memories, page.shown, page.texts, target, size)
 
 
-def _say(page: Written) -> None:
-    say(f"Wrote {counted(page.shown, 'memory', 'memories')} ({page.bytes / 1e6:,.1f} MB) to {page.file}")
-    if page.texts < page.memories:
-        shown = f"The page shows the newest {page.shown:,} of {page.memories:,} memories"
-        say(f"{shown}, and the texts of the newest {page.texts:,}.")
+def _said(page: Written) -> str:
+    wrote = f"Wrote {counted(page.shown, 'memory', 'memories')} ({page.bytes / 1e6:,.1f} MB) to {page.file}"
+    if page.texts == page.memories:
+        return wrote
+    shown = f"The page shows the newest {page.shown:,} of {page.memories:,} memories"
+    return f"{wrote}\n{shown}, and the texts of the newest {page.texts:,}."

@@ -3,28 +3,20 @@
 
 import heapq
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.commands.search_output import Found, print_findings
-from vector_memory.cli.commands.trace_output import print_traces
+from vector_memory.cli.commands.search_output import Found, print_findings, print_traces
 from vector_memory.cli.flags import (
     AsJson,
+    Filters,
     HiddenSettingsFlags,
     LocationFlags,
-    OfAgent,
-    OfIteration,
-    OfKind,
-    OfSession,
-    OfTask,
-    Since,
-    Until,
+    Switch,
     existing,
     files_of,
-    window,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status
@@ -55,25 +47,17 @@ Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemo
 def search(
     *query: Annotated[str, Parameter(help="What to find: a question, a phrase, a name.")],
     grain: Annotated[Grain, Parameter(help="Size of a result.")] = "chunk",
-    kind: OfKind = None,
-    agent: OfAgent = None,
-    session: OfSession = None,
-    iteration: OfIteration = None,
-    task: OfTask = None,
-    category: Annotated[str | None, Parameter(help="Only this category.")] = None,
-    tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
-    since: Since = None,
-    until: Until = None,
+    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
     mode: Annotated[
         SearchMode | None,
         Parameter(help="Search by meaning, words or both. Default: --search-mode."),
     ] = None,
     limit: Annotated[int, Parameter(help="Maximum number of results (1-100).")] = 5,
     offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
-    full: Annotated[bool, Parameter(help="Print whole texts.", negative=(), show_default=False)] = False,
+    full: Annotated[bool, Switch(help="Print whole texts.")] = False,
     explain: Annotated[
         bool,
-        Parameter(help="Print how each candidate was measured.", negative=(), show_default=False),
+        Switch(help="Print how each candidate was measured."),
     ] = False,
     why_not: Annotated[str | None, Parameter(help="Say why the memory with this id was not found.")] = None,
     as_json: AsJson = False,
@@ -92,15 +76,13 @@ def search(
     address = existing(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
     settings = settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
-    of_place = partial(Scope, agent_id=agent, session_id=session, session_iter=iteration, task_code=task)
-    narrow = partial(of_place, category=category, tags=tags, **window(since, until))
-    scopes = [narrow(one) for one in ([kind] if kind else MemoryKind)]
-    if session is not None:
+    scopes = [filters.scope(one) for one in ([filters.kind] if filters.kind else MemoryKind)]
+    if filters.session is not None:
         with opened(place) as storage:
-            require_session(storage, session)
+            require_session(storage, filters.session)
     with SessionMemoryStore(address, settings, read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
-        found, message = (search.one if kind else search.all)(scopes, limit, offset)
+        found, message = (search.one if filters.kind else search.all)(scopes, limit, offset)
         traces = list(search.traces(scopes, limit, offset, why_not)) if explain or why_not else []
     if as_json:
         results = [result.model_dump(mode="json") for result in found]

@@ -42,7 +42,7 @@ def serve(
     set_up_logging(settings.log_level, settings.log_file, files_of(address))
     exports = place.export_dir or [place.folder() / EXPORT_FOLDER]
     if http.remote and http.token_file:
-        from vector_memory.server.http.relaying import run_relay
+        from vector_memory.server.http.relay import run_relay
 
         run_relay(http.remote, http.token_file, offer, settings.redact)
     if http.http:

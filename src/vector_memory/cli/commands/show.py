@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that show memories without searching: they need no model and change nothing."""
 
 import sys
@@ -10,20 +9,19 @@ from vector_memory.cli.commands.opening import opened, require_session
 from vector_memory.cli.commands.show_output import print_list, print_memory, print_sessions, print_timeline
 from vector_memory.cli.flags import (
     AsJson,
+    Filters,
+    FiltersInSession,
     LocationFlags,
     MemoryId,
     OfAgent,
-    OfIteration,
-    OfKind,
-    OfSession,
-    OfTask,
     Since,
+    Switch,
     Until,
     window,
 )
 from vector_memory.cli.terminal import print_json
 from vector_memory.domain import Scope
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation
@@ -35,7 +33,7 @@ def show(
     memory_id: MemoryId,
     /,
     *,
-    raw: Annotated[bool, Parameter(help="Print only the exact text.", negative=(), show_default=False)] = False,
+    raw: Annotated[bool, Switch(help="Print only the exact text.")] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
@@ -62,7 +60,7 @@ def sessions(
     """List the sessions, latest activity first."""
     scope = Scope(agent_id=agent, **window(since, until))
     with opened(place) as storage:
-        found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
+        found = Statistics(storage, ResponseBudget(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
     if as_json:
         print_json(found.model_dump())
     else:
@@ -73,25 +71,13 @@ def timeline(
     session: SessionArgument,
     /,
     *,
-    agent: OfAgent = None,
-    kind: OfKind = None,
-    iteration: OfIteration = None,
-    task: OfTask = None,
-    since: Since = None,
-    until: Until = None,
+    filters: Annotated[FiltersInSession, Parameter(name="*")] = FiltersInSession(),
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 100,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List what was stored in a session, latest last: time, kind and agent."""
-    scope = Scope(
-        kind,
-        session_id=session,
-        agent_id=agent,
-        session_iter=iteration,
-        task_code=task,
-        **window(since, until),
-    )
+    scope = filters.scope(filters.kind, session_id=session)
     with opened(place) as storage:
         require_session(storage, session)
         found = Overview(storage).timeline(scope, limit)
@@ -103,33 +89,16 @@ def timeline(
 
 def list_(
     *,
-    kind: OfKind = None,
-    session: OfSession = None,
-    agent: OfAgent = None,
-    iteration: OfIteration = None,
-    task: OfTask = None,
-    category: Annotated[str | None, Parameter(help="Only this category.")] = None,
-    tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
-    since: Since = None,
-    until: Until = None,
+    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 20,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List memories of any kind, also knowledge and tagged notes, latest first."""
-    scope = Scope(
-        kind,
-        session_id=session,
-        agent_id=agent,
-        session_iter=iteration,
-        task_code=task,
-        category=category,
-        tags=tags,
-        **window(since, until),
-    )
+    scope = filters.scope(filters.kind)
     with opened(place) as storage:
-        if session is not None:
-            require_session(storage, session)
+        if filters.session is not None:
+            require_session(storage, filters.session)
         found = Overview(storage).timeline(scope, limit)
     if as_json:
         print_json(found.model_dump() | {"entries": [entry.model_dump() for entry in reversed(found.entries)]})

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.terminal import console, moment, one_line
+from vector_memory.cli.terminal import console, grid, moment, one_line
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain.text import counted
 from vector_memory.results.overview import SessionsResult, TimelineResult
@@ -19,10 +19,10 @@ SESSION_SHOWN = 24
 
 def print_sessions(found: SessionsResult, *, filtered: bool) -> None:
     """Print sessions as a table. `filtered`: others may have been left out."""
-    table = Table.grid(padding=(0, 2), pad_edge=False)
-    for heading in SESSIONS:
-        table.add_column(justify="right" if heading == "memories" else "left", overflow="fold")
-    table.add_row(*(Text(heading, style="dim") for heading in SESSIONS))
+    table = grid(SESSIONS)
+    for column in table.columns:
+        column.overflow = "fold"
+    table.columns[1].justify = "right"
     for session in found.sessions:
         agents = ", ".join(map(one_line, session.agents[:AGENTS_SHOWN]))
         more = session.agent_count - AGENTS_SHOWN
@@ -77,11 +77,11 @@ def print_timeline(found: TimelineResult) -> None:
 def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
     """Print memories as a table, the latest first."""
     out = console()
-    table = Table.grid(padding=(0, 2), pad_edge=False, expand=True)
-    for number, _ in enumerate(LISTED):
-        table.add_column(justify="left" if number else "right", no_wrap=True, overflow="ellipsis")
+    table = grid(LISTED, expand=True)
+    for column in table.columns:
+        column.no_wrap = True
+    table.columns[0].justify = "right"
     table.columns[-1].ratio = 1
-    table.add_row(*(Text(heading, style="dim") for heading in LISTED))
     for entry in reversed(found.entries):
         table.add_row(
             Text(f"{entry.memory_id}", style="cyan"),

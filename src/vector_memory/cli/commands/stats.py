@@ -11,7 +11,7 @@ from vector_memory.cli.commands.show_output import facts_table
 from vector_memory.cli.flags import AsJson, LocationFlags
 from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.domain.text import counted
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.statistics import Statistics
@@ -32,7 +32,7 @@ def stats(
             found = Overview(storage).memory_stats()
         else:
             require_session(storage, session)
-            found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).session_stats(session)
+            found = Statistics(storage, ResponseBudget(MAX_RESPONSE_TOKENS)).session_stats(session)
     if as_json:
         print_json(found.model_dump())
     elif isinstance(found, SessionStatsResult):

@@ -4,29 +4,24 @@
 import re
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, given_path
-from vector_memory.cli.terminal import console, one_line, print_json
+from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, Switch, given_path
+from vector_memory.cli.terminal import console, grid, one_line, print_json, say, tell
 from vector_memory.cli.terminal_text import as_json as one_line_of_json
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
 from vector_memory.tenancy.audit import AuditLog, Checked
 from vector_memory.tenancy.audit_keys import keys_of
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.databases import DatabaseRegistry
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Token, Tokens
+from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry
+from vector_memory.tenancy.tokens import Permission, Token, Tokens
 
 DataDir = Annotated[
     Path | None, Parameter(help="Folder of the namespaces and tokens; also VECTOR_MEMORY_DATA_DIR.", show_default=False)
@@ -38,6 +33,8 @@ if TYPE_CHECKING:
     Scope = Permission | str
 else:  # cyclopts would offer an enumeration's names, not its values
     Scope = Literal[tuple(permission.value for permission in Permission)]
+
+SHOWN_ONCE = "This token is shown once. Keep it where your client reads it, not in a shared file:"
 
 DURATION = re.compile(r"(\d{1,5})([hdw])")
 SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -60,32 +57,20 @@ def namespace(
     quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
     with closing(registry_at(database, data_dir, settings.embedding_dim)) as registry:
         if action == "list":
-            list_namespaces(registry, as_json=as_json)
+            names = registry.names()
+            if names or as_json:
+                tell({"namespaces": names}, "\n".join(names), as_json=as_json)
         elif action == "limit":
             name = required(name, "namespace limit NAME --max-memories N")
             registry.set_quota(name, quota)
-            sys.stdout.write(f"Set the limits of {name}; limits that you did not name are removed.\n")
+            say(f"Set the limits of {name}; limits that you did not name are removed.")
         else:
-            create_namespace(registry, required(name, "namespace create NAME"), quota, as_json=as_json)
-
-
-def create_namespace(registry: Registry, name: str, quota: Quota, *, as_json: bool) -> None:
-    """Create a namespace with its limits, and say so."""
-    registry.create(name)
-    if quota != Quota():
-        registry.set_quota(name, quota)
-    if as_json:
-        print_json({"namespace": name})
-    else:
-        sys.stdout.write(f"Created the namespace {name}. Next: `vector-memory token create TOKEN --namespace {name}`\n")
-
-
-def list_namespaces(registry: Registry, *, as_json: bool) -> None:
-    """Print the names of all namespaces."""
-    if as_json:
-        print_json({"namespaces": registry.names()})
-    else:
-        sys.stdout.write("".join(f"{one}\n" for one in registry.names()))
+            name = required(name, "namespace create NAME")
+            registry.create(name)
+            if quota != Quota():
+                registry.set_quota(name, quota)
+            following = f"Next: `vector-memory token create TOKEN --namespace {name}`"
+            tell({"namespace": name}, f"Created the namespace {name}. {following}", as_json=as_json)
 
 
 def token(
@@ -111,7 +96,9 @@ def token(
         if action == "list":
             list_tokens(registry.tokens, as_json=as_json)
         elif action == "revoke":
-            revoke_token(registry.tokens, required(name, "token revoke NAME"), as_json=as_json)
+            name = required(name, "token revoke NAME")
+            registry.tokens.revoke(name)
+            tell({"revoked": name}, f"Revoked {name}: the next call with it is refused.", as_json=as_json)
         else:
             name = required(name, "token create NAME")
             opened = required(namespace, f"token create {name} --namespace NAMESPACE")
@@ -124,33 +111,18 @@ def token(
                 agent_id=agent,
                 expires_at=None if expires is None else time.time() + seconds_in(expires),
             )
-            say_token({"token": secret, "name": name, "namespace": opened, "scope": str(scope)}, as_json=as_json)
-
-
-def revoke_token(tokens: Tokens, name: str, *, as_json: bool) -> None:
-    """Revoke a token, and say so."""
-    tokens.revoke(name)
-    if as_json:
-        print_json({"revoked": name})
-    else:
-        sys.stdout.write(f"Revoked {name}: the next call with it is refused.\n")
-
-
-def say_token(created: Mapping[str, str], *, as_json: bool) -> None:
-    """Print a new token: only its secret on standard output, so that a script can keep it."""
-    if as_json:
-        print_json(created)
-    else:
-        sys.stderr.write("This token is shown once. Keep it where your client reads it, not in a shared file:\n")
-        sys.stdout.write(f"{created['token']}\n")
+            if not as_json:  # only the secret on standard output, so that a script can keep it
+                sys.stderr.write(f"{SHOWN_ONCE}\n")
+            body = {"token": secret, "name": name, "namespace": opened, "scope": str(scope)}
+            tell(body, secret, as_json=as_json)
 
 
 def audit(
     *,
     token: Annotated[str | None, Parameter(help="Only the calls of this token.")] = None,
     namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
-    verify: Annotated[bool, Parameter(help="Only check that no line was changed or removed.", negative=())] = False,
-    new_key: Annotated[bool, Parameter(help="Only sign with a new key from now on.", negative=())] = False,
+    verify: Annotated[bool, Switch(help="Only check that no line was changed or removed.")] = False,
+    new_key: Annotated[bool, Switch(help="Only sign with a new key from now on.")] = False,
     audit_key: AuditKey = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -159,7 +131,9 @@ def audit(
     folder = folder_of(data_dir)
     log = AuditLog(folder, keys_of(folder, None if audit_key is None else given_path(audit_key)))
     if new_key:
-        say_new_key(log.renew_key(), as_json=as_json)
+        key = log.renew_key()
+        message = f"The key {key} signs from now on. The older keys in the file check the lines before."
+        tell({"key": key}, message, as_json=as_json)
         return
     if not verify:
         for line in log.lines():
@@ -172,26 +146,15 @@ def audit(
         say_intact(checked, as_json=as_json)
 
 
-def say_new_key(name: str, *, as_json: bool) -> None:
-    """Say that a key was added."""
-    if as_json:
-        print_json({"key": name})
-    else:
-        sys.stdout.write(f"The key {name} signs from now on. The older keys in the file check the lines before.\n")
-
-
 def say_intact(checked: Checked, *, as_json: bool) -> None:
     """Say that every line holds, and of what the log itself says that it is missing."""
-    if as_json:
-        facts = {"lines": checked.lines, "missing": checked.missing, "newest": checked.newest}
-        print_json({"intact": True, **facts, "unfinished": checked.unfinished})
-        return
+    facts = {"lines": checked.lines, "missing": checked.missing, "newest": checked.newest}
     notes = ["The audit log is intact."]
     if checked.missing:
         notes.append(f"It says of {checked.missing} calls that they could not be recorded.")
     if checked.unfinished:
         notes.append("The last line is unfinished: a full disk or the end of a process cut it, or somebody did.")
-    sys.stdout.write(f"{' '.join(notes)}\n")
+    tell({"intact": True, **facts, "unfinished": checked.unfinished}, " ".join(notes), as_json=as_json)
 
 
 def in_words(line: dict[str, Any]) -> str:
@@ -213,9 +176,7 @@ def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
     if as_json:
         print_json({"tokens": [facts_of(token) for token in listed]})
         return
-    table = Table.grid(padding=(0, 2), pad_edge=False)
-    headings = ("token", "namespace", "scope", "sessions", "agent", "expires (UTC)")
-    table.add_row(*(Text(heading, style="dim") for heading in headings))
+    table = grid(("token", "namespace", "scope", "sessions", "agent", "expires (UTC)"))
     for token in listed:
         table.add_row(
             Text(token.name, style="bold"),

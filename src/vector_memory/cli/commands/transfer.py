@@ -14,13 +14,15 @@ from vector_memory.cli.flags import (
     AsJson,
     HiddenSettingsFlags,
     LocationFlags,
+    Overwrite,
+    Switch,
     creatable,
     existing,
     files_of,
     given_path,
 )
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import print_json, progress, resumable, say
+from vector_memory.cli.terminal import progress, resumable, tell
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, OtherModelError, ValidationError
 from vector_memory.maintenance.transfer import is_database, new_file, notes_as_export
@@ -38,8 +40,8 @@ def export(
     output: Annotated[
         Path, Parameter(alias="-o", help="File to write; - is standard output.", allow_leading_hyphen=True)
     ] = STANDARD,
-    vectors: Annotated[bool, Parameter(help="Include the vectors.", negative=(), show_default=False)] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
+    vectors: Annotated[bool, Switch(help="Include the vectors.")] = False,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
@@ -52,12 +54,12 @@ def export(
         target = given_path(output)
         with new_file(target, overwrite=overwrite, databases=files_of(address)) as stream:
             written = store.export_memories(stream, session, with_vectors=vectors, on_progress=update)
-    if as_json:
-        size = target.stat().st_size
-        print_json({"success": True, **written._asdict(), "file": str(target), "bytes": size})
-    else:
-        with_them = "with" if written.with_vectors else "without"
-        say(f"Wrote {counted(written.memories, 'memory', 'memories')} {with_them} vectors to {target}")
+    with_them = "with" if written.with_vectors else "without"
+    tell(
+        {"success": True, **written._asdict(), "file": str(target), "bytes": target.stat().st_size},
+        f"Wrote {counted(written.memories, 'memory', 'memories')} {with_them} vectors to {target}",
+        as_json=as_json,
+    )
 
 
 def import_(
@@ -96,10 +98,8 @@ def import_(
                 said += [problem] if problem else []
         if result.orphaned:
             said.append(f"{counted(result.orphaned, 'observation')} imported without the report that they refer to.")
-    if as_json:
-        print_json({"success": True, **result._asdict(), "without_vectors": missing, "message": " ".join(said)})
-    else:
-        say("\n".join(said))
+    body = {"success": True, **result._asdict(), "without_vectors": missing, "message": " ".join(said)}
+    tell(body, "\n".join(said), as_json=as_json)
 
 
 def backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], None]) -> tuple[int, str | None]:

@@ -1,6 +1,5 @@
 """Output of the demo: fits 80 columns, plain text if standard output is not a terminal."""
 
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -14,31 +13,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from vector_memory.cli.commands.search_output import Found, excerpt, path_of, text_of_result
 from vector_memory.cli.demo.files import Subject
-from vector_memory.cli.demo.markdown import one_line, without_marks
-from vector_memory.cli.terminal import score, status
+from vector_memory.cli.terminal import one_line, score, status
 from vector_memory.domain.text import counted
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
-    FoundChunk,
-    FoundMemory,
-    FoundSection,
     MediumSearchResult,
     StoreMemoryResult,
 )
+from vector_memory.storage.terms import query_terms
 
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult
-Found = FoundChunk | FoundSection | FoundMemory
 
 SKIPPED_SHOWN = 5
 WITHOUT_MODEL = (
     "There is no embedding model, so texts are found by words only: `vector-memory doctor` says how to get one."
 )
 WIDEST = 100
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
-WORTH_COMPARING = 5
-"""Letters; shorter words carry little meaning."""
 
 
 @dataclass(frozen=True)
@@ -180,40 +173,9 @@ class Output:
         self._console.print(Text(f"Try your own files and questions: {program} demo FOLDER --question '...'"))
 
     def _finding(self, found: Found, question: str) -> Text:
-        path, text = _place_and_text(found)
         lines = [Text(one_line(found.title or ""), style="bold")]
-        if path:
+        if path := path_of(found):
             lines.append(Text(path, style="green"))
-        lines.append(Text(excerpt(text, question, 2 * (self._width - 14)), style="dim"))
+        shown = excerpt(text_of_result(found), set(query_terms(question)), 2 * (self._width - 14))
+        lines.append(Text(shown, style="dim"))
         return Text("\n").join(lines)
-
-
-def _place_and_text(found: Found) -> tuple[str, str]:
-    match found:
-        case FoundChunk():
-            return _heading_path(found.header_path), found.chunk_content
-        case FoundSection():
-            return _heading_path(found.header_path), found.section_content
-        case FoundMemory():
-            return "", found.content
-
-
-def _heading_path(path: str) -> str:
-    return one_line(" > ".join(part.lstrip("# ") for part in path.split(" > ")))
-
-
-def excerpt(text: str, question: str, length: int) -> str:
-    """Return about `length` characters of a text, starting with the sentence that best matches the question's words.
-
-    Headings are omitted: the path above the excerpt names them.
-    """
-    sentences = [line for part in SENTENCE_END.split(without_marks(text)) if (line := one_line(part))]
-    asked = _words(question)
-    start = max(range(len(sentences)), key=lambda at: len(asked & _words(sentences[at])), default=0)
-    shown = " ".join(sentences[start:]) or one_line(text)
-    shown = shown if len(shown) <= length else f"{shown[:length].rsplit(' ', 1)[0]} …"
-    return f"… {shown}" if start else shown
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= WORTH_COMPARING}

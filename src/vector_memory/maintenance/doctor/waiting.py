@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import NAMED, Finding, State, fine
-from vector_memory.outbox.folder import SECONDS_FOR_A_TEXT, Contents, Deliverer, Outbox
-from vector_memory.outbox.places import all_of_user, outboxes_of
+from vector_memory.outbox.folder import SECONDS_FOR_A_TEXT, Contents, Deliverer, Outbox, all_of_user, outboxes_of
 from vector_memory.settings import MemoryAddress
 
 OUTBOX = "outbox"

@@ -5,7 +5,6 @@ errors of hooks.
 """
 
 import json
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,15 +17,12 @@ from mcp_types import CallToolRequestParams, TextContent
 
 from vector_memory.domain import utc_now
 from vector_memory.domain.times import utc
-from vector_memory.errors import VectorMemoryError, where
+from vector_memory.errors import VectorMemoryError
 from vector_memory.server.conversation import client_of, conversation_of, is_over_http
 from vector_memory.server.current_store import store_of_caller
-from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
-from vector_memory.server.hooks.capture import Event
-from vector_memory.server.hooks.prompts import hear_prompt
-from vector_memory.transcripts.own import is_of_subagent
-
-logger = logging.getLogger(__name__)
+from vector_memory.server.hooks.capture import Event, log_failure
+from vector_memory.server.hooks.handlers import hear_prompt, keep_answer, keep_report, keep_summary
+from vector_memory.transcripts.importing import is_of_subagent
 
 HEARD_AT = "heard_at"
 """The argument with the time at which a relay heard of an event."""
@@ -65,8 +61,7 @@ class HookTools(Middleware):
             if event := event_of(context.fastmcp_context, arguments):
                 told = await hook(event)
         except Exception as error:
-            is_ours = isinstance(error, VectorMemoryError)
-            logger.warning("%s failed: %s", name, error if is_ours else where(error))
+            log_failure(f"{name} failed", error)
             failed = {FAILED: getattr(error, "code", VectorMemoryError.code)}
         said = TextContent(type="text", text=json.dumps(answer(event_name, told)))
         return ToolResult(content=[said], meta=failed)

@@ -15,12 +15,11 @@ from vector_memory.errors import DatabaseError, VectorMemoryError, where
 from vector_memory.outbox import Outcome, T, Taken, Verdict
 from vector_memory.server.conversation import Conversation, HeardSession
 from vector_memory.server.current_store import current_caller
-from vector_memory.server.tools.threads import in_intake_thread
+from vector_memory.server.turns import in_intake_thread
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Redact
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts.conversation import Said
-from vector_memory.transcripts.worth import storable
+from vector_memory.transcripts.conversation import Said, storable
 
 logger = logging.getLogger(__name__)
 

@@ -14,13 +14,11 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from vector_memory.domain import MemoryKind, NewMemory
-from vector_memory.errors import VectorMemoryError, where
 from vector_memory.server.conversation import HeardSession
-from vector_memory.server.hooks.capture import Event, storable_in, take
+from vector_memory.server.hooks.capture import Event, log_failure, storable_in, take
 from vector_memory.transcripts.conversation import Said
-from vector_memory.transcripts.importing import reason_of
+from vector_memory.transcripts.importing import read_own, reason_of
 from vector_memory.transcripts.lines import FormatError
-from vector_memory.transcripts.own import read_own
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +58,7 @@ async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> N
             await take(event, one)
     except Exception as error:
         heard.is_caught_up = isinstance(error, FormatError)  # which the next attempt would meet, too
-        reason = error if isinstance(error, VectorMemoryError) else where(error)
-        logger.warning("The transcript of a session was not read: %s", reason)
+        log_failure("The transcript of a session was not read", error)
 
 
 def missing(event: Event, heard: HeardSession) -> list[Said]:

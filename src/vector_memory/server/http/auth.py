@@ -16,8 +16,7 @@ from vector_memory.server.current_store import CLAIM
 from vector_memory.server.http.bodies import RETRY_SECONDS
 from vector_memory.server.http.signed import signed_tokens
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.tokens import PREFIX, Tokens
+from vector_memory.tenancy.tokens import PREFIX, Permission, Tokens
 
 THREADS = 4
 """Tokens are looked up in threads of their own: neither searches nor the event loop wait for them."""

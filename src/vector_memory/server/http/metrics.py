@@ -1,4 +1,7 @@
-"""Figures about the running server, in the text format of Prometheus."""
+"""Readiness, and figures about the running server in the text format of Prometheus.
+
+Both need a token with the scope admin that is not limited to sessions: figures name all namespaces.
+"""
 
 import os
 import resource
@@ -6,14 +9,25 @@ import struct
 import sys
 import threading
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from mmap import mmap
 from typing import NamedTuple
 
+from starlette.applications import Starlette
+from starlette.authentication import requires
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
 from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.server.current_store import current_caller
 from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.tokens import Permission
+
+READINESS = "/readyz"
+METRICS = "/metrics"
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the latencies that are counted together, in seconds."""
@@ -150,3 +164,30 @@ def described(name: str, kind: str, meaning: str) -> Iterator[str]:
     """Yield the lines that introduce a figure."""
     yield f"# HELP vector_memory_{name} {meaning}"
     yield f"# TYPE vector_memory_{name} {kind}"
+
+
+def add_operations(app: Starlette, namespaces: Namespaces, metrics: Metrics) -> None:
+    """Add the routes to an application that knows who calls."""
+
+    def ready() -> Response:
+        if (problem := namespaces.problem()) is not None:
+            return PlainTextResponse(f"{problem}\n", 503)
+        return PlainTextResponse("\n".join(["ready", *filter(None, [namespaces.registry.tokens.problem()]), ""]))
+
+    def figures() -> Response:
+        return PlainTextResponse(metrics.as_text(namespaces), media_type="text/plain; version=0.0.4")
+
+    app.add_route(READINESS, for_operators(ready), methods=["GET"])
+    app.add_route(METRICS, for_operators(figures), methods=["GET"])
+
+
+def for_operators(answer: Callable[[], Response]) -> Callable[[Request], Response]:
+    """Return a route that answers those who may know of all namespaces; for others it does not exist."""
+
+    @requires(Permission.ADMIN, status_code=404)
+    def route(request: Request) -> Response:  # noqa: ARG001 - the decorator reads it
+        if current_caller().sessions is not None:
+            raise HTTPException(404)
+        return answer()
+
+    return route

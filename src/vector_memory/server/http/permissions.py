@@ -16,7 +16,7 @@ from vector_memory.server.http.asgi_guard import MISSING
 from vector_memory.server.prompts import READING
 from vector_memory.server.tools import NEEDS_ADMIN, TAGGED_NAMES, WRITING
 from vector_memory.server.tools.failures import failed_result, protocol_errors
-from vector_memory.tenancy.callers import Caller, Permission
+from vector_memory.tenancy.tokens import Caller, Permission
 
 
 class Permissions(Middleware):

@@ -10,7 +10,9 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
 
 from anyio.to_thread import run_sync
 from fastmcp import Context, FastMCP
@@ -33,19 +35,27 @@ from mcp_types import (
 
 from vector_memory import __version__
 from vector_memory.domain import utc_now
-from vector_memory.errors import DatabaseError, QuotaExceededError, ValidationError, VectorMemoryError
+from vector_memory.errors import (
+    ConfigurationError,
+    DatabaseError,
+    QuotaExceededError,
+    ValidationError,
+    VectorMemoryError,
+)
 from vector_memory.outbox import SLOW, Body, Delivery, Outbox
+from vector_memory.outbox.folder import outbox_for, user_folder
 from vector_memory.results.sessions import Result
-from vector_memory.server.app import add_listed
+from vector_memory.server.app import add_listed, serve
 from vector_memory.server.fastmcp_adapter import MemoryServer
 from vector_memory.server.hooks import HEARD_AT, HOOKS
 from vector_memory.server.hooks.capture import outcome_of
-from vector_memory.server.http.remote import Remote, Speaker
-from vector_memory.server.http.sending import Sender, call_of, heard_in
+from vector_memory.server.http.remote import Remote, Sender, Speaker, call_of, heard_in
 from vector_memory.server.instructions import instructions_for
+from vector_memory.server.shutdown import end_process, stop_on_signals
+from vector_memory.server.stdio import Wire, take_standard_streams
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
-from vector_memory.server.tools.threads import in_intake_thread
+from vector_memory.server.turns import in_intake_thread
 from vector_memory.settings import Redact, ServerOptions
 
 logger = logging.getLogger(__name__)
@@ -240,3 +250,35 @@ def create_relay(relay: Relay, offer: ServerOptions) -> FastMCP:
     add_listed(server, offer)
     server.add_completion_handler(relay.complete)
     return server
+
+
+def run_relay(url: str, token_file: Path, offer: ServerOptions, redacts: Redact) -> NoReturn:
+    """Serve one client from a shared memory until it disconnects or a signal arrives; end the process."""
+    read_token(token_file)  # a mistake is told at once
+    relay = Relay(Remote(url, partial(read_token, token_file)), outbox_of(url, token_file), redacts)
+    end = partial(end_process, relay.close)
+    stop_on_signals(end)
+    asyncio.run(serve(create_relay(relay, offer), Wire(*take_standard_streams(), end)))
+    end()
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file. Raises ConfigurationError if it cannot be read, or anybody else may read it."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise ConfigurationError(f"Others can read the token in {path}: run `chmod 600 {path}`.")
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigurationError(f"The token file {path} cannot be read: {error.strerror}.") from error
+
+
+def outbox_of(url: str, token_file: Path) -> Outbox:
+    """Return what waits for a shared memory. Raises ConfigurationError if this user has no home.
+
+    Each file with a token has its own: another token may open another namespace, where these texts do not belong. It is
+    the file and not the token, so that a renewed token sends what has waited.
+    """
+    folder = user_folder()
+    if folder is None:
+        raise ConfigurationError("There is no home folder for what waits to be sent: set XDG_STATE_HOME.")
+    return outbox_for(f"{url}\n{token_file.resolve()}", url, folder)

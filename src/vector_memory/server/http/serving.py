@@ -29,8 +29,7 @@ from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.auth import door_of
 from vector_memory.server.http.bodies import MAX_BODY
 from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
-from vector_memory.server.http.metrics import ALONE, Metrics, Share
-from vector_memory.server.http.operations import add_operations
+from vector_memory.server.http.metrics import ALONE, Metrics, Share, add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.usage import NAMES, Accounting
 from vector_memory.server.http.workers import inherited, supervise, take_connections
@@ -41,11 +40,9 @@ from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import keys_of
-from vector_memory.tenancy.databases import DatabaseRegistry
-from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Paces
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry
 from vector_memory.tenancy.tokens import token_file
 
 logger = logging.getLogger(__name__)

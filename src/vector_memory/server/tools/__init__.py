@@ -6,10 +6,8 @@ from typing import Any
 
 from vector_memory.server.tools import (
     changes,
-    context_search,
     documents,
     files,
-    knowledge,
     maintenance,
     searching,
     storing,
@@ -21,29 +19,8 @@ from vector_memory.settings import Profile, Toolset
 Function = Callable[..., Any]
 
 SESSION_TOOLS: dict[str, tuple[Function, ...]] = {
-    "Storing": (
-        storing.store_session_context,
-        storing.store_input_prompt,
-        storing.store_system_memory,
-        storing.store_report,
-        storing.store_report_observation,
-        storing.store_working_memory,
-        storing.store_knowledge_base,
-    ),
-    "Searching": (
-        context_search.search_session_context,
-        context_search.search_input_prompts,
-        searching.search_system_memory,
-        searching.search_reports_specific_chunks,
-        searching.search_reports_section_context,
-        searching.search_reports_full_documents,
-        searching.search_working_memory_specific_chunks,
-        searching.search_working_memory_section_context,
-        searching.search_working_memory_full_documents,
-        knowledge.search_knowledge_base_specific_chunks,
-        knowledge.search_knowledge_base_section_context,
-        knowledge.search_knowledge_base_full_documents,
-    ),
+    "Storing": storing.TOOLS,
+    "Searching": searching.TOOLS,
     "Documents": (
         documents.load_session_context_for_task,
         documents.expand_chunk_context,
@@ -109,17 +86,17 @@ def by_purpose(toolset: Toolset) -> dict[str, tuple[MemoryTool, ...]]:
     }
 
 
-CORE = (
-    storing.store_report,
-    storing.store_session_context,
-    searching.search_reports_specific_chunks,
-    searching.search_reports_section_context,
-    searching.search_reports_full_documents,
-    documents.load_session_context_for_task,
-    documents.get_memory_by_id,
-    changes.search_changes,
-)
-"""The functions of the tools of `--profile core`: they store, find at every grain, continue and catch up."""
+CORE = {
+    "store_report",
+    "store_session_context",
+    "search_reports_specific_chunks",
+    "search_reports_section_context",
+    "search_reports_full_documents",
+    "load_session_context_for_task",
+    "get_memory_by_id",
+    "search_changes",
+}
+"""The tools of `--profile core`: they store, find at every grain, continue and catch up."""
 
 
 def offered(
@@ -140,7 +117,7 @@ def offered(
     if read_only:
         functions = [function for function in functions if reads(function)]
     if profile is Profile.CORE:
-        tools = [made(function).brief() for function in functions if function in CORE]
+        tools = [made(function).brief() for function in functions if function.__name__ in CORE]
     else:
         hidden = () if profile is Profile.ALL else FOR_EXPERTS
         tools = [made(function).without(hidden) for function in functions]

@@ -1,5 +1,8 @@
 """Asks the user before deleting, if the client supports it, in either protocol version."""
 
+from asyncio import to_thread
+from collections.abc import Callable
+
 from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from fastmcp.server.elicitation import AcceptedElicitation, parse_elicit_response_type
@@ -15,6 +18,11 @@ ASKED = "asked"
 """The state sent with the question. The SDK seals it and binds it to this tool and its arguments."""
 
 NOT_ASKED = "The user could not be asked: nothing was deleted. Try again."
+
+
+def counted(number: int, one: str, several: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {one if number == 1 else several}"
 
 
 class Confirmation(BaseModel):
@@ -37,12 +45,15 @@ def can_wait_for_user(context: Context) -> bool:
     return request is None or request.protocol_version not in MODERN_PROTOCOL_VERSIONS
 
 
-async def confirm(context: Context, question: str) -> InputRequiredResult | None:
-    """Return None if the user agreed. Raises ValidationError if not.
+async def confirm(context: Context, ask: Callable[[], str]) -> InputRequiredResult | None:
+    """Return None if the user agrees to what `ask` returns, or cannot be asked. Raises ValidationError if not.
 
     Where a server cannot ask during a call, the question is returned as the tool's answer, and the client calls the
     tool again with the user's reply.
     """
+    if not can_ask(context):
+        return None
+    question = f"Permanently delete {await to_thread(ask)}?"
     agreed = await _ask(context, question) if can_wait_for_user(context) else _reply(context)
     if agreed is None:
         return _as_result(question)

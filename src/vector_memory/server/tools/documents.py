@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastmcp.tools import tool
-from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from vector_memory.results.documents import (
@@ -14,6 +13,7 @@ from vector_memory.results.documents import (
     TaskContextResult,
 )
 from vector_memory.server.tools.params import (
+    DELETES,
     READS,
     ChunkId,
     InSession,
@@ -77,10 +77,7 @@ def get_memory_by_id(
 
 @tool(
     title="Write document to file",
-    # Destructive because of `overwrite`; repeating the call writes the same file.
-    annotations=ToolAnnotations(
-        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-    ),
+    annotations=DELETES,  # because of `overwrite`; repeating the call writes the same file
 )
 def write_document_to_file(
     *,

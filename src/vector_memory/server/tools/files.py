@@ -15,7 +15,7 @@ from pydantic import Field
 from vector_memory.files import FileMemory, FileSource
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
 from vector_memory.server.tools.params import READS, Limit, WholeNumber, found_by
-from vector_memory.server.tools.threads import in_file_writers_thread
+from vector_memory.server.turns import in_file_writers_thread
 
 INSTRUCTIONS = """\
 Memory files: Markdown notes and daily logs of this project, edited by people and agents. memory_search finds passages \

@@ -1,17 +1,20 @@
 """The tools that count, list and delete."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from fastmcp import Context
 from fastmcp.tools import tool
-from mcp_types import InputRequiredResult, ToolAnnotations
+from mcp_types import InputRequiredResult
 from pydantic import Field
 
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
-from vector_memory.server.tools.confirmation import can_ask, confirm
+from vector_memory.server.tools.confirmation import confirm, counted
 from vector_memory.server.tools.params import (
+    CLEANS_UP,
+    DELETES,
     READS,
     CreatedAfter,
     CreatedBefore,
@@ -23,7 +26,7 @@ from vector_memory.server.tools.params import (
     WholeNumber,
     found_by,
 )
-from vector_memory.server.tools.threads import in_writers_thread
+from vector_memory.server.turns import in_writers_thread
 from vector_memory.store import SessionMemoryStore
 
 
@@ -56,9 +59,7 @@ def list_sessions(
 
 @tool(
     title="Delete memory",
-    annotations=ToolAnnotations(
-        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-    ),
+    annotations=DELETES,
 )
 async def delete_memory(
     *,
@@ -67,19 +68,14 @@ async def delete_memory(
     memory_id: MemoryId,
 ) -> DeleteResult | InputRequiredResult:
     """Session memory: permanently delete one by id, with its chunks."""
-    if can_ask(context):
-        memory = await asyncio.to_thread(store.describe_memory, memory_id)
-        if asked := await confirm(context, f"Permanently delete {memory}?"):
-            return asked
+    if asked := await confirm(context, partial(store.describe_memory, memory_id)):
+        return asked
     return await in_writers_thread(store.delete_memory, memory_id)
 
 
 @tool(
     title="Clean up old memories",
-    # Not idempotent: the same call tomorrow deletes more.
-    annotations=ToolAnnotations(
-        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
-    ),
+    annotations=CLEANS_UP,
 )
 async def cleanup_old_memories(
     *,
@@ -91,14 +87,12 @@ async def cleanup_old_memories(
     """Count the memories of all sessions older than days_old; with dry_run=false, permanently delete them."""
     if dry_run:
         return await asyncio.to_thread(store.cleanup_old_memories, days_old)
-    if can_ask(context):
-        question = await asyncio.to_thread(_question_about_age, store, days_old)
-        if asked := await confirm(context, question):
-            return asked
+    if asked := await confirm(context, partial(_older_than, store, days_old)):
+        return asked
     return await in_writers_thread(store.cleanup_old_memories, days_old, dry_run=False)
 
 
-def _question_about_age(store: SessionMemoryStore, days_old: int) -> str:
+def _older_than(store: SessionMemoryStore, days_old: int) -> str:
     number = store.cleanup_old_memories(days_old, dry_run=True).memories_deleted
-    memories, days = "memory" if number == 1 else "memories", "day" if days_old == 1 else "days"
-    return f"Permanently delete {number:,} {memories} older than {days_old} {days}, from all sessions and agents?"
+    memories, days = counted(number, "memory", "memories"), counted(days_old, "day", "days")
+    return f"{memories} older than {days}, from all sessions and agents"

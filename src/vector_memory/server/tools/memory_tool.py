@@ -1,13 +1,16 @@
 """Turns a function into a tool: shortens its schemas and turns its failures into answers."""
 
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from inspect import iscoroutinefunction
 from typing import Any, cast, get_args
 
 from fastmcp.decorators import get_fastmcp_meta
+from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import FunctionTool, ToolResult
+from mcp_types import TextContent
 from pydantic import TypeAdapter, ValidationError
 
 from vector_memory.domain.validation import MIN_TOKENS
@@ -16,12 +19,11 @@ from vector_memory.results.lean import IS_LEAN, lean
 from vector_memory.results.rounding import says_nothing
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
+from vector_memory.server.conversation import with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
-from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import LEAN, admitting_failures, compact, inlined, without_null
-from vector_memory.server.tools.text_copy import for_client
 from vector_memory.server.turns import turn_of_caller
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
@@ -36,6 +38,12 @@ FOR_EXPERTS = frozenset({"explain"})
 
 UNUSED = frozenset({"similarity_threshold", "neighbours"})
 """Parameters that every search accepts, and ignores unless its schema lists them."""
+
+READS_ONLY_STRUCTURE = {"claude-code": frozenset({"2.1.330"})}
+"""Versions of clients, by name, whose agents see only the structured part of a successful answer.
+
+`tests/real_client` shows it. Orchestrators parse the text, so all other clients get a whole one.
+"""
 
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
@@ -130,3 +138,26 @@ def longest_answer(arguments: dict[str, Any]) -> int:
     except ValidationError:
         wanted = tokens
     return max(LEAST_LIMIT, min(tokens, wanted) * BYTES_PER_TOKEN)
+
+
+def for_client(answer: ToolResult, context: Context) -> ToolResult:
+    """Return a successful answer with a text of the ids alone for a client that does not read it."""
+    client = context.session.client_params
+    if client is None or client.client_info.version not in READS_ONLY_STRUCTURE.get(client.client_info.name, ()):
+        return answer
+    body = answer.structured_content
+    if body is None or answer.is_error:
+        return answer
+    text = json.dumps({"memory_ids": list(dict.fromkeys(ids_in(body)))})
+    return ToolResult(content=[TextContent(type="text", text=text)], structured_content=body)
+
+
+def ids_in(value: Any) -> Iterator[int]:
+    """Yield the ids of the memories in an answer, in their order."""
+    if isinstance(value, list):
+        for one in value:
+            yield from ids_in(one)
+    elif isinstance(value, dict):
+        yield from (value[key] for key in ("memory_id", "id") if isinstance(value.get(key), int))
+        for one in value.values():
+            yield from ids_in(one)

@@ -7,12 +7,14 @@ because an agent reads all of them, for every tool, before its first call.
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated
+from inspect import Parameter, Signature
+from typing import Annotated, Any
 
 from fastmcp.dependencies import Depends
 from fastmcp.server.dependencies import get_context
+from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictInt
 from pydantic_core import PydanticCustomError
@@ -28,6 +30,11 @@ READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_
 
 STORES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 """Adds a memory. A repeated call is refused as a duplicate and changes nothing."""
+
+DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+
+CLEANS_UP = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
+"""Deletes what is old: the same call tomorrow deletes more."""
 
 
 def found_by(hint: str, *, always: bool = False) -> dict[str, object]:
@@ -158,3 +165,30 @@ ReportId = Annotated[str | Number | None, Field(description="The report")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
 ]
+
+Parameters = Mapping[str, tuple[Any, ...]]
+"""Each parameter's annotation, followed by its default unless it is required."""
+
+
+def declared(
+    function: Callable[..., Any],
+    name: str,
+    title: str,
+    description: str,
+    parameters: Parameters,
+    annotations: ToolAnnotations,
+    meta: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Return a function that takes any keyword as a tool with these parameters: FastMCP reads its signature."""
+    function.__name__, function.__doc__ = name, description
+    function.__annotations__ = {one: facts[0] for one, facts in parameters.items()} | {
+        "return": function.__annotations__["return"]
+    }
+    function.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(one, Parameter.KEYWORD_ONLY, annotation=facts[0], default=(*facts[1:], Parameter.empty)[0])
+            for one, facts in parameters.items()
+        ],
+        return_annotation=function.__annotations__["return"],
+    )
+    return tool(title=title, annotations=annotations, meta=meta)(function)

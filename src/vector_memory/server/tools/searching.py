@@ -1,15 +1,16 @@
-"""The tools that find memories: by time, or by meaning at one of three granularities."""
+"""The tools that find memories: by time, or by meaning at one of three granularities, one for each kind."""
 
+from collections.abc import Callable
 from functools import partial
-
-from fastmcp.tools import tool
+from typing import Any, NamedTuple, cast
 
 from vector_memory.domain import MemoryKind, Page, Scope
-from vector_memory.results.mapping import said_once
+from vector_memory.results.mapping import hoist_common_fields
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
     MediumSearchResult,
+    Result,
     SearchMemoriesResult,
 )
 from vector_memory.search.neighbours import NEIGHBOURS
@@ -20,267 +21,289 @@ from vector_memory.server.tools.params import (
     CreatedBefore,
     Detail,
     Explain,
+    InSession,
+    LatestFirst,
     Limit,
     MaxTokens,
     Mode,
     Neighbours,
     OfAgent,
+    OfCategory,
     OfIteration,
     OfSession,
     OfTask,
     OneQuery,
     OptionalQuery,
     Order,
+    Parameters,
     Queries,
     Query,
     Skip,
     Store,
+    declared,
     found_by,
 )
 from vector_memory.server.tools.tracing import traced
+from vector_memory.store import SessionMemoryStore
+
+DATES: Parameters = {"created_after": (CreatedAfter, None), "created_before": (CreatedBefore, None)}
+AGENT: Parameters = {"agent_id": (OfAgent, None)}
+SESSIONS: Parameters = {
+    **AGENT,
+    "session_id": (OfSession, None),
+    "session_iter": (OfIteration, None),
+    "task_code": (OfTask, None),
+    **DATES,
+}
+"""The filters for memories of sessions."""
+
+KNOWLEDGE: Parameters = {**AGENT, "category": (OfCategory, None), **DATES}
+SESSION: Parameters = {"session_id": (InSession,)}
+IN_SESSION: Parameters = {**AGENT, "session_iter": (OfIteration, None), **DATES}
+
+SCOPE = SESSIONS.keys() | KNOWLEDGE.keys()
+
+NEWEST: Parameters = {"query": (OptionalQuery, None)}
+ONE: Parameters = {"query": (Query,)}
+QUERIES: Parameters = {"queries": (Queries, None)}
+SEVERAL: Parameters = {"query": (OneQuery, None), **QUERIES}
+
+NEAR: Parameters = {"neighbours": (Neighbours, NEIGHBOURS)}
+MODE: Parameters = {"search_mode": (Mode, None)}
+DETAIL: Parameters = {"detail": (Detail, None)}
+NO_MORE: Parameters = {}
 
 
-@tool(title="Search system memory", annotations=READS, meta=found_by("recall, search memory, command, configuration"))
-def search_system_memory(
+def in_session(
+    store: SessionMemoryStore,
+    scope: Scope,
+    page: Page,
+    explain: str | int | None,
     *,
-    store: Store,
-    query: OptionalQuery = None,
-    agent_id: OfAgent = None,
-    session_id: OfSession = None,
-    session_iter: OfIteration = None,
-    task_code: OfTask = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    limit: Limit = 10,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-    explain: Explain = None,
+    query: str | None,
+    latest_first: bool,
+    neighbours: int = 0,
 ) -> SearchMemoriesResult:
-    """Find saved commands and configuration by meaning."""
-    scope = Scope(
-        MemoryKind.SYSTEM_MEMORY,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        created_after=created_after,
-        created_before=created_before,
-    )
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_memories, query, scope)
+    """Return the memories of a session that match a query best, or without one the newest (or oldest)."""
+    search: Callable[[Page], SearchMemoriesResult]
+    if query is None:
+        search = partial(store.search_scoped, scope, latest_first=latest_first)
+    else:
+        search = partial(store.search_memories, query, scope, neighbours=neighbours)
     return traced(store, search, query, scope, page, explain)
 
 
-@tool(
-    title="Search reports: chunks",
-    annotations=READS,
-    meta=found_by("recall, search memory, find, what did we do last time, what do we know about", always=True),
-)
-def search_reports_specific_chunks(
+def memories(
+    store: SessionMemoryStore, scope: Scope, page: Page, explain: str | int | None, *, query: str | None
+) -> SearchMemoriesResult:
+    """Return whole memories of a kind that is not chunked."""
+    return traced(store, partial(store.search_memories, query, scope), query, scope, page, explain)
+
+
+def chunks(
+    store: SessionMemoryStore,
+    scope: Scope,
+    page: Page,
+    explain: str | int | None,
     *,
-    store: Store,
-    query: OneQuery = None,
-    queries: Queries = None,
-    agent_id: OfAgent = None,
-    session_id: OfSession = None,
-    session_iter: OfIteration = None,
-    task_code: OfTask = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    limit: Limit = 10,
-    search_mode: Mode = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-    explain: Explain = None,
+    query: str | None,
+    search_mode: str | None,
+    queries: list[str] | None = None,
+    neighbours: int = NEIGHBOURS,
 ) -> FineSearchResult:
-    """Find a fact in reports: the chunks closest in meaning. Try this first."""
-    scope = Scope(
-        MemoryKind.REPORT,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        created_after=created_after,
-        created_before=created_before,
-    )
+    """Return chunks."""
     questions = required(query, queries)
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_chunks, questions, scope, mode=search_mode)
-    return traced(store, lambda page: said_once(search(page)), questions, scope, page, explain, mode=search_mode)
+    search = partial(store.search_chunks, questions, scope, mode=search_mode, neighbours=neighbours)
+    return hoist_common_fields(traced(store, search, questions, scope, page, explain, mode=search_mode))
 
 
-@tool(title="Search reports: sections", annotations=READS, meta=found_by("recall, search memory, find, topic"))
-def search_reports_section_context(
+def sections(
+    store: SessionMemoryStore,
+    scope: Scope,
+    page: Page,
+    explain: str | int | None,
     *,
-    store: Store,
-    query: OneQuery = None,
-    queries: Queries = None,
-    agent_id: OfAgent = None,
-    session_id: OfSession = None,
-    session_iter: OfIteration = None,
-    task_code: OfTask = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    limit: Limit = 5,
-    search_mode: Mode = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-    explain: Explain = None,
+    query: str | None,
+    search_mode: str | None,
+    queries: list[str] | None = None,
 ) -> MediumSearchResult:
-    """Find full sections of reports on a topic."""
-    scope = Scope(
-        MemoryKind.REPORT,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        created_after=created_after,
-        created_before=created_before,
-    )
+    """Return the sections around chunks."""
     questions = required(query, queries)
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     search = partial(store.search_sections, questions, scope, mode=search_mode)
-    return traced(
-        store, lambda page: said_once(search(page)), questions, scope, page, explain, grain="section", mode=search_mode
-    )
+    found = traced(store, search, questions, scope, page, explain, grain="section", mode=search_mode)
+    return hoist_common_fields(found)
 
 
-@tool(
-    title="Search reports: documents",
-    annotations=READS,
-    meta=found_by("recall, search memory, read report, what did we do last time"),
-)
-def search_reports_full_documents(
+def full_documents(
+    store: SessionMemoryStore,
+    scope: Scope,
+    page: Page,
+    explain: str | int | None,
     *,
-    store: Store,
-    query: OptionalQuery = None,
-    queries: Queries = None,
-    agent_id: OfAgent = None,
-    session_id: OfSession = None,
-    session_iter: OfIteration = None,
-    task_code: OfTask = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    limit: Limit = 3,
-    order: Order = None,
-    detail: Detail = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-    explain: Explain = None,
+    query: str | None,
+    order: str | None,
+    queries: list[str] | None = None,
 ) -> CoarseSearchResult:
-    """Read whole reports: the best matches, or the newest. To look over many, send detail="lines", then read by id."""
-    scope = Scope(
-        MemoryKind.REPORT,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        created_after=created_after,
-        created_before=created_before,
-    )
+    """Return whole documents."""
     questions = asked(query, queries)
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
     search = partial(store.search_documents, questions, scope, order=order)
     return traced(store, search, questions, scope, page, explain, grain="document", order=order)
 
 
-@tool(title="Search working memory: chunks", annotations=READS, meta=found_by("recall, search memory, notes"))
-def search_working_memory_specific_chunks(
+class Answers(NamedTuple):
+    """How a tool answers: the function, the end of its name, the word in its title, its default limit, its options."""
+
+    search: Callable[..., Any]
+    suffix: str
+    word: str
+    limit: int
+    options: Parameters
+
+
+STATES = Answers(in_session, "", "", 5, {"latest_first": (LatestFirst, True), **DETAIL})
+WHOLE = Answers(memories, "", "", 10, {})
+CHUNKS = Answers(chunks, "_specific_chunks", ": chunks", 10, MODE)
+SECTIONS = Answers(sections, "_section_context", ": sections", 5, MODE)
+DOCUMENTS = Answers(full_documents, "_full_documents", ": documents", 3, {"order": (Order, None), **DETAIL})
+
+
+def searching(
+    kind: MemoryKind,
+    subject: str,
+    answers: Answers,
+    description: str,
+    parameters: Parameters,
+    hint: str = "",
     *,
-    store: Store,
-    query: OneQuery = None,
-    queries: Queries = None,
-    agent_id: OfAgent = None,
-    session_id: OfSession = None,
-    session_iter: OfIteration = None,
-    task_code: OfTask = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    limit: Limit = 10,
-    search_mode: Mode = None,
-    neighbours: Neighbours = NEIGHBOURS,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-    explain: Explain = None,
-) -> FineSearchResult:
-    """Find a fact in working memory: the chunks closest in meaning."""
-    scope = Scope(
+    always: bool = False,
+    more: Parameters = NO_MORE,
+) -> Callable[..., Any]:
+    """Return the tool that searches memories of a kind. `more`: options that only this tool has."""
+
+    def find(
+        *,
+        store: SessionMemoryStore,
+        limit: int,
+        offset: int,
+        max_tokens: int | None,
+        explain: str | int | None,
+        detail: str | None = None,
+        **given: Any,
+    ) -> Result:
+        filters = SCOPE & given.keys()
+        scope = Scope(kind, **dict(zip(filters, map(given.pop, filters), strict=True)))
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
+        return cast("Result", answers.search(store, scope, page, explain, **given))
+
+    find.__annotations__["return"] = answers.search.__annotations__["return"]
+    whole: Parameters = {
+        "store": (Store,),
+        **parameters,
+        "limit": (Limit, answers.limit),
+        **answers.options,
+        **more,
+        "offset": (Skip, 0),
+        "max_tokens": (MaxTokens, None),
+        "explain": (Explain, None),
+    }
+    name, title = f"search_{subject.replace(' ', '_')}{answers.suffix}", f"Search {subject}{answers.word}"
+    return declared(find, name, title, description, whole, READS, found_by(hint, always=always) if hint else None)
+
+
+TOOLS = (
+    searching(
+        MemoryKind.SESSION_CONTEXT,
+        "session context",
+        STATES,
+        "Read a session's saved states, newest first.",
+        {**SESSION, **NEWEST, **IN_SESSION},
+        "recall session state, where we left off",
+    ),
+    searching(
+        MemoryKind.INPUT_PROMPT,
+        "input prompts",
+        STATES,
+        "Read a session's user prompts, newest first.",
+        {**SESSION, **NEWEST, **IN_SESSION},
+        "recall what the user asked, last time",
+        more=NEAR,
+    ),
+    searching(
+        MemoryKind.SYSTEM_MEMORY,
+        "system memory",
+        WHOLE,
+        "Find saved commands and configuration by meaning.",
+        {**NEWEST, **SESSIONS},
+        "recall, search memory, command, configuration",
+    ),
+    searching(
+        MemoryKind.REPORT,
+        "reports",
+        CHUNKS,
+        "Find a fact in reports: the chunks closest in meaning. Try this first.",
+        {**SEVERAL, **SESSIONS},
+        "recall, search memory, find, what did we do last time, what do we know about",
+        always=True,
+    ),
+    searching(
+        MemoryKind.REPORT,
+        "reports",
+        SECTIONS,
+        "Find full sections of reports on a topic.",
+        {**SEVERAL, **SESSIONS},
+        "recall, search memory, find, topic",
+    ),
+    searching(
+        MemoryKind.REPORT,
+        "reports",
+        DOCUMENTS,
+        'Read whole reports: the best matches, or the newest. To look over many, send detail="lines", then read by id.',
+        {**NEWEST, **QUERIES, **SESSIONS},
+        "recall, search memory, read report, what did we do last time",
+    ),
+    searching(
         MemoryKind.WORKING_MEMORY,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        created_after=created_after,
-        created_before=created_before,
-    )
-    questions = required(query, queries)
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_chunks, questions, scope, mode=search_mode, neighbours=neighbours)
-    return traced(store, lambda page: said_once(search(page)), questions, scope, page, explain, mode=search_mode)
-
-
-@tool(title="Search working memory: sections", annotations=READS)
-def search_working_memory_section_context(
-    *,
-    store: Store,
-    query: Query,
-    agent_id: OfAgent = None,
-    session_id: OfSession = None,
-    session_iter: OfIteration = None,
-    task_code: OfTask = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    limit: Limit = 5,
-    search_mode: Mode = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-    explain: Explain = None,
-) -> MediumSearchResult:
-    """Find full sections of working memory on a topic."""
-    scope = Scope(
+        "working memory",
+        CHUNKS,
+        "Find a fact in working memory: the chunks closest in meaning.",
+        {**SEVERAL, **SESSIONS},
+        "recall, search memory, notes",
+        more=NEAR,
+    ),
+    searching(
         MemoryKind.WORKING_MEMORY,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        created_after=created_after,
-        created_before=created_before,
-    )
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_sections, query, scope, mode=search_mode)
-    return traced(
-        store, lambda page: said_once(search(page)), query, scope, page, explain, grain="section", mode=search_mode
-    )
-
-
-@tool(title="Search working memory: documents", annotations=READS)
-def search_working_memory_full_documents(
-    *,
-    store: Store,
-    query: OptionalQuery = None,
-    agent_id: OfAgent = None,
-    session_id: OfSession = None,
-    session_iter: OfIteration = None,
-    task_code: OfTask = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    limit: Limit = 3,
-    order: Order = None,
-    detail: Detail = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-    explain: Explain = None,
-) -> CoarseSearchResult:
-    """Read whole working memories: the best matches, or the newest."""
-    scope = Scope(
+        "working memory",
+        SECTIONS,
+        "Find full sections of working memory on a topic.",
+        {**ONE, **SESSIONS},
+    ),
+    searching(
         MemoryKind.WORKING_MEMORY,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        created_after=created_after,
-        created_before=created_before,
-    )
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
-    search = partial(store.search_documents, query, scope, order=order)
-    return traced(store, search, query, scope, page, explain, grain="document", order=order)
+        "working memory",
+        DOCUMENTS,
+        "Read whole working memories: the best matches, or the newest.",
+        {**NEWEST, **SESSIONS},
+    ),
+    searching(
+        MemoryKind.KNOWLEDGE_BASE,
+        "knowledge base",
+        CHUNKS,
+        "Find a fact in the knowledge base: the chunks closest in meaning.",
+        {**SEVERAL, **KNOWLEDGE},
+        "recall, search memory, knowledge, convention, decision",
+    ),
+    searching(
+        MemoryKind.KNOWLEDGE_BASE,
+        "knowledge base",
+        SECTIONS,
+        "Find full sections of the knowledge base on a topic.",
+        {**ONE, **KNOWLEDGE},
+    ),
+    searching(
+        MemoryKind.KNOWLEDGE_BASE,
+        "knowledge base",
+        DOCUMENTS,
+        "Read whole knowledge base entries: the best matches, or the newest.",
+        {**NEWEST, **KNOWLEDGE},
+    ),
+)

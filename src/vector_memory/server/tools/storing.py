@@ -1,8 +1,8 @@
-"""The tools that store a memory, one for each kind."""
+"""The tools that store a memory, one for each kind. Their parameters are the same, with a few exceptions."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from fastmcp.tools import tool
 from pydantic import Field
 
 from vector_memory.domain import DEFAULT_CATEGORY, MAIN_AGENT, MemoryKind
@@ -16,261 +16,96 @@ from vector_memory.server.tools.params import (
     Metadata,
     OnProgress,
     OptionalIteration,
+    Parameters,
     ReportId,
     SessionId,
     Store,
     Tags,
     TaskCode,
     Title,
+    declared,
     found_by,
 )
 from vector_memory.server.tools.waiting import stored
+from vector_memory.store import SessionMemoryStore
+
+COMMON: Parameters = {"store": (Store,), "on_progress": (OnProgress,)}
+TEXT: Parameters = {**COMMON, "content": (Content,)}
+DOCUMENT: Parameters = {**COMMON, "content": (Document,)}
+
+AGENT: Parameters = {"agent_id": (AgentId, None)}
+PLACE: Parameters = {"session_id": (SessionId, None), "session_iter": (OptionalIteration, None)}
+TASK: Parameters = {"task_code": (TaskCode, None)}
+FACTS: Parameters = {"description": (Description, None), "tags": (Tags, None), "metadata": (Metadata, None)}
+
+BY_AGENT: Parameters = {**AGENT, **PLACE, **TASK, "title": (Title, None), **FACTS}
+"""What goes with a memory of any agent in a session."""
+
+BY_MAIN_AGENT: Parameters = {**PLACE, "agent_id": (AgentId, MAIN_AGENT), **TASK, "title": (Title, None), **FACTS}
 
 
-@tool(
-    title="Store session context",
-    annotations=STORES,
-    meta=found_by("save memory, session state, checkpoint, hand over"),
-)
-async def store_session_context(
-    *,
-    store: Store,
-    on_progress: OnProgress,
-    content: Content,
-    session_id: SessionId = None,
-    session_iter: OptionalIteration = None,
-    agent_id: AgentId = MAIN_AGENT,
-    task_code: TaskCode = None,
-    title: Title = None,
-    description: Description = None,
-    tags: Tags = None,
-    metadata: Metadata = None,
-) -> StoreMemoryResult:
-    """Save a session's state (goal, decisions, next steps) to continue from later. For the main agent."""
-    return await stored(
-        store,
-        store.store_memory,
+def storing(
+    kind: MemoryKind, description: str, parameters: Parameters, hint: str, *, title: str = "", always: bool = False
+) -> Callable[..., Any]:
+    """Return the tool that stores memories of a kind."""
+
+    async def store(*, store: SessionMemoryStore, content: str, **facts: Any) -> StoreMemoryResult:
+        return await stored(store, store.store_memory, kind, content, **facts)
+
+    title = title or f"Store {kind.replace('_', ' ')}"
+    return declared(store, f"store_{kind}", title, description, parameters, STORES, found_by(hint, always=always))
+
+
+TOOLS = (
+    storing(
         MemoryKind.SESSION_CONTEXT,
-        content,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        title=title,
-        description=description,
-        tags=tags,
-        metadata=metadata,
-        on_progress=on_progress,
-    )
-
-
-@tool(title="Store input prompt", annotations=STORES, meta=found_by("save memory, user prompt, request"))
-async def store_input_prompt(
-    *,
-    store: Store,
-    on_progress: OnProgress,
-    content: Content,
-    session_id: SessionId = None,
-    session_iter: OptionalIteration = None,
-    agent_id: AgentId = MAIN_AGENT,
-    task_code: TaskCode = None,
-    title: Title = None,
-    description: Description = None,
-    tags: Tags = None,
-    metadata: Metadata = None,
-) -> StoreMemoryResult:
-    """Save a user's prompt word for word. For the main agent."""
-    return await stored(
-        store,
-        store.store_memory,
+        "Save a session's state (goal, decisions, next steps) to continue from later. For the main agent.",
+        {**TEXT, **BY_MAIN_AGENT},
+        "save memory, session state, checkpoint, hand over",
+    ),
+    storing(
         MemoryKind.INPUT_PROMPT,
-        content,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        title=title,
-        description=description,
-        tags=tags,
-        metadata=metadata,
-        on_progress=on_progress,
-    )
-
-
-@tool(
-    title="Store system memory",
-    annotations=STORES,
-    meta=found_by("remember, save memory, command, configuration, how to run"),
-)
-async def store_system_memory(
-    *,
-    store: Store,
-    on_progress: OnProgress,
-    content: Content,
-    agent_id: AgentId = None,
-    session_id: SessionId = None,
-    session_iter: OptionalIteration = None,
-    task_code: TaskCode = None,
-    title: Title = None,
-    description: Description = None,
-    tags: Tags = None,
-    metadata: Metadata = None,
-) -> StoreMemoryResult:
-    """Save commands, configuration, endpoints or scripts for reuse."""
-    return await stored(
-        store,
-        store.store_memory,
+        "Save a user's prompt word for word. For the main agent.",
+        {**TEXT, **BY_MAIN_AGENT},
+        "save memory, user prompt, request",
+    ),
+    storing(
         MemoryKind.SYSTEM_MEMORY,
-        content,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        title=title,
-        description=description,
-        tags=tags,
-        metadata=metadata,
-        on_progress=on_progress,
-    )
-
-
-@tool(
-    title="Store report",
-    annotations=STORES,
-    meta=found_by("remember this, save memory, note, finding, result, summary of work", always=True),
-)
-async def store_report(
-    *,
-    store: Store,
-    on_progress: OnProgress,
-    content: Document,
-    agent_id: AgentId = None,
-    session_id: SessionId = None,
-    session_iter: OptionalIteration = None,
-    task_code: TaskCode = None,
-    title: Title = None,
-    description: Description = None,
-    tags: Tags = None,
-    metadata: Metadata = None,
-) -> StoreMemoryResult:
-    """Save finished findings. Long texts are fine."""
-    return await stored(
-        store,
-        store.store_memory,
+        "Save commands, configuration, endpoints or scripts for reuse.",
+        {**TEXT, **BY_AGENT},
+        "remember, save memory, command, configuration, how to run",
+    ),
+    storing(
         MemoryKind.REPORT,
-        content,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        title=title,
-        description=description,
-        tags=tags,
-        metadata=metadata,
-        on_progress=on_progress,
-    )
-
-
-@tool(title="Store report observation", annotations=STORES, meta=found_by("correct, add to report, save memory"))
-async def store_report_observation(
-    *,
-    store: Store,
-    on_progress: OnProgress,
-    content: Content,
-    agent_id: AgentId = None,
-    session_id: SessionId = None,
-    session_iter: OptionalIteration = None,
-    task_code: TaskCode = None,
-    title: Title = None,
-    description: Description = None,
-    tags: Tags = None,
-    metadata: Metadata = None,
-    parent_report_id: ReportId = None,
-) -> StoreMemoryResult:
-    """Save a correction or addition to a report."""
-    return await stored(
-        store,
-        store.store_memory,
+        "Save finished findings. Long texts are fine.",
+        {**DOCUMENT, **BY_AGENT},
+        "remember this, save memory, note, finding, result, summary of work",
+        always=True,
+    ),
+    storing(
         MemoryKind.REPORT_OBSERVATION,
-        content,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        title=title,
-        description=description,
-        tags=tags,
-        metadata=metadata,
-        parent_report_id=parent_report_id,
-        on_progress=on_progress,
-    )
-
-
-@tool(
-    title="Store working memory",
-    annotations=STORES,
-    meta=found_by("remember, save memory, note, interim finding, progress"),
-)
-async def store_working_memory(
-    *,
-    store: Store,
-    on_progress: OnProgress,
-    content: Document,
-    agent_id: AgentId = None,
-    session_id: SessionId = None,
-    session_iter: OptionalIteration = None,
-    task_code: TaskCode = None,
-    title: Title = None,
-    description: Description = None,
-    tags: Tags = None,
-    metadata: Metadata = None,
-) -> StoreMemoryResult:
-    """Save interim findings during a task. Save finished findings as a report."""
-    return await stored(
-        store,
-        store.store_memory,
+        "Save a correction or addition to a report.",
+        {**TEXT, **BY_AGENT, "parent_report_id": (ReportId, None)},
+        "correct, add to report, save memory",
+    ),
+    storing(
         MemoryKind.WORKING_MEMORY,
-        content,
-        agent_id=agent_id,
-        session_id=session_id,
-        session_iter=session_iter,
-        task_code=task_code,
-        title=title,
-        description=description,
-        tags=tags,
-        metadata=metadata,
-        on_progress=on_progress,
-    )
-
-
-@tool(
-    title="Store knowledge base entry",
-    annotations=STORES,
-    meta=found_by("remember this, save memory, lasting fact, convention, decision, lesson"),
-)
-async def store_knowledge_base(
-    *,
-    store: Store,
-    on_progress: OnProgress,
-    title: Annotated[str, Field(description="Title")],
-    content: Document,
-    agent_id: AgentId = None,
-    category: Annotated[str | None, Field(description=f"Default {DEFAULT_CATEGORY}")] = None,
-    description: Description = None,
-    tags: Tags = None,
-    metadata: Metadata = None,
-) -> StoreMemoryResult:
-    """Save knowledge for all sessions and agents."""
-    return await stored(
-        store,
-        store.store_memory,
+        "Save interim findings during a task. Save finished findings as a report.",
+        {**DOCUMENT, **BY_AGENT},
+        "remember, save memory, note, interim finding, progress",
+    ),
+    storing(
         MemoryKind.KNOWLEDGE_BASE,
-        content,
-        agent_id=agent_id,
-        title=title,
-        category=category,
-        description=description,
-        tags=tags,
-        metadata=metadata,
-        on_progress=on_progress,
-    )
+        "Save knowledge for all sessions and agents.",
+        {
+            **COMMON,
+            "title": (Annotated[str, Field(description="Title")],),
+            "content": (Document,),
+            **AGENT,
+            "category": (Annotated[str | None, Field(description=f"Default {DEFAULT_CATEGORY}")], None),
+            **FACTS,
+        },
+        "remember this, save memory, lasting fact, convention, decision, lesson",
+        title="Store knowledge base entry",
+    ),
+)

@@ -1,12 +1,11 @@
 """The tools of tagged memories."""
 
-import asyncio
 from functools import partial
 from typing import Annotated
 
 from fastmcp import Context
 from fastmcp.tools import tool
-from mcp_types import InputRequiredResult, ToolAnnotations
+from mcp_types import InputRequiredResult
 from pydantic import BeforeValidator, Field
 
 from vector_memory.domain.validation import MAX_NOTE
@@ -23,8 +22,10 @@ from vector_memory.results.tagged import (
     TagWeightsResult,
     UniqueTagsResult,
 )
-from vector_memory.server.tools.confirmation import can_ask, confirm
+from vector_memory.server.tools.confirmation import confirm, counted
 from vector_memory.server.tools.params import (
+    CLEANS_UP,
+    DELETES,
     READS,
     STORES,
     CreatedAfter,
@@ -39,9 +40,9 @@ from vector_memory.server.tools.params import (
     found_by,
     from_json,
 )
-from vector_memory.server.tools.threads import in_writers_thread
 from vector_memory.server.tools.tracing import traced
 from vector_memory.server.tools.waiting import stored
+from vector_memory.server.turns import in_writers_thread
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 from vector_memory.tagged.memories import MAX_RESULTS, page_of
@@ -126,18 +127,14 @@ def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -
 
 @tool(
     title="Delete tagged note",
-    annotations=ToolAnnotations(
-        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-    ),
+    annotations=DELETES,
 )
 async def delete_by_memory_id(
     *, store: Store, context: Context, memory_id: MemoryId
 ) -> DeleteResult | InputRequiredResult:
     """Tagged note: permanently delete one. Tag frequencies do not change."""
-    if can_ask(context):
-        memory = await asyncio.to_thread(store.tagged.describe, memory_id)
-        if asked := await confirm(context, f"Permanently delete {memory}?"):
-            return asked
+    if asked := await confirm(context, partial(store.tagged.describe, memory_id)):
+        return asked
     return await in_writers_thread(store.tagged.delete, memory_id)
 
 
@@ -149,10 +146,7 @@ def get_memory_stats(*, store: Store) -> TaggedStatsResult:
 
 @tool(
     title="Clear old tagged notes",
-    # Not idempotent: the same call tomorrow deletes more.
-    annotations=ToolAnnotations(
-        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
-    ),
+    annotations=CLEANS_UP,
 )
 async def clear_old_memories(
     *,
@@ -162,10 +156,8 @@ async def clear_old_memories(
     max_to_keep: Annotated[WholeNumber, Field(description="Number of memories to keep")] = 1000,
 ) -> ClearResult | InputRequiredResult:
     """Tagged notes: permanently delete old ones, least used first, until max_to_keep are left."""
-    if can_ask(context):
-        question = await asyncio.to_thread(_question_about_clearing, store, days_old, max_to_keep)
-        if asked := await confirm(context, question):
-            return asked
+    if asked := await confirm(context, partial(_least_used, store, days_old, max_to_keep)):
+        return asked
     return await in_writers_thread(store.tagged.clear, days_old, max_to_keep)
 
 
@@ -193,11 +185,7 @@ def get_tag_weights(*, store: Store, offset: Skip = 0) -> TagWeightsResult:
     return store.tags.weights(offset)
 
 
-def _question_about_clearing(store: SessionMemoryStore, days_old: int, max_to_keep: int) -> str:
+def _least_used(store: SessionMemoryStore, days_old: int, max_to_keep: int) -> str:
     found = store.tagged.clear(days_old, max_to_keep, dry_run=True)
-    memories = "memory" if found.deleted_count == 1 else "memories"
-    days = "day" if days_old == 1 else "days"
-    return (
-        f"Permanently delete {found.deleted_count:,} {memories} older than {days_old} {days}, least used first, and "
-        f"keep {found.remaining_count:,}?"
-    )
+    memories, days = counted(found.deleted_count, "memory", "memories"), counted(days_old, "day", "days")
+    return f"{memories} older than {days}, least used first, and keep {found.remaining_count:,}"

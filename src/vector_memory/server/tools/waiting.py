@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import ChangesResult
-from vector_memory.server.tools.threads import in_writers_thread
+from vector_memory.server.turns import in_writers_thread
 from vector_memory.store import SessionMemoryStore
 
 P = ParamSpec("P")

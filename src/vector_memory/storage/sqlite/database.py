@@ -26,7 +26,7 @@ from vector_memory.storage.sqlite.connecting import (
     use_write_ahead_log,
     wait_for_locks,
 )
-from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_detected
+from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDiskError, ReadOnlyFallback, full_disk_detected
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.not_created_yet import EmptyMemory
 from vector_memory.storage.sqlite.readers import CommitWatch, ReaderPool
@@ -77,7 +77,7 @@ class Database:
         self._extend = extend
         self._write_lock = WriteLock((apsw.BusyError, apsw.LockedError))
         self._closed = False
-        self._full_disk = FullDisk(path, self._extend)
+        self._fallback = ReadOnlyFallback(path, self._extend)
         self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
         self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
@@ -92,7 +92,7 @@ class Database:
     @property
     def read_only(self) -> bool:
         """Whether nothing can be written, on request or because the disk is full."""
-        return self._only_reads or self._full_disk.reading_only
+        return self._only_reads or self._fallback.reading_only
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
@@ -108,7 +108,7 @@ class Database:
                 # A failing disk may fail here again; that must not hide the first error.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
-                if self._is_opened and not self._full_disk.reading_only:
+                if self._is_opened and not self._fallback.reading_only:
                     self._keeper.note_use()
 
     @contextlib.contextmanager
@@ -122,10 +122,10 @@ class Database:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
             self.create()
-            if self._full_disk.reading_only:
-                with self._full_disk.without_readers():
+            if self._fallback.reading_only:
+                with self._fallback.without_readers():
                     self._open()
-                self._full_disk.require_space()
+                self._fallback.require_space()
             self._begin(turn)
             try:
                 self._require_in_place()
@@ -155,8 +155,8 @@ class Database:
             self._require_open()
             if not self._opened_if_there():
                 return 0
-            if self._full_disk.reading_only:
-                return self._full_disk.version()
+            if self._fallback.reading_only:
+                return self._fallback.version()
             self._require_in_place()
             return self._commits.version()
 
@@ -189,7 +189,7 @@ class Database:
                 erase_if_unread(self._writer, only_if_needed=True)
             self._commits.close()
             self._readers.close()
-            if self._full_disk.reading_only:
+            if self._fallback.reading_only:
                 return
             if not self._only_reads and self._files.left_log_behind():
                 with contextlib.suppress(apsw.Error):
@@ -219,7 +219,7 @@ class Database:
     def _reader_apart(self) -> contextlib.AbstractContextManager[apsw.Connection] | None:
         """Return a reader for when there is no writing connection: the file does not exist or cannot be written to."""
         if self._opened_if_there():
-            return self._full_disk.reader() if self._full_disk.reading_only else None
+            return self._fallback.reader() if self._fallback.reading_only else None
         return self._empty.reader()
 
     def _new_reader(self) -> apsw.Connection:
@@ -250,7 +250,7 @@ class Database:
     def _open(self) -> None:
         """Open the file for writing. If that is impossible, open it for reading, without a writing connection."""
         if self._only_reads and not is_writable(self.path):
-            self._full_disk.open_to_read(self._is_present)
+            self._fallback.open_to_read(self._is_present)
             return
         try:
             self._writer = writer = self._connect()
@@ -262,14 +262,14 @@ class Database:
                 if self._only_reads:
                     forbid_writes(writer)
         except FullDiskError:
-            with self._full_disk.reader() as reader:
+            with self._fallback.reader() as reader:
                 if not self._is_present(reader):
                     raise
-            if not self._full_disk.reading_only:
+            if not self._fallback.reading_only:
                 logger.error(READING_ONLY)  # noqa: TRY400 - a traceback adds nothing
-            self._full_disk.reading_only = True
+            self._fallback.reading_only = True
         else:
-            self._full_disk.reading_only = False
+            self._fallback.reading_only = False
 
     def _require_known(self, connection: apsw.Connection) -> None:
         """Raise DatabaseError if a newer release has changed the tables since the file was opened."""

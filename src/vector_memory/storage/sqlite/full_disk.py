@@ -41,7 +41,7 @@ class FullDiskError(DatabaseError):
     """The database cannot be opened for writing because the disk is full."""
 
 
-class FullDisk:
+class ReadOnlyFallback:
     """Reads the database at `path` while there is no space to open it for writing. Safe to use from several threads.
 
     `extend`: prepares a connection for the tables of the file. `reading_only`: the database was opened for reading
