@@ -224,7 +224,9 @@ def test_an_index_of_another_model_is_made_anew(folder: Path, index_file: Path, 
 
     (folder / "a.md").write_text("Words.")
     steps.all()
-    other = index_of(index_file, EmbeddingModel(Other))
+    model = EmbeddingModel(Other)
+    other = index_of(index_file, model)
+    model.embed_query("A model that is not loaded is not loaded for this.")
     other.use(lambda opened: opened.require_same_model())
     assert chunks(other) == []
     Steps(folder, other).all()

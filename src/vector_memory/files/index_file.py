@@ -88,14 +88,11 @@ class FileIndex:
         return self._database.is_in_place()
 
     def require_same_model(self) -> None:
-        """Raise OutdatedIndexError if the vectors are of another model than the one that can be used."""
-        try:
-            with self.storage.read() as reader:
-                stored = reader.fingerprint()
-            if stored is not None and stored != self._indexer.fingerprint:
-                raise OutdatedIndexError("The index was made with another model.")
-        except EmbeddingUnavailableError:
-            return
+        """Raise OutdatedIndexError if the vectors are of another model than the one that is loaded, if one is."""
+        with self.storage.read() as reader:
+            stored = reader.fingerprint()
+        if stored is not None and self._indexer.is_ready and stored != self._indexer.fingerprint:
+            raise OutdatedIndexError("The index was made with another model.")
 
     def close(self) -> None:
         """Close the file; repeated calls do nothing."""
@@ -109,21 +106,16 @@ class IndexFile:
 
     It is opened on first use, so a server whose index cannot be opened still offers its other tools. Using it raises
     DatabaseError if it cannot be opened, or if the file belongs to another program. Without sqlite-vec it is another
-    file, which has only words.
+    file, which has only words, and its `model` cannot be used.
     """
 
     def __init__(self, path: Path, model: EmbeddingModel, settings: Settings) -> None:
         self.has_vectors = can_load_vector_search()
         self.path = path if self.has_vectors else path.with_name(f"{path.name}.words")
-        self._model = model if self.has_vectors else EmbeddingModel(no_vector_search)
+        self.model = model if self.has_vectors else EmbeddingModel(no_vector_search)
         self._settings = settings
         self._lock = threading.Lock()
         self._index: FileIndex | None = None
-
-    @property
-    def model(self) -> EmbeddingModel:
-        """The model of the index; without sqlite-vec, none that can be used."""
-        return self._model
 
     def use(self, work: Callable[[FileIndex], T]) -> T:
         """Return `work(index)`. If the index is damaged or was replaced in the meantime, repeat it with the new one."""
@@ -185,7 +177,7 @@ class IndexFile:
         return self._made()
 
     def _made(self) -> FileIndex:
-        return FileIndex(self.path, self._model, self._settings, vectors=self.has_vectors)
+        return FileIndex(self.path, self.model, self._settings, vectors=self.has_vectors)
 
     def _remove(self) -> None:
         """Delete the file. It has a name that only this package uses, and everything in it comes from the folder."""

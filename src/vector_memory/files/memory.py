@@ -170,6 +170,8 @@ class FileMemory:
                 return found, None if explain is None else explaining.explain(index, reader, path)
 
         found, whole = self._index.use(work)
+        if found.is_outdated:
+            self._watcher.request()
         if self._was_index_replaced():  # it was damaged
             self.check_for_changes()
             complete = False

@@ -34,7 +34,8 @@ class FileHits(NamedTuple):
     """What was found, best first. `question`: as it was compared, perhaps by words only.
 
     `is_close`: whether it is on the topic; None if meaning was not compared. `partial`: not every chunk that could be
-    as good was compared. `files`: how many there are, and how many of them are `unembedded`.
+    as good was compared. `files`: how many there are, and how many of them are `unembedded`. `is_outdated`: their
+    vectors are of another model.
     """
 
     question: Question
@@ -43,6 +44,7 @@ class FileHits(NamedTuple):
     partial: bool
     files: int
     unembedded: int
+    is_outdated: bool
 
 
 class FileSearch:
@@ -65,7 +67,8 @@ class FileSearch:
     def find(self, index: FileIndex, reader: Reader, limit: int) -> FileHits:
         """Return the best chunks: the same as a scan of all chunks would return."""
         scope, question = files_of(daily=self.daily), self.question
-        if question.vector is not None and reader.fingerprint() not in (None, self._fingerprint):
+        is_outdated = question.vector is not None and reader.fingerprint() not in (None, self._fingerprint)
+        if is_outdated:
             question = self._words.by_words(ANOTHER_MODEL)
         retrieval = index.retriever.within(reader, question)
         found = retrieval.find(scope, max(limit, CANDIDATES))  # so that the limit does not change the best match
@@ -75,7 +78,7 @@ class FileSearch:
         hits = hits_in(reader, [hit for hit in judged if hit.score > 0][:limit])
         close = "strong" in levels if levels else None
         missing = reader.count(scope, without_vectors=True)
-        return FileHits(question, hits, close, found.partial, reader.count(scope), missing)
+        return FileHits(question, hits, close, found.partial, reader.count(scope), missing, is_outdated)
 
 
 def hits_in(reader: Reader, hits: Sequence[Hit]) -> list[FileHit]:

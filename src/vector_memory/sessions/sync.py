@@ -10,6 +10,8 @@ from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Expendable
 
+MEMORIES_AT_ONCE = 100
+
 
 class Origin(NamedTuple):
     """Where a memory's file is, according to its metadata: `source` is its path below the folder `root`."""
@@ -49,10 +51,12 @@ class Sync:
         self._by_hash: dict[str, list[Known]] = defaultdict(list)
         self._settled: set[int] = set()
         with storage.read() as reader:
-            for memory in reader.memories(reader.ids(scope)).values():
-                root, source = memory.metadata.get("root"), memory.metadata.get("source")
-                if isinstance(root, str) and isinstance(source, str):
-                    self._known[Origin(root, source)].append(Known(memory.id, memory.content_hash))
+            ids = reader.ids(scope)
+            for start in range(0, len(ids), MEMORIES_AT_ONCE):  # not all texts at once
+                for memory in reader.memories(ids[start : start + MEMORIES_AT_ONCE]).values():
+                    root, source = memory.metadata.get("root"), memory.metadata.get("source")
+                    if isinstance(root, str) and isinstance(source, str):
+                        self._known[Origin(root, source)].append(Known(memory.id, memory.content_hash))
 
     def origins(self) -> list[Origin]:
         """Return the files that have memories."""
