@@ -34,7 +34,7 @@ SPACES = re.compile(r"[ \t\r\n]+")
 DATA = re.compile(r"[A-Za-z0-9+/_=-]{128,}+")
 
 CHARACTERS_OF_DATA, TOKENS_OF_DATA = 4, 3
-"""So many tokens have so many characters of encoded data, as measured with the default model."""
+"""Ratio of tokens to characters of encoded data, measured with the default model."""
 
 MAX_CACHED_WORDS = 100_000
 """Maximum number of words whose token counts are cached: about 10 MB."""

@@ -1,4 +1,4 @@
-"""How a search is asked: what it compares, the order of its results, and how many."""
+"""Parameters of a search: what it compares, the order of results, and their number."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What an engine must know of a model beyond its weights: how it is asked, what it reads, and when to trust it."""
+"""What an engine must know about a model besides its weights: prefixes, input size, and when to trust it."""
 
 import json
 import math

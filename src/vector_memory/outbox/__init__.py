@@ -1,4 +1,4 @@
-"""What waits on this machine until it is stored: on the disk before anybody is told that it is kept.
+"""Texts that wait on this machine until they are stored; written to the disk before they are acknowledged.
 
 `folder` keeps each text in a file, `delivery` stores them one after the other, `places` says where they are.
 """

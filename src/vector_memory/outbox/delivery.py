@@ -1,4 +1,4 @@
-"""Stores what waits: in order, by one process at a time, and each text until it is confirmed or refused for good."""
+"""Stores waiting texts in order, one process at a time, retrying each until it is confirmed or refused for good."""
 
 import logging
 import threading
@@ -66,7 +66,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What came of an attempt to store a text, and why. `code`: of the error. `answer`: to what was stored."""
+    """The outcome of an attempt to store a text, and the reason. `code`: of the error. `answer`: to the store."""
 
     verdict: Verdict
     reason: str = ""
@@ -124,7 +124,7 @@ class Delivery(Generic[T]):
         return not self._unkept and all(self._is_passed(path) for path in paths)
 
     def start(self) -> None:
-        """Begin to store what waits, also what others have left behind."""
+        """Start to store waiting texts, including those that other processes left behind."""
         with self._lock:
             if self._thread is None and not self._stopping.is_set():
                 self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
@@ -132,7 +132,7 @@ class Delivery(Generic[T]):
         self._wanted.set()
 
     def stop(self) -> None:
-        """Stop, and leave what waits to others. Does not wait for the thread."""
+        """Stop, and leave waiting texts to other processes. Does not wait for the thread."""
         self._stopping.set()
         self._wanted.set()
         if self._unkept:
@@ -199,7 +199,7 @@ class Delivery(Generic[T]):
                 pause = SECONDS_BETWEEN_ATTEMPTS
 
     def _empty(self, outbox: Outbox) -> Outcome[T] | None:
-        """Store what waits in an outbox; return why some of it has to wait longer."""
+        """Store the texts of an outbox; return why some have to wait longer."""
         if not outbox.paths():
             return None
         passed = ""
@@ -265,7 +265,7 @@ class Delivery(Generic[T]):
         return outcome
 
     def _store_unkept(self) -> Outcome[T] | None:
-        """Store what no disk has taken, or put it on the disk after all; return why some of it has to wait longer."""
+        """Store texts that no disk could take, or write them to the disk; return why some have to wait longer."""
         problem = None
         for _ in range(len(self._unkept)):
             body, future = self._unkept[0]  # it stays there meanwhile, and counts as lost if the process ends

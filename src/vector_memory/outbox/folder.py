@@ -1,4 +1,4 @@
-"""A folder of texts that wait, in order, each in a file of its own. Several processes may share it."""
+"""A folder of waiting texts in order, one file each. Several processes can share it."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ MAX_WAITING = 10_000
 MAX_BYTES = 256 * 2**20
 
 REFUSED = "refused"
-"""Folder for what can never be stored: nothing is thrown away. Beside each text is a file that says why."""
+"""Folder for texts that can never be stored: nothing is thrown away. Beside each is a file with the reason."""
 
 REASON = ".reason"
 """Ends the name of the file that says why a text was set aside."""
@@ -40,11 +40,11 @@ TARGET, PROBLEM = "target", "problem"
 """Files that say where the texts belong, and why they wait."""
 
 Body = dict[str, Any]
-"""What waits, as JSON."""
+"""A waiting text, as JSON."""
 
 
 class Waiting(NamedTuple):
-    """What waits, and its file."""
+    """A waiting text and its file."""
 
     path: Path
     body: Body
@@ -108,11 +108,11 @@ class Outbox:
         return path
 
     def is_empty(self) -> bool:
-        """Return whether nothing waits."""
+        """Return whether no text waits."""
         return not self.paths()
 
     def paths(self) -> list[Path]:
-        """Return the files of what waits, the oldest first."""
+        """Return the files of waiting texts, oldest first."""
         return [path for path in _numbered(self.folder) if path not in self._stuck]
 
     def waiting(self) -> Iterator[Waiting]:
@@ -156,7 +156,7 @@ class Outbox:
         _note(aside / f"{path.stem}{REASON}", reason)
 
     def put_back(self) -> int:
-        """Let what was set aside be tried again; return how many texts that are. Raises OSError."""
+        """Retry the texts that were set aside; return their number. Raises OSError."""
         refused = self.refused()
         for path, _ in refused:
             path.rename(self.folder / path.name)
@@ -164,12 +164,12 @@ class Outbox:
         return len(refused)
 
     def refused(self) -> list[Refused]:
-        """Return what was set aside."""
+        """Return the texts that were set aside."""
         paths = _numbered(self.folder / REFUSED)
         return [Refused(path, _text(path.with_suffix(REASON))) for path in paths]
 
     def contents(self) -> Contents:
-        """Return what is in the outbox. Changes nothing."""
+        """Return the contents of the outbox. Changes nothing."""
         paths, since = self.paths(), None
         with suppress(OSError, IndexError):
             since = paths[0].stat().st_mtime
@@ -253,7 +253,7 @@ class Outbox:
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return what is in a folder, sorted; nothing if it does not exist, or belongs to another user. Raises OSError."""
+    """List a folder, sorted; nothing if it does not exist or belongs to another user. Raises OSError."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -1,1 +1,1 @@
-"""Several teams on one server: namespaces, each with a memory of its own, and the tokens that open them."""
+"""Several teams on one server: namespaces, each with its own memory, and the tokens that open them."""

@@ -25,7 +25,7 @@ from vector_memory.tenancy.tokens import Caller
 
 FOLDER = "audit"
 BEGINNING = "0" * 64
-"""What the very first line is chained to."""
+"""The hash that the first line is chained to."""
 
 ROTATE_BYTES = 64 * 2**20
 BLOCK_BYTES = 4_096
@@ -174,7 +174,7 @@ class _Chain:
         self.newest: str | None = None
 
     def fault(self, data: bytes) -> str | None:
-        """Return what is wrong with the next line; None if it holds."""
+        """Return the problem with the next line; None if it is valid."""
         line = _parsed(data)
         if line is None:
             return "this line is damaged"

@@ -163,7 +163,7 @@ class Namespaces:
                 place.store.start_background_work()
 
     def unload_idle(self) -> None:
-        """Unload the model and close the namespaces that were not used for long; open those for which texts wait.
+        """Unload the model and close idle namespaces; open those for which texts wait.
 
         May take seconds.
         """

@@ -61,7 +61,7 @@ class Registry(Protocol):
         """Return a secret that all servers share."""
 
     def require_available(self) -> None:
-        """Raise DatabaseError if nothing can be read for now."""
+        """Raise DatabaseError if nothing can be read at the moment."""
 
     def close(self) -> None:
         """Close what is open. Repeated calls do nothing."""

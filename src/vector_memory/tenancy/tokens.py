@@ -202,7 +202,7 @@ class TokenFile(Tokens):
         return problem
 
     def _read(self) -> FileReading:
-        """Return what the file contains now. Raises OSError."""
+        """Return the file's current contents. Raises OSError."""
         try:
             status = self._path.stat()
         except FileNotFoundError:
@@ -264,7 +264,7 @@ def token_file(data_dir: Path) -> TokenFile:
 
 
 def _hash(secret: str) -> str:
-    """Return the hash of a secret. It has 256 random bits, so that a slow hash would add nothing."""
+    """Return the hash of a secret. A slow hash would not help, because the secret has 256 random bits."""
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
@@ -286,7 +286,7 @@ def adapter() -> TypeAdapter[tuple[Token, ...]]:
 
 
 def damaged(place: tuple[int | str, ...]) -> str:
-    """Say where the file of tokens is damaged, without what it contains."""
+    """Say where the tokens' file is damaged, without its contents."""
     entry = next((f" at entry {part + 1}" for part in place if isinstance(part, int)), "")
     field = next((f", {part}" for part in place if isinstance(part, str)), "")
     return (

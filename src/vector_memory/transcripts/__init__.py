@@ -1,1 +1,1 @@
-"""Reads the transcripts that clients keep of their sessions, and stores what is worth remembering of them."""
+"""Reads the clients' transcripts of their sessions, and stores what is worth remembering."""

@@ -197,7 +197,7 @@ def read(path: Path) -> Transcript | None:
 
 
 class Reading:
-    """What was read of a transcript so far."""
+    """The part of a transcript read so far."""
 
     def __init__(self, *, is_subagent: bool) -> None:
         self._is_subagent = is_subagent
@@ -207,7 +207,7 @@ class Reading:
         self._unread: list[FormatError] = []
 
     def hear(self, number: int, line: Line | FormatError) -> None:
-        """Note what a line says, or that it cannot be read."""
+        """Record the contents of a line, or that it cannot be read."""
         if isinstance(line, FormatError):
             self._miss(line)
         elif not line.get("isSidechain") or self._is_subagent:  # earlier releases wrote sub-agents into the same file

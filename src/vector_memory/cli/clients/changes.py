@@ -1,4 +1,4 @@
-"""Changes of files that belong to a client or a project: shown first, then made whole or not at all."""
+"""Changes to files of a client or a project: shown first, then made completely or not at all."""
 
 import difflib
 import os
@@ -67,7 +67,7 @@ class FileChange:
         yield from difflib.unified_diff(old, new, was, will_be, n=1, lineterm="")
 
     def make(self) -> None:
-        """Write the file whole, or delete it. Raises ConfigurationError if it has changed since it was read."""
+        """Replace or delete the file. Raises ConfigurationError if it has changed since it was read."""
         if read(self.path) != self.before:
             raise ConfigurationError(f"{self.path} was changed by another program: run the command again.")
         if self.after is None:
@@ -133,7 +133,7 @@ def _mode(path: Path) -> int:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Replace a file whole, also behind a link, or leave it as it was. Raises ConfigurationError if that fails."""
+    """Replace a file atomically, even behind a link. Raises ConfigurationError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with draft_of(path, Rules(overwrite=True)) as draft:

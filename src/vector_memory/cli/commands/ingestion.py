@@ -1,4 +1,4 @@
-"""Storing files: each as a memory of its own, or in step with what was stored of them before."""
+"""Stores files: each as a memory, or in sync with the memories stored earlier."""
 
 import threading
 from collections.abc import Iterator, Sequence

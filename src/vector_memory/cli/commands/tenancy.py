@@ -53,7 +53,7 @@ def namespace(
     settings: HiddenSettingsFlags = Settings(),
     as_json: AsJson = False,
 ) -> None:
-    """Create a namespace, set its limits, or list all: each is a memory of its own on a server for several teams."""
+    """Create a namespace, set its limits, or list all: each is a separate memory on a server for several teams."""
     quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
     with closing(registry_at(database, data_dir, settings.embedding_dim)) as registry:
         if action == "list":
@@ -171,7 +171,7 @@ def as_text(line: dict[str, Any]) -> str:
 
 
 def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
-    """Print the tokens, without what they open."""
+    """Print the tokens, without their secrets."""
     listed = tokens.tokens()
     if as_json:
         print_json({"tokens": [facts_of(token) for token in listed]})

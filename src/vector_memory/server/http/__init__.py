@@ -1,1 +1,1 @@
-"""The server over HTTP: who may come in, what they may do, and how it is run."""
+"""The server over HTTP: authentication, permissions, and running it."""

@@ -1,4 +1,4 @@
-"""Who may come in: the owners of this server's tokens, and of those that an identity provider has signed."""
+"""Authentication: this server's tokens, and tokens signed by an identity provider."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ class SignedDoor(Unavailable, RemoteAuthProvider):
 
 
 def door_of(tokens: Tokens, http: HttpOptions) -> AuthProvider:
-    """Return what lets callers in, with OAuth metadata (RFC 9728) if there is an identity provider."""
+    """Return the authentication, with OAuth metadata (RFC 9728) if there is an identity provider."""
     tokens.problem()  # they are read now, so that they are known if their list is damaged later
     door = Door(tokens, http)
     if http.jwt_issuer is None:

@@ -1,4 +1,4 @@
-"""Reads the bodies of requests. Each caller has room of its own for them, so that none waits for another's."""
+"""Reads the bodies of requests. Each caller has its own room for them, so that none waits for another's."""
 
 import asyncio
 import re
@@ -72,7 +72,7 @@ class ComplexBodyError(BodyError):
 
 
 class Room:
-    """What the bodies of a caller take. Whoever finds it full waits in the order of arrival."""
+    """Room for a caller's bodies. Requests that find it full wait in the order of arrival."""
 
     def __init__(self) -> None:
         self._taken = 0

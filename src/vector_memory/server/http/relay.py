@@ -79,12 +79,12 @@ class Relay(Middleware):
         self.delivery = Delivery([outbox], self._sender)
 
     def start(self) -> None:
-        """Send what waits, in the running event loop."""
+        """Send waiting texts, in the running event loop."""
         self._sender.begin(asyncio.get_running_loop())
         self.delivery.start()
 
     def close(self) -> None:
-        """Send nothing more; what waits is sent by another relay."""
+        """Send nothing more; another relay sends the waiting texts."""
         self.delivery.stop()
         self._sender.end()
 
