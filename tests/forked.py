@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,8 @@ from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Self
+from types import MappingProxyType
+from typing import IO, Any, Self
 
 import pytest
 
@@ -33,6 +35,7 @@ class Forked:
     """Like a `subprocess.Popen` with three pipes.
 
     `words` are those of the command line: `COMMAND` and its words, or as for Python `-c` and code, `-m` and a module.
+    `into`: files to which standard output (1) or errors (2) go, if not into their pipes.
     """
 
     def __init__(
@@ -42,12 +45,16 @@ class Forked:
         cwd: Path | None = None,
         umask: int = 0o022,
         text: bool = False,
+        into: Mapping[int, IO[Any]] = MappingProxyType({}),
     ) -> None:
         with STARTING:
             process_to_copy()
         ends = [COPIES.Pipe(duplex=False) for _ in range(3)]
         (theirs, ours), *others = ends
         ours, theirs = [ours, *(reading for reading, _ in others)], [theirs, *(writing for _, writing in others)]
+        for number, file in into.items():
+            theirs[number].close()
+            theirs[number] = Connection(os.dup(file.fileno()), readable=False)
         arguments = (list(map(str, words)), dict(env), cwd or Path.cwd(), umask, theirs)
         self._process = COPIES.Process(target=run, args=arguments, daemon=True)
         self._process.start()
@@ -61,9 +68,13 @@ class Forked:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.hang_up()
+        self.wait()
+
+    def hang_up(self) -> None:
+        """Close the pipes."""
         for pipe in (self.stdout, self.stderr, self.stdin):
             pipe.close()
-        self.wait()
 
     @property
     def returncode(self) -> int | None:
@@ -88,8 +99,7 @@ class Forked:
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
         output, errors = self.stdout.read(), self.stderr.read()
-        self.stdout.close()
-        self.stderr.close()
+        self.hang_up()
         self.wait()
         return output, errors
 
@@ -97,6 +107,10 @@ class Forked:
         """Send a signal, unless the process has ended."""
         if self.returncode is None:
             os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End the process as if the power had gone."""
@@ -114,14 +128,19 @@ def process_to_copy() -> None:
 def finished(
     *words: object, given: str = "", env: Mapping[str, str] = os.environ, cwd: Path | None = None, umask: int = 0o022
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command with these words to its end."""
-    process = Forked(COMMAND, *words, env=env, cwd=cwd, umask=umask, text=True)
+    """Run what the words name to its end; without `-c` and `-m` they are those of the command."""
+    start = () if words and words[0] in ("-c", "-m") else (COMMAND,)
+    process = Forked(*start, *words, env=env, cwd=cwd, umask=umask, text=True)
     output, errors = process.communicate(given)
     return subprocess.CompletedProcess(words, process.wait(), output, errors)
 
 
 def run(words: list[str], variables: dict[str, str], folder: Path, umask: int, pipes: list[Connection]) -> None:
-    """Be the program that the words name: in its folder, with its variables, umask and standard streams."""
+    """Be the program that the words name: in its folder, with its variables, umask and standard streams.
+
+    It ends with the process of the tests: some servers read no input, whose end would tell them.
+    """
+    threading.Thread(target=end_with_tests, daemon=True).start()
     for number, pipe in enumerate(pipes):
         os.dup2(pipe.fileno(), number)
         pipe.close()
@@ -143,3 +162,11 @@ def run(words: list[str], variables: dict[str, str], folder: Path, umask: int, p
 
             sys.argv = words
             main()
+
+
+def end_with_tests() -> None:
+    """Wait until the process of the tests is gone, and end this one."""
+    tests = multiprocessing.parent_process()
+    assert tests
+    tests.join()
+    os._exit(1)

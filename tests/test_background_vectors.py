@@ -1,7 +1,5 @@
 """Vectors that are computed after the receipt."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engines import address_of, execute
+from forked import finished
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from vector_memory.domain import Page, Scope
@@ -308,8 +307,7 @@ def test_what_a_closed_store_leaves_undone_the_next_one_does_without_a_backfill(
 
 
 KILLED = """
-import os, sys, threading
-sys.path[:0] = sys.argv[2:]
+import os, sys
 from test_background_vectors import DOCUMENT, GatedEmbedder, deferring
 from vector_memory.indexing import background
 background.LEASE_SECONDS = 0.5
@@ -322,12 +320,7 @@ os._exit(9)
 @pytest.mark.usefixtures("_short_leases")
 def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: Path) -> None:
     with deferring(tmp_path / "memory.db", LatticeEmbedder()) as survivor:
-        told = subprocess.run(
-            [sys.executable, "-c", KILLED, str(address_of(tmp_path / "memory.db")), str(Path(__file__).parent)],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        told = finished("-c", KILLED, address_of(tmp_path / "memory.db"))
         memory_id = int(told.stdout)
         assert survivor.get_memory_by_id(memory_id).memory.content == DOCUMENT
         eventually(lambda: passages(survivor, memory_id))

@@ -10,6 +10,7 @@ from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+QUIET = {"LOG_LEVEL": "WARNING", "LOG_SLOW_QUERY_THRESHOLD": "600"}
 AGENTS = ("main-orchestrator", "researcher", "writer", "reviewer")
 
 
@@ -19,7 +20,7 @@ def test_three_agents_with_separate_servers_hand_over_a_task(tmp_path: Path) -> 
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_LOG_LEVEL": "WARNING"},
+        env={**os.environ, **QUIET, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"},
     )
     assert (done.returncode, done.stderr) == (0, "")
     said = {agent: [line for line in done.stdout.splitlines() if line.strip().startswith(agent)] for agent in AGENTS}

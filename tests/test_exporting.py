@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.effort import effort
 from vector_memory.errors import MemoryStorageError, ValidationError
 from vector_memory.sessions.exports import ExportFolders
 
@@ -161,7 +162,7 @@ def test_nothing_is_written_outside_while_a_folder_is_repeatedly_replaced_by_a_l
     swapping.start()
     written = 0
     try:
-        for number in range(300):
+        for number in range(effort(quick=60, long=1_000)):
             with suppress(ValidationError, MemoryStorageError):
                 exports.write(f"reports/{number}.md", b"text", overwrite=number % 2 == 0)
                 written += 1

@@ -40,22 +40,13 @@ def test_a_token_is_removed_whole_wherever_it_stands(token, around):
         ("https://ci:Kie@@sel9@[::1]:8443/", "Kie@@sel9"),
         ("DATABASE_URL='postgres://u:Pass@w0rd9@db'", "Pass@w0rd9"),
         ('{"url": "mongodb+srv://u:Pass@w0rd9@db.acme.dev"}', "Pass@w0rd9"),
-    ],
-)
-def test_a_password_in_a_url_reaches_to_the_last_at_sign_before_the_host(text, secret):
-    assert redact(text).text == text.replace(secret, "[redacted: password]")
-
-
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
         ("postgres://app:K7/zq9Lm@db.acme.dev:5432/app", "K7/zq9Lm"),
         ("mongodb://root:K7?zq9Lm@host/admin", "K7?zq9Lm"),
         ("redis://:p@ss:w/rd%9@cache:6379", "p@ss:w/rd%9"),
         ("url = 'amqp://me:a/b/c@9dK7@queue/vhost'", "a/b/c@9dK7"),
     ],
 )
-def test_a_password_in_a_url_may_have_a_slash(text, secret):
+def test_a_password_in_a_url_reaches_to_the_last_at_sign_before_the_host_and_may_have_a_slash(text, secret):
     assert redact(text).text == text.replace(secret, "[redacted: password]")
 
 
@@ -84,16 +75,6 @@ def test_a_password_in_a_url_may_have_a_slash(text, secret):
         "echo 'me:{}' | sudo chpasswd",
         "creds: admin/{}",
         "the login is admin / {}",
-    ],
-)
-def test_a_password_of_a_command_a_connection_or_a_configuration_is_removed(text):
-    assert redact(text.format(VALUE)).text != text.format(VALUE)
-    assert VALUE not in redact(text.format(VALUE)).text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "API key - {}",
         "api key \u2013 {}",
         "API key \u2014 {}",
@@ -124,7 +105,7 @@ def test_a_password_of_a_command_a_connection_or_a_configuration_is_removed(text
         "password for prod - {}",
     ],
 )
-def test_a_value_is_removed_however_it_is_joined_to_its_name(text):
+def test_a_secret_of_a_command_or_behind_a_name_is_removed_however_they_are_joined(text):
     assert VALUE not in redact(text.format(VALUE)).text
 
 

@@ -9,40 +9,31 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import TOY
+from forked import COMMAND, Forked, finished
 from servers import SLOW_MODEL
 from vector_memory.store import SessionMemoryStore
 
 
 def test_a_closed_pipe_ends_the_command_quietly(memory: Path) -> None:
     """`vector-memory export | head` says nothing more."""
-    child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "vector_memory", "export", "--vectors"],
-        env={**os.environ, "VECTOR_MEMORY_DATABASE_PATH": str(memory)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert child.stdout
-    child.stdout.close()
-    assert child.stderr
-    assert child.stderr.read() == b""
-    child.stderr.close()
+    variables = {**os.environ, "VECTOR_MEMORY_DATABASE_PATH": str(memory)}
+    with Forked(COMMAND, "export", "--vectors", env=variables) as child:
+        child.stdout.close()
+        assert child.stderr.read() == b""
     assert child.wait() == 141
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 @pytest.mark.parametrize("words", [["export"], ["list"], ["show", "1", "--raw"], ["stats", "--json"]], ids=" ".join)
 def test_output_to_a_full_disk_ends_the_command_with_a_message(words: list[str], memory: Path) -> None:
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-P", "-m", "vector_memory", *words],
-            env={**os.environ, "VECTOR_MEMORY_DATABASE_PATH": str(memory)},
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert "The output cannot be written (No space left on device): free some space." in ended.stderr
-    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    variables = {**os.environ, "VECTOR_MEMORY_DATABASE_PATH": str(memory)}
+    with (
+        Path("/dev/full").open("w") as full,
+        Forked(COMMAND, *words, env=variables, into={1: full}, text=True) as child,
+    ):
+        _, errors = child.communicate()
+    assert "The output cannot be written (No space left on device): free some space." in errors
+    assert (child.returncode, errors.count("\n")) == (1, 1)
 
 
 @pytest.mark.parametrize("words", [["show", "1"], ["show", "1", "--json"], ["search", "Zoë"]], ids=" ".join)
@@ -50,18 +41,10 @@ def test_characters_that_a_terminal_cannot_show_do_not_fail_a_command(words: lis
     """Where only ASCII can be printed everything else is escaped, in JSON as JSON does it."""
     with SessionMemoryStore(tmp_path / "x.db", TOY) as store:
         store.store_memory("system_memory", "Zoë → 漢字", session_id="s")
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", "vector_memory", *words],
-        env={
-            **os.environ,
-            "PYTHONIOENCODING": "ascii",
-            "VECTOR_MEMORY_DATABASE_PATH": str(tmp_path / "x.db"),
-            "VECTOR_MEMORY_EMBEDDING_MODEL": "toy",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables = {"DATABASE_PATH": str(tmp_path / "x.db"), "EMBEDDING_MODEL": "toy"}
+    environment = {f"VECTOR_MEMORY_{name}": value for name, value in variables.items()} | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-P", "-m", "vector_memory", *words]
+    ended = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "\\u6f22" in ended.stdout
     if "--json" in words:
@@ -77,15 +60,7 @@ def test_a_search_waits_for_a_model_that_loads_slowly(tmp_path: Path) -> None:
         "SLOW_LOADING": "2",
     }
     ingest, search = (
-        subprocess.run(
-            [sys.executable, "-P", "-m", "vector_memory", *words],
-            cwd=tmp_path,
-            env={**os.environ, **variables},
-            input="The nightly job waited for a lock.",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        finished(*words, given="The nightly job waited for a lock.", env={**os.environ, **variables}, cwd=tmp_path)
         for words in (["ingest", "-", "--session", "s"], ["search", "nightly", "--json"])
     )
     assert (ingest.returncode, ingest.stderr) == (0, "")

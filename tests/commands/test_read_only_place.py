@@ -3,14 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import nobody
+from forked import finished
 from memory_files import bytes_of
 
 READING = [
@@ -39,13 +38,7 @@ def place(memory: Path) -> Iterator[Path]:
 
 
 def run(place: Path, copy: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, nobody.__file__, place, copy, *words],
-        env=os.environ | {"TIKTOKEN_CACHE_DIR": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return finished("-m", "nobody", place, copy, *words, env=os.environ | {"TIKTOKEN_CACHE_DIR": ""})
 
 
 @pytest.mark.parametrize("words", READING, ids=lambda words: words[0])

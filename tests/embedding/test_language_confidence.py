@@ -3,7 +3,10 @@
 import json
 import math
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,14 +25,24 @@ PROJECTS = json.loads((QUESTIONS / "languages.json").read_text(encoding="utf-8")
 NOTES = Scope("report", session_id="notes")
 REPORTS = Scope("report", session_id="reports")
 
+Project = Callable[[str], SessionMemoryStore]
+
 
 def whole(_word: str) -> int:
     return 1
 
 
-def project(folder: Path, engine: OnnxEngine, language: str) -> SessionMemoryStore:
+@pytest.fixture(scope="module")
+def project(engine: OnnxEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """Return a memory, which no test changes, with the notes and reports of a language."""
+    with ExitStack() as stores:
+        folder = tmp_path_factory.mktemp("languages")
+        yield cache(lambda language: stores.enter_context(filled(folder / f"{language}.db", engine, language)))
+
+
+def filled(path: Path, engine: OnnxEngine, language: str) -> SessionMemoryStore:
     """Return a memory with twenty notes, and with four reports of five paragraphs, in one language."""
-    store = SessionMemoryStore(folder / "memory.db", embedder=engine)
+    store = SessionMemoryStore(path, embedder=engine)
     notes = [note for note, _ in PROJECTS[language]["notes"]]
     for note in notes:
         store.store_memory("report", note, session_id="notes")
@@ -40,27 +53,25 @@ def project(folder: Path, engine: OnnxEngine, language: str) -> SessionMemorySto
 
 @pytest.mark.parametrize("language", [code for code in PROJECTS if code not in ("en", "vi")])
 def test_no_answer_to_an_off_topic_question_is_called_close_in_a_language_the_default_model_does_not_know(
-    engine: OnnxEngine, tmp_path: Path, language: str
+    project: Project, language: str
 ) -> None:
-    with project(tmp_path, engine, language) as store:
-        close = [
-            question
-            for question in PROJECTS[language]["off_topic"] + LANGUAGES["off_topic"].get(language, [])
-            for scope in (NOTES, REPORTS)
-            if store.search_chunks(question, scope, Page(limit=1)).confidence == "strong"
-        ]
+    close = [
+        question
+        for question in PROJECTS[language]["off_topic"] + LANGUAGES["off_topic"].get(language, [])
+        for scope in (NOTES, REPORTS)
+        if project(language).search_chunks(question, scope, Page(limit=1)).confidence == "strong"
+    ]
     assert close == []
 
 
 @pytest.mark.parametrize(("language", "least"), [("en", 19), ("es", 12), ("de", 10), ("pl", 10)])
 def test_right_answers_are_called_close_in_english_and_often_in_other_languages(
-    engine: OnnxEngine, tmp_path: Path, language: str, least: int
+    project: Project, language: str, least: int
 ) -> None:
-    with project(tmp_path, engine, language) as store:
-        answers = [
-            (note, store.search_chunks(question, NOTES, Page(limit=1)))
-            for note, question in PROJECTS[language]["notes"]
-        ]
+    answers = [
+        (note, project(language).search_chunks(question, NOTES, Page(limit=1)))
+        for note, question in PROJECTS[language]["notes"]
+    ]
     assert all(answer.results for _, answer in answers)
     close = [answer.results[0].chunk_content == note for note, answer in answers if answer.confidence == "strong"]
     assert close.count(True) >= least

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.effort import effort
 from vector_memory.domain import Fingerprint
 from vector_memory.embedding.onnx_engine import OnnxEngine, equal_length_groups
 
@@ -30,6 +31,7 @@ def alone(engines, golden_texts):
     return [(text, engines[1].embed([text])[0]) for text in chosen]
 
 
+@settings(max_examples=effort(quick=10, long=1_000))
 @given(st.data())
 def test_a_text_has_the_same_bits_in_every_batch_and_order_however_many_calls_run_at_once(engines, alone, data):
     batch = data.draw(st.lists(st.sampled_from(alone), min_size=1, max_size=20))
@@ -53,6 +55,7 @@ def test_many_threads_at_once_get_the_bits_that_one_gets(engine, alone):
     assert all(np.array_equal(vector, wanted) for vector, (_, wanted) in zip(vectors, alone * 2, strict=True))
 
 
+@settings(max_examples=effort(quick=10, long=1_000))
 @given(st.lists(texts, max_size=3))
 def test_every_vector_is_32_bit_finite_and_of_length_one(engine, batch):
     vectors = engine.embed(batch)

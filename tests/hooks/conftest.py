@@ -24,12 +24,12 @@ class Talk:
     """A client's conversation with a server of its own over a store."""
 
     def __init__(self, client: Client, store: SessionMemoryStore) -> None:
-        self._client = client
+        self.client = client
         self.store = store
 
     async def hook(self, tool: str, **fields: object) -> str | None:
         """Call a hook's tool; return what it adds to the context."""
-        answer = await self._client.call_tool(tool, fields, raise_on_error=False)
+        answer = await self.client.call_tool(tool, fields, raise_on_error=False)
         assert not answer.is_error
         assert answer.structured_content is None
         [block] = answer.content
@@ -43,12 +43,12 @@ class Talk:
 
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
         """Call a tool; return its answer."""
-        answer = await self._client.call_tool(tool, arguments, raise_on_error=False)
+        answer = await self.client.call_tool(tool, arguments, raise_on_error=False)
         return dict(answer.structured_content or {})
 
     async def listed(self) -> set[str]:
         """Return the names of the tools in the list."""
-        return {tool.name for tool in await self._client.list_tools()}
+        return {tool.name for tool in await self.client.list_tools()}
 
     def memories(self) -> list[MemoryEntry]:
         """Return all memories, in the order of storing."""

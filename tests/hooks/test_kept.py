@@ -135,7 +135,7 @@ async def test_a_text_that_is_neither_stored_nor_on_the_disk_is_named_to_a_relay
     monkeypatch.setattr(Outbox, "add", fail)
     monkeypatch.setattr(MemoryWriter, "store", fail)
     async with talking(era=era) as talk:
-        answer = await talk._client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
+        answer = await talk.client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
         assert (answer.content[0].text, answer.is_error) == ("{}", False)
         assert answer.meta["vector-memory/failed"] == "DatabaseError"
     assert "Texts lost because no disk has taken them: 1" in caplog.text
@@ -147,7 +147,7 @@ async def test_without_a_place_on_the_disk_a_text_is_stored_at_once(talk: Any, m
         raise DatabaseError("The disk is full.")
 
     monkeypatch.setattr(Outbox, "add", fail)
-    answer = await talk._client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
+    answer = await talk.client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
     assert not answer.meta or "vector-memory/failed" not in answer.meta
     assert [one.content for one in talk.memories()] == [PROMPT]
 

@@ -4,8 +4,10 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import httpcore2
 import pytest
 import uvicorn
 from fastmcp import Client
@@ -64,6 +66,14 @@ def running(app: App) -> Iterator[str]:
     yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def known_certificates() -> Iterator[None]:
+    """Let all clients of HTTP have one list of certificates: each would read it anew, which takes ten times a call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,16 @@
 """Server processes over HTTP."""
 
 import os
-import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from forked import COMMAND, Forked
 from over_http.calling import called
 from servers import QUICK
 from vector_memory.tenancy.registry import FolderRegistry
@@ -20,32 +19,20 @@ from waiting import eventually
 
 
 class Running:
-    """A server process, and a token of the namespace red."""
+    """A server process, and a token of the namespace red. Its workers are started by the real command."""
 
-    def __init__(self, folder: Path, *flags: str, **variables: str) -> None:
+    def __init__(self, folder: Path, *flags: str, start: Sequence[str] = (COMMAND,), **variables: str) -> None:
         self.folder = folder
         if not FolderRegistry(folder).names():
             FolderRegistry(folder).create("red")
         self.secret = self.token(f"ada-{time.time_ns()}", "admin")
         self.log = folder / "log.txt"
-        command = [
-            *ended_with_tests(),
-            sys.executable,
-            "-m",
-            "vector_memory",
-            "serve",
-            "--http",
-            "--data-dir",
-            str(folder),
-        ]
-        flags = flags if "--port" in flags else (*flags, "--port", "0")
+        port = () if "--port" in flags else ("--port", "0")
+        words = [*start, "serve", "--http", "--data-dir", folder, *flags, *port]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*ended_with_tests(), *command, *flags],
-                env=os.environ | QUICK | {"VECTOR_MEMORY_LOG_LEVEL": "INFO"} | variables,
-                stderr=log,
-                cwd=folder,
-            )
+            variables = os.environ | QUICK | {"VECTOR_MEMORY_LOG_LEVEL": "INFO"} | variables
+            self.process = Forked(*words, env=variables, cwd=folder, into={1: log, 2: log})
+        self.process.hang_up()
         eventually(lambda: b"Serving " in self.log.read_bytes() or self.process.poll() is not None)
         self.url = self.log.read_text().partition("Serving ")[2].split()[0]
         eventually(lambda: self.is_alive() or self.process.poll() is not None)
@@ -67,14 +54,6 @@ class Running:
     def address(self) -> tuple[str, int]:
         host, port = self.url.split("/")[2].rsplit(":", 1)
         return host, int(port)
-
-
-def ended_with_tests() -> list[str]:
-    """Return what to put before a command so that it is killed with the thread that starts it, where that is possible.
-
-    A server over HTTP reads no input, whose end would tell it that the tests were killed.
-    """
-    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
 @contextmanager

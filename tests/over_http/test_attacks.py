@@ -165,10 +165,19 @@ def test_a_cursor_of_another_namespace_shows_nothing_of_it(team: Team) -> None:
     assert [answer["error"] for answer in answers if not answer["success"]] == ["ValidationError"] * 3
 
 
+WITH_FEW_FILES = f"""
+import resource
+from vector_memory.cli.main import main
+
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, ({FEW_FILES}, most))
+main()
+"""
+
+
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with open_files(FEW_FILES):
-        server = Running(tmp_path_factory.mktemp("process"))
+    server = Running(tmp_path_factory.mktemp("process"), start=["-c", WITH_FEW_FILES])
     yield server
     server.process.terminate()
     assert server.process.wait(60) == 0
@@ -176,7 +185,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @contextmanager
 def open_files(count: int) -> Iterator[int]:
-    """Limit the files that this process and its children may open, or raise the limit as far as possible."""
+    """Limit the files that this process may open, or raise the limit as far as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(count, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

@@ -5,8 +5,7 @@ import hmac
 import itertools
 import json
 import re
-import subprocess
-import sys
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mcp import MCPError
 from mcp_types import PromptReference
 
 from faults.conftest import mounted
+from forked import Forked, finished
 from over_http.calling import answer_in, post, send_bytes
 from over_http.conftest import ALL_TOOLS, SETTINGS, Team
 from servers import ENVELOPE
@@ -79,16 +79,28 @@ for number in range(int(sys.argv[2])):
 """
 
 
-def writer(folder: Path, count: int) -> subprocess.Popen[bytes]:
+def writer(folder: Path, count: int) -> Forked:
     """Start a process that writes so many lines."""
-    return subprocess.Popen([sys.executable, "-c", WRITE_LINES, folder, str(count)])
+    writing = Forked("-c", WRITE_LINES, folder, count)
+    writing.hang_up()
+    return writing
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the keys and the log of a process that has written several files."""
+    folder = tmp_path_factory.mktemp("written")
+    keys_of(folder).make()
+    assert writer(folder, 40).wait() == 0
+    return folder
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> AuditLog:
-    """A log of several files."""
-    keys_of(tmp_path).make()
-    assert writer(tmp_path, 40).wait() == 0
+def log(tmp_path: Path, written: Path) -> AuditLog:
+    """A log of several files, and its keys, that a test may change."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    shutil.copy(keys_of(written).path, keys_of(tmp_path).path)
+    assert log_of(tmp_path).verify().broken is None
     return log_of(tmp_path)
 
 
@@ -207,8 +219,7 @@ log.record(CALLER, "list_sessions", ids={})
 def test_a_write_that_ends_in_the_middle_leaves_nothing_of_its_line(tmp_path: Path) -> None:
     """The system ends the write at the limit, as it does where a disk is full."""
     keys_of(tmp_path).make()
-    command = [sys.executable, "-c", RECORD_TO_A_LIMIT, tmp_path]
-    ended = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=True)
+    ended = finished("-c", RECORD_TO_A_LIMIT, tmp_path)
     checked = log_of(tmp_path).verify()
     assert (checked.broken, checked.lines, checked.missing) == (None, int(ended.stdout) + 1, 5)
 

@@ -122,7 +122,7 @@ class FailingProxy:
     """A proxy in front of a server that refuses some calls with a status of HTTP."""
 
     def __init__(self, app: Any, status: int, words: bytes) -> None:
-        self._app, self._status, self._words = app, status, words
+        self._app, self.status, self.words = app, status, words
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -132,8 +132,8 @@ class FailingProxy:
         while (message := await receive()).get("more_body"):
             body += message["body"]
         body += message.get("body", b"")
-        if self._words in body:
-            await answer_plainly(send, self._status, b"No.")
+        if self.words in body:
+            await answer_plainly(send, self.status, b"No.")
             return
         read = iter([{"type": "http.request", "body": body}])
 
@@ -163,7 +163,7 @@ async def test_a_text_that_always_fails_does_not_keep_others_waiting_and_is_not_
     assert len(calls(outbox)) == 3
     await send_waiting(relay)
     assert [call["arguments"]["content"] for call in calls(outbox)] == ["poison"]
-    behind_proxy.proxy._words = b"nothing of it"
+    behind_proxy.proxy.words = b"nothing of it"
     await send_waiting(relay)
     assert outbox.is_empty()
 
@@ -172,7 +172,7 @@ async def test_a_text_that_always_fails_does_not_keep_others_waiting_and_is_not_
 async def test_a_proxy_that_answers_instead_of_the_server_is_told_with_its_status(
     behind_proxy: SimpleNamespace, outbox: Outbox, status: int
 ) -> None:
-    behind_proxy.proxy._status, behind_proxy.proxy._words = status, b""
+    behind_proxy.proxy.status, behind_proxy.proxy.words = status, b""
     add(outbox, "store_report", **REPORT)
     await send_waiting(Relay(behind_proxy.remote, outbox))
     assert f"cannot be reached (HTTP status {status})" in outbox.contents().problem
@@ -183,7 +183,7 @@ async def test_a_proxy_that_answers_instead_of_the_server_is_told_with_its_statu
 async def test_a_text_that_a_proxy_never_accepts_is_set_aside_and_named(
     behind_proxy: SimpleNamespace, outbox: Outbox, status: int, said: str
 ) -> None:
-    behind_proxy.proxy._status = status
+    behind_proxy.proxy.status = status
     async with connected(behind_proxy.remote, outbox) as client:
         assert said in await failure(client, "store_report", **(REPORT | {"content": "poison"}))
     add(outbox, "store_report", **{**REPORT, "content": "poison"})

@@ -1,5 +1,6 @@
 """Real server processes: several workers, an end that loses nothing, TLS, and clients that misbehave."""
 
+import itertools
 import json
 import os
 import re
@@ -7,20 +8,27 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
-from forked import Forked
-from over_http.calling import post
-from over_http.processes import Running, ended_with_tests, running, workers_of
+from forked import finished
+from over_http.calling import called, post
+from over_http.processes import Running, running, workers_of
 from vector_memory.server.tools.changes import MAX_WAIT
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 from waiting import eventually
+
+NAMES = map("n{}".format, itertools.count())
+Call = Callable[..., dict[str, Any]]
 
 
 def is_running(process: int) -> bool:
@@ -31,68 +39,86 @@ def is_running(process: int) -> bool:
         return False
 
 
-def test_workers_share_the_port_and_one_that_was_killed_is_started_again(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "2") as server:
-        stored = [
-            server.call("store_report", agent_id="a", session_id="s", content=f"# {n}\n\nText.") for n in range(8)
-        ]
-        assert sorted(one["memory_id"] for one in stored) == list(range(1, 9))
-        first, *_ = before = workers_of(server)
-        assert len(before) == 2
-        os.kill(first, signal.SIGKILL)
-        eventually(lambda: len(workers_of(server)) == 2 and first not in workers_of(server))
-        eventually(server.is_alive)
-        assert server.call("list_sessions")["sessions"][0]["memory_count"] == 8
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with three workers. A test has a namespace of its own, and leaves three workers."""
+    with running(tmp_path_factory.mktemp("three"), "--workers", "3") as server:
+        yield server
     assert workers_of(server) == []
 
 
-def test_each_worker_gets_as_many_connections_of_a_burst_as_any_other(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "4") as server:
-
-        def shares() -> list[int]:
-            with ExitStack() as kept:
-                clients = [kept.enter_context(socket.create_connection(server.address)) for _ in range(16)]
-                for client in clients:
-                    client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-                assert all(b" 200 " in client.recv(100) for client in clients)
-                return [connections_of(worker) for worker in workers_of(server)]
-
-        eventually(lambda: shares() == [4, 4, 4, 4])  # as soon as all have started
+@pytest.fixture
+def namespace(three: Running) -> str:
+    """A namespace that no other test has."""
+    FolderRegistry(three.folder).create(name := next(NAMES))
+    return name
 
 
-def test_workers_count_calls_and_memories_together_for_the_quota(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "3") as server:
-        FolderRegistry(tmp_path).set_quota("red", Quota(memories=4))
-        contents = [{"session_id": "s", "content": f"# {number}\n\nText."} for number in range(12)]
-        with ThreadPoolExecutor(12) as threads:
-            answers = list(threads.map(lambda report: server.call("store_report", **report), contents))
-        assert sorted(answer["error"] or "stored" for answer in answers) == ["QuotaExceeded"] * 8 + ["stored"] * 4
-        FolderRegistry(tmp_path).set_quota("red", Quota(calls_per_minute=4))
-        with ThreadPoolExecutor(12) as threads:
-            answers = list(threads.map(lambda _: server.call("list_sessions"), range(12)))
-        assert sorted(answer["error"] or "answered" for answer in answers) == ["QuotaExceeded"] * 8 + ["answered"] * 4
+@pytest.fixture
+def call(three: Running, namespace: str) -> Call:
+    """Call a tool in the namespace."""
+    return partial(called, three.url, token_file(three.folder).create(namespace, namespace, Permission.ADMIN))
 
 
-def test_every_worker_reports_the_totals_of_all_including_a_killed_one(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "2") as server:
+def kill_worker(server: Running, worker: int) -> None:
+    """Kill a worker, and wait until another one has taken its place."""
+    count = len(workers_of(server))
+    os.kill(worker, signal.SIGKILL)
+    eventually(lambda: len(workers_of(server)) == count and worker not in workers_of(server))
+    eventually(server.is_alive)
 
-        def counted() -> set[str]:
-            said = [httpx2.get(server.url.replace("/mcp", "/metrics"), headers=bearer, timeout=60).text for _ in "four"]
-            return {re.findall(r'calls_total\{tool="list_sessions",error=""\} (\d+)', text)[0] for text in said}
 
-        bearer = {"Authorization": f"Bearer {server.secret}"}
-        for _ in range(8):
-            server.call("list_sessions")
-        assert counted() == {"8"}
-        first, other = workers_of(server)
-        os.kill(first, signal.SIGKILL)
-        eventually(lambda: len(workers_of(server)) == 2 and first not in workers_of(server))
-        eventually(server.is_alive)
-        assert counted() == {"8"}
-        os.kill(other, signal.SIGKILL)
-        eventually(lambda: len(workers_of(server)) == 2 and other not in workers_of(server))
-        eventually(server.is_alive)
-        assert counted() == {"8"}
+def test_workers_share_the_port_and_one_that_was_killed_is_started_again(three: Running, call: Call) -> None:
+    stored = [call("store_report", agent_id="a", session_id="s", content=f"# {n}\n\nText.") for n in range(8)]
+    assert sorted(one["memory_id"] for one in stored) == list(range(1, 9))
+    first, *_ = before = workers_of(three)
+    assert len(before) == 3
+    kill_worker(three, first)
+    assert call("list_sessions")["sessions"][0]["memory_count"] == 8
+
+
+def test_each_worker_gets_as_many_connections_of_a_burst_as_any_other(three: Running) -> None:
+    def shares() -> list[int]:
+        with ExitStack() as kept:
+            clients = [kept.enter_context(socket.create_connection(three.address)) for _ in range(15)]
+            for client in clients:
+                client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert all(b" 200 " in client.recv(100) for client in clients)
+            return [connections_of(worker) for worker in workers_of(three)]
+
+    eventually(lambda: shares() == [5, 5, 5])  # as soon as all have started
+
+
+def test_workers_count_calls_and_memories_together_for_the_quota(three: Running, namespace: str, call: Call) -> None:
+    registry = FolderRegistry(three.folder)
+    registry.set_quota(namespace, Quota(memories=4))
+    contents = [{"session_id": "s", "content": f"# {number}\n\nText."} for number in range(12)]
+    with ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(lambda report: call("store_report", **report), contents))
+    assert sorted(answer["error"] or "stored" for answer in answers) == ["QuotaExceeded"] * 8 + ["stored"] * 4
+    registry.set_quota(namespace, Quota(calls_per_minute=4))
+    with ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(lambda _: call("list_sessions"), range(12)))
+    assert sorted(answer["error"] or "answered" for answer in answers) == ["QuotaExceeded"] * 8 + ["answered"] * 4
+
+
+def test_every_worker_reports_the_totals_of_all_including_a_killed_one(three: Running) -> None:
+    bearer = {"Authorization": f"Bearer {three.secret}"}
+
+    def counted() -> int:
+        """Return the calls that every worker counts."""
+        said = [httpx2.get(three.url.replace("/mcp", "/metrics"), headers=bearer, timeout=60).text for _ in range(6)]
+        (count,) = {re.findall(r'calls_total\{tool="list_sessions",error=""\} (\d+)', text)[0] for text in said}
+        return int(count)
+
+    three.call("list_sessions")
+    before = counted()
+    for _ in range(8):
+        three.call("list_sessions")
+    assert counted() == before + 8
+    for worker in workers_of(three)[:2]:
+        kill_worker(three, worker)
+        assert counted() == before + 8
 
 
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
@@ -142,9 +168,10 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(not ended_with_tests(), reason="needs setpriv")
 def test_servers_of_tests_end_when_the_tests_are_killed(tmp_path: Path) -> None:
-    with Forked("-c", RUN_SERVER, tmp_path, text=True) as tests:
+    command = [sys.executable, "-c", RUN_SERVER, tmp_path]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE) as tests:
+        assert tests.stdout
         server = int(tests.stdout.readline())
         assert is_running(server)
         tests.kill()
@@ -172,13 +199,18 @@ def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_
         assert server.process.wait(60) == 0
 
 
+UNDER_NOHUP = """
+import signal
+from vector_memory.cli.main import main
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+main()
+"""
+
+
 @pytest.mark.parametrize("count", ["1", "2"])
 def test_a_server_that_nohup_has_started_outlives_its_terminal(tmp_path: Path, count: str) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        server = Running(tmp_path, "--workers", count)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    server = Running(tmp_path, "--workers", count, start=["-c", UNDER_NOHUP])
     for process in (*workers_of(server), server.process.pid):
         os.kill(process, signal.SIGHUP)
     assert server.call("list_sessions")["success"]
@@ -227,8 +259,7 @@ def test_a_client_that_neither_sends_nor_reads_delays_no_other(tmp_path: Path) -
 def test_a_port_that_is_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", port]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        ended = finished("serve", "--http", "--port", port, cwd=tmp_path)
     assert ended.returncode == 2
     assert f"Cannot listen on 127.0.0.1, port {port}" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -247,8 +278,7 @@ def test_files_that_cannot_be_used_are_an_error_and_not_tried_again(
         "missing": {"tls-cert": missing, "tls-key": missing},
     }[wrong]
     words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
-    command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", "0", *words, *flags]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60)
+    ended = finished("serve", "--http", "--port", "0", *words, *flags, cwd=tmp_path)
     assert ended.returncode == 2
     assert "cannot be used" in ended.stderr
     assert "Traceback" not in ended.stderr

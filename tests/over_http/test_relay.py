@@ -1,8 +1,6 @@
 """A client without HTTP in front of a shared memory that comes and goes."""
 
 import random
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from faults.effort import effort
+from forked import finished
 from over_http.processes import Running
 from over_http.shared import Shared
 from servers import LEGACY, MODERN, Server
@@ -148,9 +147,6 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("vm_x")
     token.chmod(0o644)
-    command = [sys.executable, "-m", "vector_memory", "serve", "--remote", "http://127.0.0.1:9/mcp"]
-    ended = subprocess.run(
-        [*command, "--token-file", token], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    ended = finished("serve", "--remote", "http://127.0.0.1:9/mcp", "--token-file", token)
     assert ended.returncode == 2
     assert f"chmod 600 {token}" in ended.stderr

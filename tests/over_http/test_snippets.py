@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +46,7 @@ async def test_the_file_for_vs_code_leads_to_the_memory(team: Team, secret: str)
 
 def test_the_program_in_python_stores_and_finds(team: Team, secret: str) -> None:
     program = snippet("python", "mcp", team.url)
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"VECTOR_MEMORY_TOKEN": secret},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended = finished("-c", program, env=os.environ | {"VECTOR_MEMORY_TOKEN": secret})
     assert (ended.returncode, FOUND in ended.stdout) == (0, True), ended.stderr
 
 

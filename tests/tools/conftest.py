@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastmcp import Client, FastMCP
@@ -51,6 +52,17 @@ def call(client: Client) -> Call:
         return await client.call_tool(tool, arguments, raise_on_error=False)
 
     return call
+
+
+@pytest.fixture
+async def answered(server: FastMCP) -> AsyncIterator[Call]:
+    """Call a tool in one era; return the fields of its answer, which is no failure."""
+    async with Client(server) as client:
+
+        async def answered(tool: str, **arguments: object) -> dict[str, Any]:
+            return dict((await client.call_tool(tool, arguments)).structured_content)
+
+        yield answered
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from fastmcp import Client
-from fastmcp.client.client import CallToolResult
 
 from eras import Call
 from vector_memory.embedding import EmbeddingModel
@@ -63,14 +62,6 @@ async def client(files: FileMemory, era: str) -> AsyncIterator[Client]:
     async with Client(server, mode=era) as client:
         files.start_background_work()
         yield client
-
-
-@pytest.fixture
-def call(client: Client) -> Call:
-    async def call(tool: str, **arguments: object) -> CallToolResult:
-        return await client.call_tool(tool, arguments, raise_on_error=False)
-
-    return call
 
 
 ADDED = {"memory_get": ["offset"]}

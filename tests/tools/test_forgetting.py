@@ -2,13 +2,12 @@
 
 import hashlib
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fastmcp import Client, FastMCP
 
 from eras import Call
 from faults.soundness import connected
@@ -42,17 +41,6 @@ def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
     settings = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=DenseEmbedder()) as store:
         yield store
-
-
-@pytest.fixture
-async def call(server: FastMCP) -> AsyncIterator[Call]:
-    async with Client(server) as client:
-
-        async def call(tool: str, **arguments: object) -> Object:
-            answer = await client.call_tool(tool, arguments)
-            return dict(answer.structured_content)
-
-        yield call
 
 
 def marker(parameter: str) -> str:
@@ -101,20 +89,20 @@ def make_old(store: SessionMemoryStore, memory_id: int) -> None:
 @pytest.mark.parametrize("way", ["delete_memory", "cleanup_old_memories"])
 @pytest.mark.parametrize("tool", STORING, ids=[tool.name for tool in STORING])
 async def test_deleted_text_names_and_vectors_are_erased_from_the_files(
-    call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool, way: str
+    answered: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool, way: str
 ) -> None:
-    await call("store_report", agent_id="a", session_id="s", content="It stays.")
+    await answered("store_report", agent_id="a", session_id="s", content="It stays.")
     staying = vectors(tmp_path)
     arguments = marked_arguments(tool)
-    memory_id = (await call(tool.name, **arguments))["memory_id"]
+    memory_id = (await answered(tool.name, **arguments))["memory_id"]
     # Of a word in the full-text index the first letters may be those of the word before.
     going = [marker(name).encode()[2:] for name in arguments if name not in NOT_TEXT]
     going += [vector for vector in vectors(tmp_path) if vector not in staying]
     assert remains(tmp_path, going) == set(going)
     if way == "delete_memory":
-        await call(way, memory_id=memory_id)
+        await answered(way, memory_id=memory_id)
     else:
         make_old(store, memory_id)
-        assert (await call(way, days_old=1000, dry_run=False))["memories_deleted"] == 1
+        assert (await answered(way, days_old=1000, dry_run=False))["memories_deleted"] == 1
     eventually(lambda: remains(tmp_path, going) == set())  # at once, unless something still reads
     assert remains(tmp_path, staying) == set(staying)

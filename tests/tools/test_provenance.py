@@ -1,6 +1,6 @@
 """Whatever is recalled says where it comes from: kind, agent, session, time (requirement S7)."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +47,6 @@ READING = [tool for tool in SESSION_TOOLS if hands_out_text(tool)]
 
 
 @pytest.fixture
-async def call(server: FastMCP) -> AsyncIterator[Call]:
-    async with Client(server) as client:
-
-        async def call(tool: str, **arguments: object) -> Object:
-            answer = await client.call_tool(tool, arguments)
-            return dict(answer.structured_content)
-
-        yield call
-
-
-@pytest.fixture
 def stored(store: SessionMemoryStore) -> dict[str, Object]:
     """A memory of each kind; what each has to say of itself, by its kind. The report is memory 1 and has chunk 1."""
     for kind in KINDS:
@@ -82,17 +71,17 @@ def recalled(value: object, around: Object) -> Iterator[Object]:
 
 @pytest.mark.parametrize("tool", READING, ids=lambda tool: tool.name)
 async def test_recalled_text_has_its_kind_agent_session_and_time(
-    call: Call, stored: dict[str, Object], tool: MemoryTool
+    answered: Call, stored: dict[str, Object], tool: MemoryTool
 ) -> None:
-    found = list(recalled(await call(tool.name, **good_arguments(tool)), {}))
+    found = list(recalled(await answered(tool.name, **good_arguments(tool)), {}))
     assert found
     for fields in found:
         memory = stored[fields["memory_type"]]
         assert {name: fields.get(name) for name in PROVENANCE} == {name: memory[name] for name in PROVENANCE}
 
 
-async def test_an_exported_file_says_where_its_text_comes_from(call: Call, stored: dict[str, Object]) -> None:
-    written = await call("write_document_to_file", memory_id=1, output_path="a.md")
+async def test_an_exported_file_says_where_its_text_comes_from(answered: Call, stored: dict[str, Object]) -> None:
+    written = await answered("write_document_to_file", memory_id=1, output_path="a.md")
     front = Path(written["file_path"]).read_text(encoding="utf-8").split("---")[1]
     for name in PROVENANCE:
         assert f"{name}: " in front
@@ -120,13 +109,13 @@ async def test_the_server_says_that_results_are_data_and_not_instructions(server
 
 
 async def test_each_hit_has_its_date_and_each_section_the_title_of_its_document(
-    call: Call, store: SessionMemoryStore
+    answered: Call, store: SessionMemoryStore
 ) -> None:
     text = "\n\n".join(f"# {name}\n\n" + f"An {TEXT} of {name}. " * 100 for name in "ABC")
     for title in ("T", "U"):
         store.store_memory("report", text, session_id=title, title=title, created_at="2026-10-05T12:00:00+00:00")
-    chunks = await call("search_reports_specific_chunks", query=TEXT)
-    sections = await call("search_reports_section_context", query=TEXT)
+    chunks = await answered("search_reports_specific_chunks", query=TEXT)
+    sections = await answered("search_reports_section_context", query=TEXT)
     assert len(sections["results"]) > 2
     for hit in (*chunks["results"], *sections["results"]):
         assert hit["created_at"] == "2026-10-05T12:00:00Z"
