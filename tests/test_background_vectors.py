@@ -161,12 +161,14 @@ def test_a_search_waits_for_vectors_elsewhere_only_so_long(
     assert opened.search_chunks("Lemurs.", REPORTS, mode="vector").elsewhere == {}
 
 
+@pytest.mark.parametrize("each", [0, retriever.MOST_PENDING // 2], ids=["a long text", "many short ones"])
 def test_no_search_waits_while_much_text_lacks_vectors(
-    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:
+    monkeypatch.setattr(retriever, "AS_LONG_AS", each)
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
     monkeypatch.setattr(background.BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
-    opened.store_memory("report", DOCUMENT * (retriever.MOST_PENDING // len(DOCUMENT)), session_id="other")
+    opened.store_memory("report", DOCUMENT * (1 if each else retriever.MOST_PENDING // len(DOCUMENT)), session_id="x")
     opened.store_memory("report", DOCUMENT, session_id="s")
     assert opened.search_chunks("lemurs", REPORTS).results
 

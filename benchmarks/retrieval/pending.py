@@ -10,7 +10,8 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -72,23 +73,28 @@ def lose_vectors(store: SessionMemoryStore, memory_ids: list[int]) -> None:
 
 
 def cost() -> str:
-    """Return the median times of searches with all vectors, and while 1,000 of 2,000 notes are pending."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "memory.db"
-        with opened(path, SearchMode.HYBRID, ToyEngine(384)) as store:
-            for number in range(2 * PENDING):
-                store.store_memory("working_memory", sentence(number), session_id="s")
-        medians = []
-        for pending in (0, PENDING):
-            with opened(path, SearchMode.HYBRID, ToyEngine(384)) as store:
-                lose_vectors(store, list(range(1, pending + 1)))
-                with store._storage.write() as writer:  # noqa: SLF001
-                    for number in range(1, pending + 1):
-                        writer.defer_vectors(number, Lease("another process", time.time() + 50))
-                store._index.start_loading()  # noqa: SLF001
-                store._index.wait_for_loading()  # noqa: SLF001
-                medians.append(median(timed_search(store, number) for number in range(REPEATS)))
+    """Return the median times of searches with all vectors, and while 1,000 of 2,000 notes are pending, in turns."""
+    with TemporaryDirectory() as folder, ExitStack() as stores:
+        settled, fresh = (stores.enter_context(of_notes(Path(folder) / f"{count}.db", count)) for count in (0, PENDING))
+        times = [(timed_search(settled, number), timed_search(fresh, number)) for number in range(REPEATS)]
+    medians = [median(each) for each in zip(*times, strict=True)]
     return f"a search of {2 * PENDING:,} notes: {medians[0]:.1f} ms; while {PENDING:,} are pending: {medians[1]:.1f} ms"
+
+
+@contextmanager
+def of_notes(path: Path, pending: int) -> Iterator[SessionMemoryStore]:
+    """Yield a memory of 2,000 notes, of which the first have just been promised vectors by another process."""
+    with opened(path, SearchMode.HYBRID, ToyEngine(384)) as store:
+        for number in range(2 * PENDING):
+            store.store_memory("working_memory", sentence(number), session_id="s")
+    with opened(path, SearchMode.HYBRID, ToyEngine(384)) as store:
+        lose_vectors(store, list(range(1, pending + 1)))
+        with store._storage.write() as writer:  # noqa: SLF001
+            for number in range(1, pending + 1):
+                writer.defer_vectors(number, Lease("another process", time.time() + 50))
+        store._index.start_loading()  # noqa: SLF001
+        store._index.wait_for_loading()  # noqa: SLF001
+        yield store
 
 
 def sentence(number: int) -> str:

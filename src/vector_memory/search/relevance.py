@@ -81,7 +81,8 @@ def on_page(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> Show
     if page.offset >= max(1, kept):
         return Shown(results, 0, bool(following))
     left_out = max(0, min(page.end, len(found)) - kept) if places.stop in (page.end, kept) else 0
-    is_cut = bool(following and following[0].later) and newest_follows(results, following[0])
+    later = following[0].later if following else ()
+    is_cut = bool(later) and any(one.memory_id in later for one in results if one.match == "strong")
     return Shown(results, left_out, bool(following), [NEWER_FOLLOWS] if is_cut else [])
 
 
@@ -119,11 +120,6 @@ def with_room(found: Sequence[J], first: int) -> list[J]:
             ordered = [one for one in ordered if one != newest and one not in least]
             ordered[first - len(least) : first - len(least)] = [newest, *least]
     return ordered
-
-
-def newest_follows(shown: Iterable[J], following: J) -> bool:
-    """Return whether a result may correct a strong one of those that are shown before it."""
-    return any(one.memory_id in following.later for one in shown if one.match == "strong")
 
 
 def newest_of(found: Sequence[J], memory_id: int | None) -> J | None:

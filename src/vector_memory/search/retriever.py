@@ -35,6 +35,9 @@ MOST_PENDING = 100_000
 """If texts of more bytes than this wait for their vectors, computing them takes seconds even on a quiet machine: no
 search waits, unless this process has promised less and stored what it waits for itself."""
 
+AS_LONG_AS = 200
+"""Bytes of text whose vectors take as long as what each memory needs beside its text."""
+
 MOST_WAITING = 8
 """Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
 threads left for those that need not wait."""
@@ -199,4 +202,5 @@ def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | N
 
 def comes_soon(pending: Pending, everywhere: Pending) -> bool:
     """Return whether vectors are likely to come soon, given all that is pending beside them."""
-    return pending.seconds is not None and pending.seconds < PATIENCE_SECONDS and everywhere.size <= MOST_PENDING
+    size = everywhere.size + AS_LONG_AS * everywhere.memories
+    return pending.seconds is not None and pending.seconds < PATIENCE_SECONDS and size <= MOST_PENDING
