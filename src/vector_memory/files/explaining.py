@@ -7,7 +7,7 @@ from vector_memory.files.index_file import FileIndex
 from vector_memory.files.indexer import NO_TEXT, files_of
 from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.results.rounding import to_score
-from vector_memory.search.explaining import EVERYTHING, SHOWN, Trace, UnitText, compared, measures
+from vector_memory.search.explaining import EVERYTHING, SHOWN, Trace, compared, measures
 from vector_memory.search.retrieval import MAX_DEPTH
 from vector_memory.storage.base import Reader
 
@@ -56,7 +56,7 @@ class FileExplaining:
     def _candidate(self, found: FileHits, place: int) -> Trace:
         """Return how the chunk in a place of the ranking was measured."""
         chunk = found.hits[place]
-        measured = measures(found.question, chunk.hit, UnitText("", chunk.text))
+        measured = measures(found.question, chunk.hit, "", chunk.text)
         return {
             "rank": place + 1,
             "path": self._folder.shown(chunk.path),

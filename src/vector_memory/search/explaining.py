@@ -1,15 +1,18 @@
 """Explains a search: how each candidate was measured, and why one was not returned."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
-from vector_memory.search.fusion import Hit
+from vector_memory.search.confidence import judged
+from vector_memory.search.fusion import Hit, best_of_each_memory
+from vector_memory.search.medium import CHUNKS_PER_SECTION, MatchedSection, rank_sections, sections_of
 from vector_memory.search.question import Question
-from vector_memory.search.result_positions import Grain, Ranking, ranking_of
+from vector_memory.search.relevance import arranged
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Reader, Storage
@@ -24,9 +27,10 @@ EVERYTHING = "all"
 SHOWN = 10
 """Candidates behind the page that are shown."""
 
-NO_SUCH_MEMORY = "There is no such memory: it was deleted or never stored here."
-
 Trace = dict[str, Any]
+
+Grain = Literal["chunk", "section", "document"]
+"""The size of a result."""
 
 
 class Asked(NamedTuple):
@@ -41,16 +45,24 @@ class Asked(NamedTuple):
     shown: range | None = None
 
 
-class UnitText(NamedTuple):
-    """The text of a unit, and `above` it the title of its memory and the headings that enclose it."""
+class Ranking(NamedTuple):
+    """All units of a scope that were compared, best first, and the results that they belong to.
 
-    above: str
-    text: str
+    `places`: of each unit's result among all results; None: in none. `scores`: of the results. `shown`: the places on
+    the page. `most`: the units of which sections are made. `question`: as it was compared.
+    """
 
-    @classmethod
-    def of(cls, title: str | None, headings: Sequence[str], text: str) -> "UnitText":
-        """Return the text of a unit that may have a title and headings."""
-        return cls("\n".join(names_above(title, headings)), text)
+    hits: Sequence[Hit]
+    places: Sequence[int | None]
+    scores: Sequence[float]
+    shown: range
+    most: int
+    question: Question
+
+    def nearness(self, index: int) -> tuple[bool, bool, int]:
+        """Return a key that sorts units: on the page, in another result, in none."""
+        place = self.places[index]
+        return place is None, place not in self.shown, index if place is None else place
 
 
 class Explaining:
@@ -83,7 +95,7 @@ class Explaining:
         number = None if asked.memory_id is None else parse_id("memory_id", asked.memory_id)
         question = self._retriever.prepare(query, mode, scope)
         with self._retriever.answering(question, scope) as retrieval:
-            ranking = ranking_of(retrieval, scope, asked.page, asked.grain, asked.shown)
+            ranking = ranking_of(retrieval, scope, asked)
             last = min(asked.page.end + SHOWN, len(ranking.hits))
             shown = candidates(retrieval, scope, ranking, range(last))
             told = {} if number is None else {"memory": why(retrieval, scope, ranking, number)}
@@ -106,6 +118,45 @@ class Explaining:
             with self._storage.read() as reader:
                 told = {"memory": {"id": number, "why": why_listed(reader, scope, number)}}
         return {"compared": "nothing: they are listed by time", "filters": scope.as_filters(), **told}
+
+
+def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked) -> Ranking:
+    """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
+    found, grain, most = retrieval.everything(scope), asked.grain, asked.page.limit * CHUNKS_PER_SECTION
+    hits = judged(found, retrieval.question)
+    if scope.kind is not None and not TRAITS[scope.kind].chunked:
+        grain = "chunk"
+    units = best_of_each_memory(hits) if grain == "document" else hits
+    enough = [unit for unit in units if retrieval.is_similar_enough(unit)]
+    results: Sequence[Hit | MatchedSection] = enough
+    if grain == "section":
+        outlines = retrieval.reader.outlines(sorted({hit.memory_id for hit in enough[:most]}))
+        results = rank_sections(sections_of(outlines), enough[:most])
+    ordered, on_page, _ = arranged(results, asked.page)
+    place_of = {
+        hit.id: place
+        for place, result in enumerate(ordered)
+        for hit in (result.hits if isinstance(result, MatchedSection) else (result,))
+    }
+    return Ranking(
+        hits,
+        [place_of.get(hit.memory_id if grain == "document" else hit.id) for hit in hits],
+        [result.score for result in ordered],
+        on_page if asked.shown is None else asked.shown,
+        most,
+        replace(retrieval.question, weight=found.weight),
+    )
+
+
+def fate(retrieval: Retrieval, ranking: Ranking, index: int) -> str:
+    """Return what became of a unit."""
+    place = ranking.places[index]
+    if place is not None:
+        where = "an earlier" if place < ranking.shown.start else "a later"
+        return "on this page" if place in ranking.shown else f"on {where} page"
+    if retrieval.is_similar_enough(ranking.hits[index]):
+        return f"sections are made of the best {ranking.most} chunks"
+    return f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({retrieval.threshold:g})"
 
 
 def compared(question: Question, *, late: bool) -> str:
@@ -138,14 +189,14 @@ def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, indices: Se
     hits = [ranking.hits[index] for index in indices]
     units = units_of(retrieval, scope, hits)
     return [
-        {"rank": index + 1, **measures(ranking.question, hit, units[hit.id]), "fate": ranking.fate(index)}
+        {"rank": index + 1, **measures(ranking.question, hit, *units[hit.id]), "fate": fate(retrieval, ranking, index)}
         for index, hit in zip(indices, hits, strict=True)
     ]
 
 
-def measures(question: Question, hit: Hit, unit: UnitText) -> Trace:
-    """Return the measures of a candidate."""
-    above, within = set(terms(unit.above)), set(terms(unit.text))
+def measures(question: Question, hit: Hit, names: str, text: str) -> Trace:
+    """Return the measures of a candidate. `names`: the title of its memory, and the headings that enclose it."""
+    above, within = set(terms(names)), set(terms(text))
     wanted, cosine = question.terms or (), hit.cosine(question.weight)
     return {
         "id": hit.id,
@@ -160,23 +211,22 @@ def measures(question: Question, hit: Hit, unit: UnitText) -> Trace:
     }
 
 
-def units_of(retrieval: Retrieval, scope: Scope, hits: Sequence[Hit]) -> dict[int, UnitText]:
-    """Return the texts of units."""
+def units_of(retrieval: Retrieval, scope: Scope, hits: Sequence[Hit]) -> dict[int, tuple[str, str]]:
+    """Return the names above units, and their texts."""
     ids, reader = [hit.id for hit in hits], retrieval.reader
     if scope.kind is not None and TRAITS[scope.kind].chunked:
         origins = reader.origins([hit.memory_id for hit in hits])
         return {
-            number: UnitText.of(origins[stored.memory_id].title, stored.chunk.headings, stored.chunk.text)
-            for number, stored in reader.chunks(ids).items()
+            number: ("\n".join(names_above(origins[part.memory_id].title, part.chunk.headings)), part.chunk.text)
+            for number, part in reader.chunks(ids).items()
         }
-    return {number: UnitText.of(memory.title, (), memory.content) for number, memory in reader.memories(ids).items()}
+    return {number: (memory.title or "", memory.content) for number, memory in reader.memories(ids).items()}
 
 
 def why(retrieval: Retrieval, scope: Scope, ranking: Ranking, memory_id: int) -> Trace:
     """Say where a memory ranks, or why it does not rank."""
     memory = retrieval.reader.memories([memory_id]).get(memory_id)
-    if memory is None or (names := failed_filters(scope, memory)):
-        said = NO_SUCH_MEMORY if memory is None else outside(names)
+    if (said := exclusion(scope, memory)) or memory is None:
         return {"id": memory_id, "found": False, "why": said}
     units = [index for index, hit in enumerate(ranking.hits) if hit.memory_id == memory_id]
     if not units:
@@ -190,24 +240,17 @@ def why(retrieval: Retrieval, scope: Scope, ranking: Ranking, memory_id: int) ->
         said = "It is on this page; if the answer does not show it, it did not fit."
     else:
         said = f"It ranks {place + 1} with a score of {to_score(ranking.scores[place])}, {best['fate']}"
-        end = ranking.last_score()
-        said += "." if end is None else f"; the last result of this page has {to_score(end)}."
+        on_page = ranking.scores[ranking.shown.start : ranking.shown.stop]
+        said += f"; the last result of this page has {to_score(on_page[-1])}." if on_page else "."
     return {"id": memory_id, "found": place in ranking.shown, "why": said, "best": best}
 
 
 def why_listed(reader: Reader, scope: Scope, memory_id: int) -> str:
     """Say why a memory may not be on a page of the newest."""
     memory = reader.memories([memory_id]).get(memory_id)
-    if memory is None:
-        return NO_SUCH_MEMORY
-    if names := failed_filters(scope, memory):
-        return outside(names)
+    if (said := exclusion(scope, memory)) or memory is None:
+        return said
     return f"It passes the filters; it is on the page of its iteration ({memory.session_iter}) and time."
-
-
-def outside(names: Sequence[str]) -> str:
-    """Say which filters exclude a memory."""
-    return f"It is outside the filters: {', '.join(names)}."
 
 
 def not_compared(question: Question, memory: Memory, ranking: Ranking) -> str:
@@ -225,8 +268,10 @@ def not_compared(question: Question, memory: Memory, ranking: Ranking) -> str:
     return f"{lacks}: a server computes vectors in the background, or `vector-memory backfill` at once."
 
 
-def failed_filters(scope: Scope, memory: Memory) -> list[str]:
-    """Return the names of the filters that exclude a memory."""
+def exclusion(scope: Scope, memory: Memory | None) -> str:
+    """Say which filters exclude a memory, or that it is not there; nothing if it is in the scope."""
+    if memory is None:
+        return "There is no such memory: it was deleted or never stored here."
     passed = {
         "memory_type": scope.kind in (None, MemoryKind(memory.memory_type)),
         "agent_id": scope.agent_id in (None, memory.agent_id),
@@ -239,7 +284,8 @@ def failed_filters(scope: Scope, memory: Memory) -> list[str]:
         "created_after": (scope.created_after or "") <= memory.created_at,
         "created_before": scope.created_before is None or memory.created_at <= scope.created_before,
     }
-    return [name for name, is_inside in passed.items() if not is_inside]
+    failed = [name for name, is_inside in passed.items() if not is_inside]
+    return f"It is outside the filters: {', '.join(failed)}." if failed else ""
 
 
 def fitting(trace: Trace, room: int) -> Trace | None:

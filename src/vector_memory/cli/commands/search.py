@@ -31,10 +31,9 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
-from vector_memory.search.explaining import Asked, Trace
+from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.search.relevance import best_of, with_room
-from vector_memory.search.result_positions import Grain
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 

@@ -10,8 +10,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import size, value_size
-from vector_memory.search.explaining import EVERYTHING, Asked, fitting
-from vector_memory.search.result_positions import Grain
+from vector_memory.search.explaining import EVERYTHING, Asked, Grain, fitting
 from vector_memory.store import SessionMemoryStore
 
 A = TypeVar("A", bound=Result)
