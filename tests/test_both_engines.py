@@ -19,7 +19,7 @@ from vector_memory.maintenance.report import SessionReports
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
-DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 \0 " * 15 for number in range(3))
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
 METADATA = {"né": [1, None, {"a": 1.5}], "zero\0": "\0", "big": 2**63, "parent_report_id": "1", "\u2028": True}
 BY_WORDS = "Found by words only"
 OLD, NEW = LatticeEmbedder(), ToyEngine(2)
@@ -53,7 +53,7 @@ def fill(store: SessionMemoryStore) -> None:
         store.store_memory(
             "report_observation", f"Wrong {number}.", session_id="s0", parent_report_id=report.memory_id, agent_id="b"
         )
-        store.store_memory("input_prompt", f"Why\0 {number}?", session_id="s1", session_iter=number, task_code="t")
+        store.store_memory("input_prompt", f"Why {number}?", session_id="s1", session_iter=number, task_code="t")
     store.store_memory("knowledge_base", "A lease ends.", title="Leases", category="db")
     store.tagged.store("Redis needs a password.", tags=["redis", "ops"], category="decision")
     last = store.store_memory("system_memory", "Forget this.", session_id="s0")

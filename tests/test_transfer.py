@@ -1,5 +1,6 @@
 """Exports and imports: nothing is lost or duplicated, and invalid files change nothing."""
 
+import hashlib
 import io
 import json
 import tempfile
@@ -259,6 +260,20 @@ def test_an_observation_finds_its_report_in_another_session(
     other.store_memory("report", "Another report with the same id.", session_id="reports")
     assert other.import_memories(stream) == Imported(added=1, orphaned=1)
     assert contents(other)[1].memory["metadata"] == {}
+
+
+def test_the_character_nul_of_an_earlier_export_is_replaced_and_counted(
+    store: SessionMemoryStore, other: SessionMemoryStore
+) -> None:
+    store.store_memory("report", "# Dump\n\nThe line ends \ufffd\ufffd early.", session_id="s")
+    header, line = (json.loads(each) for each in exported(store).read().splitlines())
+    text = line["content"].replace("\ufffd", "\0")
+    line |= {"content": text, "content_hash": hashlib.sha256(text.encode()).hexdigest()}
+    stream = io.BytesIO(b"\n".join(json.dumps(each).encode() for each in (header, line)))
+    assert other.import_memories(stream) == Imported(added=1, nul_characters=2)
+    assert contents(other) == contents(store)
+    stream.seek(0)
+    assert other.import_memories(stream) == Imported(skipped=1)
 
 
 def test_an_interrupted_import_is_repeated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:

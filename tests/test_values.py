@@ -65,6 +65,7 @@ def test_a_value_that_is_not_an_integer_is_not_an_id(value: Any) -> None:
         ({"description": "d" * 5001}, "at most 5,000"),
         ({"tags": [str(number) for number in range(21)]}, "send at most 20"),
         ({"tags": ["t" * 101]}, "at most 100"),
+        ({"content": "a\0b"}, "content contains the character NUL: remove it, or send U.FFFD"),
         ({"session_id": "s\0"}, "session_id contains the character NUL: remove it"),
         ({"title": "\0t"}, "title contains the character NUL"),
         ({"tags": ["a\0b"]}, "each tag contains the character NUL"),

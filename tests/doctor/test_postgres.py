@@ -17,7 +17,7 @@ from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.postgres import inspection
 from vector_memory.store import SessionMemoryStore
 
-DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 \0 " * 15 for number in range(3))
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
 USUAL = {"role": State.WARNING}
 """The tests connect as a superuser."""
 
@@ -131,7 +131,7 @@ def test_what_is_damaged_is_found_and_repaired(url: str, name: str) -> None:
 
 
 def test_a_changed_text_is_not_repaired(url: str) -> None:
-    change(url, "update session_memories set content = 'changed', nuls = null where id = 2")
+    change(url, "update session_memories set content = 'changed' where id = 2")
     examined = doctor(url)
     report, _ = examined.repair_all(examined.examine())
     assert wrong_in(report)["text"] == State.PROBLEM

@@ -71,6 +71,11 @@ async def test_a_prompt_in_codex_is_stored(talk: Any) -> None:
     assert [one.content for one in talk.memories()] == [PROMPT]
 
 
+async def test_the_character_nul_in_a_prompt_is_replaced(talk: Any) -> None:
+    await talk.prompt("s", "Is \0 a character?")
+    await until(lambda: [one.content for one in talk.memories()] == ["Is \ufffd a character?"])
+
+
 @pytest.mark.parametrize("name", IGNORED)
 async def test_text_that_was_never_said_is_not_stored(talk: Any, name: str) -> None:
     tool, fields = IGNORED[name]

@@ -20,7 +20,7 @@ from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.store import SessionMemoryStore
 
-TEXT = "The ledger was locked \\d \\\\ 'twice'. \0 数据"
+TEXT = "The ledger was locked \\d \\\\ 'twice'. 数据"
 
 UNUSUAL = (
     "standard_conforming_strings=off",

@@ -1,11 +1,13 @@
 """A file of the original server is upgraded in place: data/original/README.md says how such files were made."""
 
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
 from original_files import EARLY, LATE, texts_in, unpacked
+from vector_memory.cli.commands.copying import copy_all
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import rechunk, upgrading
@@ -154,6 +156,22 @@ def test_every_memory_keeps_its_id_and_its_text(path: Path) -> None:
     without_cutting(path)
     assert len(before) == 8
     assert texts_in(path) == before
+
+
+def test_a_text_with_the_character_nul_is_read_as_it_is_and_copied_with_a_character_in_its_place(
+    path: Path, tmp_path: Path
+) -> None:
+    text = "A line that ends \0 early, and quokka"
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("update session_memories set content = ? where id = 1", (text,))
+    with SessionMemoryStore(path, NO_MODEL) as store:
+        assert store.reconstruct_document(1).content == text
+        assert found_by_words(store) == everything()
+    copied = copy_all(path, tmp_path / "copy.db")
+    assert (copied.memories, copied.nul_characters) == (8, 1)
+    with SessionMemoryStore(tmp_path / "copy.db", NO_MODEL) as store:
+        assert store.reconstruct_document(1).content == text.replace("\0", "\ufffd")
+        assert found_by_words(store) == everything()
 
 
 def test_kinds_iterations_sessions_and_times_are_normalized(path: Path) -> None:

@@ -121,6 +121,15 @@ def test_what_cannot_be_read_is_named(name: str, store: SessionMemoryStore, writ
         assert [one.path for one in imported(store).unread] == [path]
 
 
+def test_the_character_nul_is_replaced_and_counted(store: SessionMemoryStore, write: Write) -> None:
+    write(user("Is \0 a character?"), agent(LONG))
+    assert imported(store, is_dry=True).nul_characters == 1
+    assert imported(store).nul_characters == 1
+    assert stored(store)[-1].content == "Is \ufffd a character?"
+    again = imported(store)
+    assert (again.skipped, again.nul_characters) == (2, 0)
+
+
 def test_secrets_are_replaced_unless_they_are_wanted(store: SessionMemoryStore, write: Write) -> None:
     """The result says how many, and the memory has none of them."""
     write(user(f"Use {TOKEN}. <private>My birthday is in May.</private>"))

@@ -180,7 +180,7 @@ class NewMemory:
         )
 
     def __post_init__(self) -> None:
-        check_text("content", self.content, MAX_CONTENT)
+        check_label("content", self.content, MAX_CONTENT)
         check_label("agent_id", self.agent_id, MAX_IDENTIFIER)
         if TRAITS[self.kind].session_scoped:
             check_label("session_id", self.session_id, MAX_IDENTIFIER)

@@ -16,6 +16,11 @@ def without_halves(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def without_nul(text: str) -> str:
+    """Return a text that every engine stores: the character NUL becomes U+FFFD, as CommonMark demands."""
+    return text.replace("\0", "\ufffd")
+
+
 def text_in(data: bytes) -> str:
     """Return the text of a file, without a byte order mark. Raises ValidationError if it is in another encoding."""
     try:

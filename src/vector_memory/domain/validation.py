@@ -48,10 +48,10 @@ def check_text(name: str, value: object, maximum: int) -> str:
 
 
 def check_label(name: str, value: object, maximum: int) -> str:
-    """Like `check_text`, but without the character NUL, which a database may not store in anything but contents."""
+    """Like `check_text`, for a text that is stored: without the character NUL, which not every database stores."""
     label = check_text(name, value, maximum)
     if "\0" in label:
-        raise ValidationError(f"{name} contains the character NUL: remove it.")
+        raise ValidationError(f"{name} contains the character NUL: remove it, or send U+FFFD in its place.")
     return label
 
 

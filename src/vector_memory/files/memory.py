@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from vector_memory.domain.text import text_in
-from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
+from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_label, check_range, check_text
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ValidationError
 from vector_memory.files.explaining import FileExplaining
@@ -236,9 +236,9 @@ class FileMemory:
 
     def write(self, entry: str, topic: str | None = None, now: datetime | None = None) -> FileWriteResult:
         """Add an entry to the log of the day, under a heading with the time. `now` defaults to the current time."""
-        check_text("entry", entry, MAX_CONTENT)
+        check_label("entry", entry, MAX_CONTENT)
         if topic is not None:
-            topic = " ".join(check_text("topic", topic, MAX_TOPIC).split())
+            topic = " ".join(check_label("topic", topic, MAX_TOPIC).split())
         path = self._folder.append(entry, topic, now or datetime.now().astimezone())
         self._watcher.request()
         return FileWriteResult(path=self._folder.shown(path))

@@ -7,14 +7,17 @@ last, in the one transaction that completes the copy.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
 from vector_memory.domain import Scope
+from vector_memory.domain.text import without_nul
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, ValidationError
 from vector_memory.maintenance.backfill import Progress
+from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.maintenance_api import Portions, WholeMemory, WordBlock
 from vector_memory.storage.records import CanonicalTag, TagVectors
@@ -35,10 +38,14 @@ UNEQUAL = "The target does not return what was written: check its disk, then sta
 
 
 class Copied(NamedTuple):
-    """The number of memories that the target has now, and how many of them this run has written."""
+    """The number of memories that the target has now, and how many of them this run has written.
+
+    `nul_characters`: those in texts of the original server that became U+FFFD.
+    """
 
     memories: int
     written: int
+    nul_characters: int = 0
 
 
 @contextmanager
@@ -62,15 +69,16 @@ class Copying:
         Raises ValidationError if the target has other memories, or if its vectors are of another model.
         """
         self._require_comparable()
-        total, done, written, last_id = self._source.count(Scope()), 0, 0, 0
+        total, done, written, replaced, last_id = self._source.count(Scope()), 0, 0, 0, 0
         while memories := self._source.upkeep.portions.memories(last_id, MEMORIES_AT_ONCE):
-            written += self._copy(memories, last_id)
+            replaced += sum(whole.memory.content.count("\0") for whole in memories)
+            written += self._copy(list(map(storable, memories)), last_id)
             done, last_id = done + len(memories), memories[-1].memory.id
             if on_progress is not None:
                 on_progress(done, total)
         if self._stored(last_id, 1):
             raise ValidationError(OTHERS)
-        return Copied(done, written)
+        return Copied(done, written, replaced)
 
     def complete(self, on_progress: Progress | None = None) -> None:
         """Write the index of words and the vocabulary of tags, and let the target give higher ids only."""
@@ -151,6 +159,16 @@ class Copying:
         while blocks := portions.blocks(last_id, BLOCKS_AT_ONCE):
             yield blocks
             last_id = blocks[-1].id
+
+
+def storable(whole: WholeMemory) -> WholeMemory:
+    """Return a memory whose texts every engine stores."""
+    memory = whole.memory
+    if "\0" not in memory.content:
+        return whole
+    content = without_nul(memory.content)
+    chunks = [replace(one, chunk=replace(one.chunk, text=without_nul(one.chunk.text))) for one in whole.chunks]
+    return replace(whole, memory=replace(memory, content=content, content_hash=hash_of(content)), chunks=chunks)
 
 
 def ordered_tags(reader: Reader, tags: TagVectors) -> list[CanonicalTag]:

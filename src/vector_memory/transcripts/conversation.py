@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vector_memory.domain import MAIN_AGENT, MemoryKind
-from vector_memory.domain.text import without_halves
+from vector_memory.domain.text import without_halves, without_nul
 from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.redaction import Redacted, redact
 from vector_memory.transcripts.lines import FormatError
@@ -167,6 +167,6 @@ def summary_in(text: str) -> str:
 
 def storable(text: str, *, redacts: bool) -> Redacted:
     """Return a text as it is stored: without secrets and private parts if `redacts`, then cut to the maximum length."""
-    text = without_halves(text)
+    text = without_nul(without_halves(text))  # nobody can correct it
     found = redact(text) if redacts else Redacted(text, 0)
     return replace(found, text=found.text[:MAX_CONTENT].strip())

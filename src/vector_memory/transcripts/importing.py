@@ -54,6 +54,7 @@ class Unread(NamedTuple):
 class ImportedSessions:
     """What an import did, or would do. `stored`: memories by kind. `redacted`: places that were replaced in them.
 
+    `nul_characters`: those of their texts that were replaced by U+FFFD.
     `sessions`: those that something was stored of. `skipped`: memories that were stored before.
     """
 
@@ -62,6 +63,7 @@ class ImportedSessions:
     sessions: set[str | None] = field(default_factory=set)
     skipped: int = 0
     redacted: int = 0
+    nul_characters: int = 0
     unread: list[Unread] = field(default_factory=list)
 
 
@@ -78,7 +80,7 @@ class Importer:
         self._is_dry = is_dry
         self._redacts = redacts and store.settings.redact is not Redact.OFF
         self._waiting: list[NewMemory] = []
-        self._redacted: dict[str, int] = {}
+        self._replaced: dict[str, tuple[int, int]] = {}
         self._sessions_of: dict[str, str] = {}
         self.result = ImportedSessions()
 
@@ -127,7 +129,7 @@ class Importer:
     def _memory(self, session_id: str, project: str, said: Said) -> NewMemory:
         """Return the memory to store for what was said. Raises ValidationError."""
         content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
-        self._redacted[content.text] = content.count + title.count
+        self._replaced[content.text] = (content.count + title.count, said.content.count("\0"))
         return NewMemory.of(
             said.kind,
             content.text,
@@ -147,9 +149,11 @@ class Importer:
             result.skipped += len(batch) - len(stored)
             result.stored.update(memory.kind for memory in stored)
             result.sessions.update(memory.session_id for memory in stored)
-            result.redacted += sum(self._redacted.get(memory.content, 0) for memory in stored)
+            replaced = [self._replaced.get(memory.content, (0, 0)) for memory in stored]
+            result.redacted += sum(secrets for secrets, _ in replaced)
+            result.nul_characters += sum(nuls for _, nuls in replaced)
             if not self._waiting:
-                self._redacted.clear()
+                self._replaced.clear()
 
 
 def is_within(transcript: Transcript, project: Path | None) -> bool:

@@ -63,7 +63,7 @@ def fill(storage: Storage, count: int = 14) -> None:
         kind = kinds[number % len(kinds)]
         fields = {"session_id": f"s{number % 3}"} if TRAITS[kind].session_scoped else {}
         new = new_memory(
-            f"Word{number} naïve \0 数据 \N{OLD ITALIC LETTER A} \u2400 and words " * (number % 3 + 1), kind, **fields,
+            f"Word{number} naïve 数据 \N{OLD ITALIC LETTER A} \u2400 and words " * (number % 3 + 1), kind, **fields,
             session_iter=number % 2, task_code=None if number % 2 else "t", title="Title",
             description="It's" if number % 3 else None, tags=["a", f"b{number}"], metadata=METADATA,
         )  # fmt: skip
@@ -230,7 +230,7 @@ def test_a_target_with_vectors_of_another_model_is_refused(pair: Pair) -> None:
 def test_random_memories_are_copied(pair: Pair) -> None:
     chosen = random.Random(7)
     for number in range(25):
-        text = "".join(chosen.choices("ab \n\0ü数\N{GRINNING FACE}\u2400", k=chosen.randint(1, 60)))
+        text = "".join(chosen.choices("ab \nü数\N{GRINNING FACE}\u2400", k=chosen.randint(1, 60)))
         kind = chosen.choice([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY])
         add(pair.source, new_memory(text, kind, session_id=chosen.choice("xyz")), at=f"2026-01-01T00:00:{number:02}Z")
     pair.run()

@@ -44,9 +44,11 @@ def copy(
         copied = copy_all(source_at, target_at)
     before = copied.memories - copied.written
     known = f", {before:,} of them in an earlier run," if before else ""
+    nuls = copied.nul_characters
+    replaced = f"Replaced {counted(nuls, 'NUL character')} by U+FFFD.\n" if nuls else ""
     tell(
         {"success": True, **copied._asdict(), "source": str(source_at), "target": str(target_at)},
-        f"Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}",
+        f"{replaced}Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}",
         as_json=as_json,
     )
 

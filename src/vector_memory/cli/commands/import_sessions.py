@@ -79,6 +79,7 @@ def facts(result: "ImportedSessions") -> dict[str, object]:
         "kinds": {str(kind): count for kind, count in result.stored.items()},
         "skipped": result.skipped,
         "redacted": result.redacted,
+        "nul_characters": result.nul_characters,
         "unread": [{"file": str(unread.path), "reason": unread.reason} for unread in result.unread],
     }
 
@@ -96,4 +97,6 @@ def said(result: "ImportedSessions", *, is_dry: bool) -> list[str]:
     lines = [*unread, f"{verb} {memories}{of_what}; {result.skipped:,} already stored."]
     if result.redacted:
         lines.append(f"{replaced} {counted(result.redacted, 'secret or private part', 'secrets or private parts')}.")
+    if result.nul_characters:
+        lines.append(f"{replaced} {counted(result.nul_characters, 'NUL character')} by U+FFFD.")
     return lines

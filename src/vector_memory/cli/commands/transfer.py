@@ -96,6 +96,8 @@ def import_(
                 with progress("Vectors") as update:
                     missing, problem = backfilled(store, update)
                 said += [problem] if problem else []
+        if result.nul_characters:
+            said.append(f"Replaced {counted(result.nul_characters, 'NUL character')} by U+FFFD.")
         if result.orphaned:
             said.append(f"{counted(result.orphaned, 'observation')} imported without the report that they refer to.")
     body = {"success": True, **result._asdict(), "without_vectors": missing, "message": " ".join(said)}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, parse_kind
+from vector_memory.domain.text import without_nul
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
 from vector_memory.embedding.token_states import bytes_per_state
@@ -213,12 +214,19 @@ def parse_memory(number: int, line: bytes) -> MemoryLine:
 def check_memory(number: int, line: MemoryLine, header: Header) -> None:
     """Raise ValidationError unless the memory of a line can be stored."""
     try:
-        line.new_memory()
+        storable(line).new_memory()
         problem = next(_problems(line, header.vectors), None)
     except ValidationError as error:
         problem = str(error)
     if problem:
         raise ValidationError(f"Line {number}: {problem}")
+
+
+def storable(line: MemoryLine) -> MemoryLine:
+    """Return a line whose content every engine stores: exports of other releases can contain the character NUL."""
+    if "\0" not in line.content:
+        return line
+    return line.model_copy(update={"content": without_nul(line.content), "content_hash": None})
 
 
 def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:

@@ -30,6 +30,7 @@ from vector_memory.maintenance.transfer.lines import (
     parse_header,
     parse_memory,
     read_lines,
+    storable,
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
@@ -52,13 +53,14 @@ class Imported(NamedTuple):
     """The numbers of memories of an import.
 
     `skipped`: already stored. `without_vectors`: added, but not embedded yet. `orphaned`: observations added without
-    their report, which is neither in the export nor in the memory.
+    their report, which is neither in the export nor in the memory. `nul_characters`: those that U+FFFD replaced.
     """
 
     added: int = 0
     skipped: int = 0
     without_vectors: int = 0
     orphaned: int = 0
+    nul_characters: int = 0
 
     def plus(self, other: "Imported") -> "Imported":
         """Return the sums."""
@@ -128,6 +130,7 @@ class Transfer:
             return None
 
     def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
+        nul_characters, line = line.content.count("\0"), storable(line)
         with self._storage.read() as reader:
             if is_stored(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
@@ -149,7 +152,12 @@ class Transfer:
             if new.kind is MemoryKind.TAGGED:
                 for tag in new.tags:
                     writer.count_tag(tag, None, history.created_at)
-        return Imported(added=1, without_vectors=int(derived.embedded is None), orphaned=orphaned)
+        return Imported(
+            added=1,
+            without_vectors=int(derived.embedded is None),
+            orphaned=orphaned,
+            nul_characters=nul_characters,
+        )
 
 
 def memory_line(reader: Reader, memory: Memory, *, with_vectors: bool) -> MemoryLine:

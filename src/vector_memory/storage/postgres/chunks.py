@@ -7,11 +7,11 @@ from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.rows import fetch, fetch_one, restored
+from vector_memory.storage.postgres.rows import fetch, fetch_one
 from vector_memory.storage.records import ChunkOutline, StoredChunk
 
 COLUMNS = """
-    c.id, c.parent_id, c.chunk_index, c.content, c.nuls, c.chunk_type, c.start_char, c.end_char, c.token_count,
+    c.id, c.parent_id, c.chunk_index, c.content, c.chunk_type, c.start_char, c.end_char, c.token_count,
     c.headings, c.level, c.contains_code, c.contains_table, c.is_oversized, c.is_contextually_enriched
 """
 
@@ -20,7 +20,7 @@ def chunk_from_row(**row: Any) -> StoredChunk:
     """Return a StoredChunk for a row of COLUMNS."""
     chunk = Chunk(
         index=row["chunk_index"],
-        text=restored(row["content"], row["nuls"]),
+        text=row["content"],
         start=row["start_char"],
         end=row["end_char"],
         kind=row["chunk_type"],

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 from vector_memory.domain import Scope
-from vector_memory.storage.postgres.schema import SYMBOL_FOR_NULL
 
 
 class Filter(NamedTuple):
@@ -57,11 +56,4 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
     values["kind"] = scope.kind and str(scope.kind)
     values["tags"] = list(scope.tags) or None
     values["sessions"] = None if scope.sessions is None else list(scope.sessions)
-    return {name: storable(value) for name, value in values.items() if value is not None}
-
-
-def storable(value: Any) -> Any:
-    """Return a text, or texts, without the character NUL, which PostgreSQL does not store."""
-    if isinstance(value, list):
-        return [storable(one) for one in value]
-    return value.replace("\0", SYMBOL_FOR_NULL) if isinstance(value, str) else value
+    return {name: value for name, value in values.items() if value is not None}

@@ -9,7 +9,7 @@ from vector_memory.storage.insert import as_stored, place_of, words_in
 from vector_memory.storage.json_columns import as_json
 from vector_memory.storage.postgres import keywords, pending, vectors
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.rows import fetch_column, fetch_value, storable
+from vector_memory.storage.postgres.rows import fetch_column, fetch_value
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 
@@ -172,16 +172,15 @@ def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
 def insert_row(connection: Connection, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
     """Insert the row of a memory. `is_dated`: in the turn of the latest one that was written before it."""
     values = {field.name: getattr(memory, field.name) for field in fields(memory)}
-    content, nuls = storable(memory.content)
     connection.later(
         """
         insert into session_memories (
-            id, memory_type, agent_id, session_id, session_iter, task_code, content, nuls, content_length,
-            content_bytes, title, description, tags, metadata, category, about_report, project, content_hash,
+            id, memory_type, agent_id, session_id, session_iter, task_code, content, content_length, content_bytes,
+            title, description, tags, metadata, category, about_report, project, content_hash,
             created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, embedding_model_id, turn
         ) values (
             %(id)s, %(memory_type)s, %(agent_id)s, %(session_id)s, %(session_iter)s, %(task_code)s, %(content)s,
-            %(nuls)s, %(content_length)s, %(content_bytes)s, %(title)s, %(description)s, %(tags)s, %(metadata)s,
+            %(content_length)s, %(content_bytes)s, %(title)s, %(description)s, %(tags)s, %(metadata)s,
             %(category)s, %(about_report)s, %(project)s, %(content_hash)s, %(created_at)s, %(updated_at)s,
             %(accessed_at)s, %(access_count)s, %(chunked)s, %(chunk_count)s, %(model_id)s,
             case when %(is_dated)s then coalesce((
@@ -193,9 +192,7 @@ def insert_row(connection: Connection, memory: Memory, model_id: int | None, *, 
         values
         | columns_of(memory.metadata)
         | {
-            "content": content,
-            "nuls": nuls,
-            "content_length": len(content),
+            "content_length": len(memory.content),
             "content_bytes": len(memory.content.encode()),
             "metadata": as_json(memory.metadata),
             "model_id": model_id,
@@ -217,19 +214,18 @@ def insert_chunks(connection: Connection, memory_id: int, derived: Derived) -> l
     return ids
 
 
-# An array of arrays would be a matrix, so the places of the NULs are sent as texts.
 INSERT_CHUNKS = """
 insert into memory_chunks (
-    id, parent_id, chunk_index, content, nuls, chunk_type, start_char, end_char, token_count, headings, level,
+    id, parent_id, chunk_index, content, chunk_type, start_char, end_char, token_count, headings, level,
     contains_code, contains_table, is_oversized, is_contextually_enriched
 )
-select id, parent_id, chunk_index, content, nuls::integer[], chunk_type, start_char, end_char, token_count, headings,
+select id, parent_id, chunk_index, content, chunk_type, start_char, end_char, token_count, headings,
     level, contains_code, contains_table, is_oversized, is_enriched
 from unnest(
-    %s::bigint[], %s::bigint[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::integer[], %s::integer[],
+    %s::bigint[], %s::bigint[], %s::integer[], %s::text[], %s::text[], %s::integer[], %s::integer[],
     %s::integer[], %s::text[], %s::integer[], %s::boolean[], %s::boolean[], %s::boolean[], %s::boolean[]
 ) as chunk(
-    id, parent_id, chunk_index, content, nuls, chunk_type, start_char, end_char, token_count, headings, level,
+    id, parent_id, chunk_index, content, chunk_type, start_char, end_char, token_count, headings, level,
     contains_code, contains_table, is_oversized, is_enriched
 )
 """
@@ -237,11 +233,9 @@ from unnest(
 
 def chunk_values(chunk: Chunk) -> tuple[object, ...]:
     """Return the column values that depend on the chunk alone, in the order of INSERT_CHUNKS."""
-    content, nuls = storable(chunk.text)
     return (
         chunk.index,
-        content,
-        None if nuls is None else f"{{{','.join(map(str, nuls))}}}",
+        chunk.text,
         chunk.kind,
         chunk.start,
         chunk.end,

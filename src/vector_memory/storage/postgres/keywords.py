@@ -121,10 +121,7 @@ def rebuild(connection: Connection) -> None:
 
 
 def texts_of(connection: Connection, memory_id: int) -> list[str]:
-    """Return the searchable texts of a memory's units; none if it should be chunked but has no chunks yet.
-
-    A character that is stored for NUL separates words as NUL does.
-    """
+    """Return the searchable texts of a memory's units; none if it should be chunked but has no chunks yet."""
     sql = """
         select m.title, u.headings, u.content from session_memories m join (
             select content, headings, parent_id as memory_id, chunk_index from memory_chunks where parent_id = %(id)s

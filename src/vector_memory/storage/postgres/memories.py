@@ -1,6 +1,7 @@
 """Whole memories: the rows of `session_memories`."""
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from vector_memory.domain import MemoryKind, Scope
@@ -8,7 +9,7 @@ from vector_memory.errors import no_memory
 from vector_memory.storage.json_columns import object_in
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
-from vector_memory.storage.postgres.rows import fetch, fetch_column, fetch_one, fetch_value, restored
+from vector_memory.storage.postgres.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.storage.records import (
     CountedBy,
     Expendable,
@@ -20,15 +21,15 @@ from vector_memory.storage.records import (
 )
 
 COLUMNS = """
-    m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.nuls, m.title,
-    m.description, m.tags, m.metadata, m.content_hash, m.created_at, m.updated_at, m.accessed_at, m.access_count,
+    m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
+    m.tags, m.metadata, m.content_hash, m.created_at, m.updated_at, m.accessed_at, m.access_count,
     m.auto_chunk, m.chunk_count, m.turn
 """
 
 
-def memory_from_row(*, content: str, nuls: list[int] | None, metadata: str, auto_chunk: bool, **columns: Any) -> Memory:
+def memory_from_row(*, metadata: str, auto_chunk: bool, **columns: Any) -> Memory:
     """Return a Memory for a row of COLUMNS."""
-    return Memory(content=restored(content, nuls), metadata=object_in(metadata), chunked=auto_chunk, **columns)
+    return Memory(metadata=object_in(metadata), chunked=auto_chunk, **columns)
 
 
 def find_report(
@@ -92,9 +93,9 @@ def get_origins(connection: Connection, memory_ids: Sequence[int]) -> dict[int, 
     return {origin.id: origin for origin in rows}
 
 
-def observation_from_row(*, report_id: str, beginning: str, nuls: list[int] | None, **columns: Any) -> Observation:
+def observation_from_row(*, report_id: str, **columns: Any) -> Observation:
     """Return an Observation for a row."""
-    return Observation(report_id=int(report_id), beginning=restored(beginning, nuls), **columns)
+    return Observation(report_id=int(report_id), **columns)
 
 
 def get_observations(
@@ -105,7 +106,7 @@ def get_observations(
         connection,
         observation_from_row,
         f"""
-        select id, about_report as report_id, agent_id, created_at, left(content, %(characters)s) as beginning, nuls
+        select id, about_report as report_id, agent_id, created_at, left(content, %(characters)s) as beginning
         from session_memories
         where memory_type = '{MemoryKind.REPORT_OBSERVATION}' and about_report = any(%(reports)s::text[])
         order by id desc limit %(limit)s
@@ -117,8 +118,8 @@ def get_observations(
 
 # The index of sessions has the memories of a session, kind and iteration in the order of storing.
 BESIDE = """
-(select coalesce(json_agg(json_build_array(id, beginning, nuls)), '[]') from (
-    select n.id, left(n.content, %(characters)s) as beginning, n.nuls from session_memories n
+(select coalesce(json_agg(json_build_array(id, beginning)), '[]') from (
+    select n.id, left(n.content, %(characters)s) as beginning from session_memories n
     where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
         and n.project is not null and (not %(same_agent)s or n.agent_id = m.agent_id)
         and (n.turn, n.created_at, n.id) {side} (m.turn, m.created_at, m.id)
@@ -141,12 +142,10 @@ def get_neighbours(
     """
     named = {"wanted": list(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
     rows = connection.execute(NEIGHBOURS, named).fetchall()
-    return {number: Neighbours(neighbours_in(before)[::-1], neighbours_in(after)) for number, before, after in rows}
-
-
-def neighbours_in(side: Sequence[tuple[int, str, Sequence[int] | None]]) -> list[Neighbour]:
-    """Return neighbours, the text of each stored with where it has the character NUL."""
-    return [Neighbour(number, restored(text, nuls)) for number, text, nuls in side]
+    return {
+        number: Neighbours([*starmap(Neighbour, before[::-1])], [*starmap(Neighbour, after)])
+        for number, before, after in rows
+    }
 
 
 def list_memories(

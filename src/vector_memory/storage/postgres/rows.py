@@ -1,10 +1,9 @@
-"""Reads rows as named values: by column name, never by position. Texts with the character NUL are restored."""
+"""Reads rows as named values: by column name, never by position."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.schema import SYMBOL_FOR_NULL
 from vector_memory.storage.postgres.statement import Cursor, Parameters
 
 T = TypeVar("T")
@@ -41,21 +40,3 @@ def fetch_value(connection: Connection, sql: str, parameters: Parameters = None)
 def fetch_column(connection: Connection, sql: str, parameters: Parameters = None) -> list[Any]:
     """Run a query and return the first column of every row."""
     return [row[0] for row in connection.execute(sql, parameters).fetchall()]
-
-
-def storable(text: str) -> tuple[str, list[int] | None]:
-    """Return a text as PostgreSQL stores it, and where it has the character NUL; None: nowhere."""
-    if "\0" not in text:
-        return text, None
-    return text.replace("\0", SYMBOL_FOR_NULL), [place for place, character in enumerate(text) if character == "\0"]
-
-
-def restored(text: str, nuls: Sequence[int] | None) -> str:
-    """Return a stored text, or the beginning of it, as it was before it was stored."""
-    if not nuls:
-        return text
-    characters = list(text)
-    for place in nuls:
-        if place < len(characters):
-            characters[place] = "\0"
-    return "".join(characters)

@@ -1,17 +1,14 @@
 """The tables of a memory: those of one PostgreSQL schema, as the migrations create them.
 
 Every connection has this schema first in its search path, so statements name tables only. Columns that are sorted or
-compared as SQLite does have the collation "C". PostgreSQL does not store the character NUL: a text that has some is
-stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
+compared as SQLite does have the collation "C".
 """
 
-FIRST_VERSION = 9
+FIRST_VERSION = 11
 """The version of these tables. Those of lower versions were created during the development, and never by a release."""
 
-VERSION = 10
+VERSION = 12
 """The version that this release writes: each migration raises it by one."""
-
-SYMBOL_FOR_NULL = "\u2400"
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
 NAMESPACE = """
@@ -38,7 +35,6 @@ create table session_memories (
     session_iter integer not null,
     task_code text collate "C",
     content text collate "C" not null,
-    nuls integer[],
     content_length integer not null,
     content_bytes integer not null,
     title text collate "C",
@@ -76,7 +72,6 @@ create table memory_chunks (
     parent_id bigint not null references session_memories(id) on delete cascade,
     chunk_index integer not null,
     content text collate "C" not null,
-    nuls integer[],
     chunk_type text not null,
     start_char integer not null,
     end_char integer not null,

@@ -1,11 +1,9 @@
 """Statistics of sessions, and of the whole memory."""
 
-from typing import Any
-
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
-from vector_memory.storage.postgres.rows import columns_of, fetch, fetch_value, restored, rows_of
+from vector_memory.storage.postgres.rows import columns_of, fetch, fetch_value, rows_of
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, SessionSummary, Span
 
@@ -113,13 +111,8 @@ def session_counts(connection: Connection, session_id: str) -> SessionCounts:
 
 MOMENTS = """
 m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
-m.turn, left(m.content, %(characters)s) as beginning, m.nuls, m.content_length, m.content_bytes, m.chunk_count
+m.turn, left(m.content, %(characters)s) as beginning, m.content_length, m.content_bytes, m.chunk_count
 """
-
-
-def moment_from_row(*, beginning: str, nuls: list[int] | None, **columns: Any) -> Moment:
-    """Return a Moment for a row of MOMENTS."""
-    return Moment(beginning=restored(beginning, nuls), **columns)
 
 
 def latest_moments(connection: Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
@@ -127,7 +120,7 @@ def latest_moments(connection: Connection, scope: Scope, limit: int, characters:
     condition = memory_filter(scope)
     found = fetch(
         connection,
-        moment_from_row,
+        Moment,
         f"""
         select {MOMENTS} from session_memories m where {condition.sql}
         order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
@@ -153,7 +146,7 @@ def left_since(connection: Connection, span: Span, kind: MemoryKind, limit: int,
     """Return what a session and those without prompts have left of a kind since a memory, oldest first."""
     turn, since = span.since
     values = {"turn": turn, "since": since, "session_id": span.session_id, "besides": span.besides, "kind": str(kind)}
-    found = fetch(connection, moment_from_row, LEFT_SINCE, values | {"limit": limit, "characters": characters})
+    found = fetch(connection, Moment, LEFT_SINCE, values | {"limit": limit, "characters": characters})
     return found[::-1]
 
 

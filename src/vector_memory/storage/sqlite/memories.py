@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import apsw
@@ -107,7 +106,7 @@ def get_observations(
         Observation,
         f"""
         select id, {ABOUT_REPORT} as report_id, agent_id, created_at,
-            iif(instr(content, char(0)), content, substr(content, 1, :characters)) as beginning
+            substr(content, 1, :characters) as beginning
         from session_memories indexed by idx_observed_report
         where memory_type = '{MemoryKind.REPORT_OBSERVATION}'
             and {ABOUT_REPORT} in (select value from json_each(:reports))
@@ -115,14 +114,13 @@ def get_observations(
         """,
         {"reports": json.dumps(report_ids), "limit": limit, "characters": characters},
     )
-    return [replace(one, beginning=one.beginning[:characters]) for one in reversed(found)]
+    return found[::-1]
 
 
 # The index of sessions has the memories of a session, kind and iteration in the order of storing.
 BESIDE = """
 (select json_group_array(json_array(id, beginning)) from (
-    select n.id, iif(instr(n.content, char(0)), n.content, substr(n.content, 1, :characters)) as beginning
-    from session_memories n
+    select n.id, substr(n.content, 1, :characters) as beginning from session_memories n
     where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
         and n.metadata ->> '$.project' is not null and (not :same_agent or n.agent_id = m.agent_id)
         and (n.turn, n.created_at, n.id) {side} (m.turn, m.created_at, m.id)
@@ -145,13 +143,12 @@ def get_neighbours(
     """
     bindings = {"wanted": json.dumps(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
     rows: list[tuple[Any, ...]] = connection.execute(NEIGHBOURS, bindings).fetchall()
-    found = [(number, *(neighbours_in(side, characters) for side in sides)) for number, *sides in rows]
-    return {number: Neighbours(before[::-1], after) for number, before, after in found}
+    return {number: Neighbours(neighbours_in(before)[::-1], neighbours_in(after)) for number, before, after in rows}
 
 
-def neighbours_in(side: str, characters: int) -> list[Neighbour]:
-    """Return the neighbours in a JSON list, with the first `characters` of each."""
-    return [Neighbour(number, beginning[:characters]) for number, beginning in json.loads(side)]
+def neighbours_in(side: str) -> list[Neighbour]:
+    """Return the neighbours in a JSON list."""
+    return [Neighbour(number, beginning) for number, beginning in json.loads(side)]
 
 
 def list_memories(

@@ -1,6 +1,5 @@
 """Statistics of sessions, and of the whole file."""
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import apsw
@@ -119,27 +118,17 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
     )
 
 
-# SQLite's functions see nothing of a text after the character NUL.
+# Of a text with the character NUL, which the original server stored, they tell of what is before it.
 MOMENTS = """
 m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
 m.turn, substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
-octet_length(m.content) as content_bytes, m.chunk_count,
-case when instr(m.content, char(0)) then m.content end as with_nul
+octet_length(m.content) as content_bytes, m.chunk_count
 """
 
 
 def moments(connection: apsw.Connection, sql: str, bindings: dict[str, Any], characters: int) -> list[Moment]:
     """Return the memories that a query for MOMENTS finds, latest first, in the opposite order."""
-    found = fetch(connection, moment_from_row, sql, bindings | {"characters": characters})[::-1]
-    return [
-        moment if text is None else replace(moment, beginning=text[:characters], content_length=len(text))
-        for moment, text in found
-    ]
-
-
-def moment_from_row(*, with_nul: str | None, **columns: Any) -> tuple[Moment, str | None]:
-    """Return a Moment for a row of MOMENTS, and the whole text if it has the character NUL."""
-    return Moment(**columns), with_nul
+    return fetch(connection, Moment, sql, bindings | {"characters": characters})[::-1]
 
 
 def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
