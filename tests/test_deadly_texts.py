@@ -16,7 +16,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.indexing import background, indexer
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.settings import memory_address
-from vector_memory.storage.sqlite.pending import MAX_ATTEMPTS
+from vector_memory.storage.queries.pending import MAX_ATTEMPTS
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

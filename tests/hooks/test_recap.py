@@ -11,8 +11,8 @@ from hook_texts import ANSWER, PROMPT, REPORT
 from vector_memory.domain import MemoryKind, Project
 from vector_memory.settings import Recall, Settings
 from vector_memory.storage.records import Span
-from vector_memory.storage.sqlite import sessions
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.transactions import SqliteReader
 
 pytestmark = pytest.mark.anyio
 
@@ -189,10 +189,10 @@ def test_the_last_session_and_what_was_left_since_are_found_by_indexes(project: 
         return True
 
     with Database(tmp_path / "memory.db", dimensions=16).read() as connection:
-        connection.exec_trace = note
-        assert sessions.latest_session(connection, project, "two") is None
+        connection.exec_trace, reader = note, SqliteReader(connection)
+        assert reader.latest_session(project, "two") is None
         span = Span(session_id="one", since=(1, "2026"), besides="two")
-        assert sessions.left_since(connection, span, MemoryKind.REPORT, 5, 80) == []
+        assert reader.left_since(span, MemoryKind.REPORT, 5, 80) == []
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
     tables = [step for step in plan if "session_memories" in step or step.startswith(("SCAN m", "SEARCH m"))]

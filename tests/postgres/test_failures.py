@@ -173,7 +173,7 @@ def test_all_connections_in_use_is_an_error_that_says_so(
 def test_an_error_of_the_server_tells_no_sql_and_no_content(storage: PostgresStorage) -> None:
     sql = "insert into canonical_tags (tag, created_at) values ('secret words', null)"
     with pytest.raises(DatabaseError) as raised, storage.write() as writer:
-        writer.connection.later(sql)
+        writer.raw.later(sql)
     said = repr(raised.value) + repr(raised.value.__cause__)
     assert "The database server reported a failure. Nothing was changed" in said
     assert not [word for word in ("secret", "insert", "canonical") if word in said]
@@ -187,7 +187,7 @@ def fail_unnoticed(writer: PostgresWriter) -> None:
     writer.count_tag("tag", None, "2026")
     writer.cursor()
     with suppress(psycopg.errors.UndefinedTable):
-        writer.connection.execute("select * from nothing")
+        writer.raw.execute("select * from nothing")
 
 
 def test_a_transaction_after_a_failed_statement_is_not_acknowledged(storage: PostgresStorage) -> None:

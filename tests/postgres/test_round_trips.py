@@ -75,10 +75,10 @@ def test_a_question_that_changes_between_two_runs_gets_an_answer_of_its_own(stor
     changing = iter(["select 1", "select 2", "select 3"])
 
     def ask(reader: PostgresReader, sql: str | None) -> Any:
-        return None if sql is None else reader.connection.execute(sql).fetchall()
+        return None if sql is None else reader.raw.execute(sql).fetchall()
 
     with storage.read() as reader:
-        answers = reader.connection.gathered(
+        answers = reader.raw.gathered(
             [lambda reader: ask(reader, next(changing)), lambda reader: ask(reader, next(changing, None))], reader
         )
         assert answers == [[(3,)], None]

@@ -97,7 +97,7 @@ def test_a_slow_answer_is_waited_for_as_long_as_the_server_is_heard(
     monkeypatch.setattr(dead_peer, "is_heard", counted)
     with storage.read() as reader:
         reader.cursor()
-        assert reader.connection.execute("select pg_sleep(0.5)").fetchall()
+        assert reader.raw.execute("select pg_sleep(0.5)").fetchall()
     assert asked
 
 

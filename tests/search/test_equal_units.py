@@ -19,7 +19,7 @@ from vector_memory.storage import knn, word_ranking
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.insert import add_memory
+from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
@@ -69,7 +69,7 @@ def fill(store: SessionMemoryStore, count: int) -> None:
             fingerprint=LatticeEmbedder.fingerprint,
         )
         derived = Derived(chunks=chunks, words=indexed(["x"] * count), embedded=embedded)
-        add_memory(connection, new, derived, content_hash="", history=History("2026", "2026", "2026"))
+        SqliteWriter(connection).add_memory(new, derived, content_hash="", history=History("2026", "2026", "2026"))
 
 
 WAYS = {"tables": None, "memory": 54_687, "signatures": 0}

@@ -21,8 +21,8 @@ from vector_memory.storage.records import Derived, History
 from vector_memory.storage.scoring import K1, B, Match
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.insert import add_memory, delete_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.term_coverage import covered_by_best
 from vector_memory.storage.terms import query_terms, terms
@@ -93,7 +93,7 @@ def save(connection: apsw.Connection, unit_texts: Sequence[str], kind: MemoryKin
     new = NewMemory(kind=kind, content=unit_texts[0] or "-", **{"agent_id": "a", "session_id": "s", **fields})
     chunks = [as_chunk(*part) for part in enumerate(unit_texts)] if chunked else []
     derived = Derived(chunks=chunks, words=indexed(unit_texts if chunked else unit_texts[:1]))
-    return add_memory(connection, new, derived, content_hash="", history=History("2026", "2026", "2026"))
+    return SqliteWriter(connection).add_memory(new, derived, content_hash="", history=History("2026", "2026", "2026"))
 
 
 def as_chunk(index: int, text: str) -> Chunk:
@@ -150,7 +150,7 @@ def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
     with undone(opened) as connection:
         ids = [save(connection, **memory) for memory in stored]
         for position in deleted & set(range(len(ids))):
-            delete_memory(connection, ids[position])
+            SqliteWriter(connection).delete(ids[position])
         there: dict[Unit, list[str]] = {}
         everywhere: list[Match] = []
         for position, memory in enumerate(stored):
@@ -321,11 +321,11 @@ def test_any_text_can_be_stored_and_finds_itself(opened: Database, text: str) ->
 def test_deleted_memories_are_not_found_and_the_others_are(connection: apsw.Connection) -> None:
     ids = [save(connection, [f"alpha number{number}", "alpha"]) for number in range(5)]
     for memory_id in (ids[1], ids[4]):
-        delete_memory(connection, memory_id)
+        SqliteWriter(connection).delete(memory_id)
     assert {match.memory_id for match in find(connection, "alpha")} == {ids[0], ids[2], ids[3]}
     assert find(connection, "number4") == []
     for memory_id in (ids[0], ids[2], ids[3]):
-        delete_memory(connection, memory_id)
+        SqliteWriter(connection).delete(memory_id)
     for table in ("keyword_blocks", "keyword_memories", "keyword_postings"):
         assert fetch_value(connection, f"select count(*) from {table}") == 0
 
@@ -333,7 +333,7 @@ def test_deleted_memories_are_not_found_and_the_others_are(connection: apsw.Conn
 def test_a_deleted_memory_leaves_no_posting_behind(connection: apsw.Connection) -> None:
     save(connection, ["alpha beta"])
     before = connection.execute("select * from keyword_postings").fetchall()
-    delete_memory(connection, save(connection, ["alpha gamma", "beta " * 20]))
+    SqliteWriter(connection).delete(save(connection, ["alpha gamma", "beta " * 20]))
     assert connection.execute("select * from keyword_postings").fetchall() == before
 
 
@@ -355,7 +355,7 @@ def test_a_rebuilt_index_returns_the_same_results(connection: apsw.Connection) -
     ids = [
         save(connection, [f"alpha number{number}", "alpha beta"], session_id=f"s{number % 2}") for number in range(6)
     ]
-    delete_memory(connection, ids[2])
+    SqliteWriter(connection).delete(ids[2])
     before = [
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import list_memories
+from vector_memory.storage.sqlite.transactions import SqliteReader
 
 SCOPES = {
     "kind": Scope(kind=MemoryKind.REPORT),
@@ -28,7 +28,7 @@ def test_the_newest_of_a_scope_are_found_without_sorting_it(name: str, tmp_path:
     database = Database(tmp_path / "memory.db", dimensions=16)
     with database.read() as connection:
         connection.exec_trace = note
-        list_memories(connection, SCOPES[name], 10)
+        SqliteReader(connection).list_memories(SCOPES[name], 10)
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
     database.close()

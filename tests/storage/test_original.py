@@ -12,8 +12,8 @@ from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import rechunk, upgrading
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import get_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -181,7 +181,7 @@ def test_kinds_iterations_sessions_and_times_are_normalized(path: Path) -> None:
     source.close()
     database = Database(path, dimensions=384)
     with database.read() as connection:
-        memories = [memory for number in range(1, 9) if (memory := get_memory(connection, number))]
+        memories = list(SqliteReader(connection).memories(range(1, 9)).values())
     database.close()
     assert [(memory.memory_type, memory.agent_id, memory.session_id, memory.session_iter) for memory in memories] == [
         ("report", "explorer", "outage", 1),
@@ -237,7 +237,7 @@ def test_tags_that_are_not_strings_become_strings(path: Path) -> None:
     connection.execute("update session_memories set tags = 'no json' where id = 2")
     connection.close()
     database = Database(path, dimensions=384)
-    with database.read() as reader:
-        tags = [memory.tags for number in (1, 2) if (memory := get_memory(reader, number))]
+    with database.read() as connection:
+        tags = [memory.tags for memory in SqliteReader(connection).memories([1, 2]).values()]
     database.close()
     assert tags == [["1", "two", "null"], []]

@@ -80,7 +80,7 @@ def fill(store: SessionMemoryStore) -> None:
         )
     # as an import of an earlier release could leave it
     if is_in_schema(store):
-        execute(store, "update memory_chunks set headings = ?", json.dumps([HEADING]))
+        execute(store, "update memory_chunks set section_hierarchy = ?", json.dumps([HEADING]))
     else:
         execute(store, "update memory_chunks set header_path = ?, section_hierarchy = json_array(?)", HEADING, HEADING)
     execute(store, "update session_memories set title = ? where mod(id, 2) = 1", HEADING)

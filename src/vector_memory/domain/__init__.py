@@ -30,7 +30,6 @@ from vector_memory.domain.validation import (
     check_metadata,
     check_optional_label,
     check_tags,
-    check_text,
     parse_id,
     parse_iteration,
     with_facts,

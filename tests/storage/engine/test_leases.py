@@ -8,8 +8,8 @@ from engine_memories import Engine, add, derived, new_memory
 from old_words import execute
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.base import Storage
+from vector_memory.storage.queries.pending import MANY
 from vector_memory.storage.records import RECENT_SECONDS, Lease, Pending
-from vector_memory.storage.sqlite.pending import MANY
 
 REPORT, PROMPT = new_memory("0123456789 report"), new_memory("prompt", MemoryKind.INPUT_PROMPT, session_id="t")
 

@@ -3,7 +3,7 @@
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def found(storage: Storage, query: str = "ledger", kind: MemoryKind = PROMPT) ->
 def is_right(storage: Storage) -> bool:
     """Return whether all words are indexed by the rules of this release."""
     with storage.read() as reader:
-        return not reader.upkeep.count_outdated() and are_words_correct(reader, faults_in(reader))
+        return not reader.upkeep.count_outdated() and are_words_correct(reader, faults_in(reader, nullcontext))
 
 
 def revision(storage: Storage) -> Any:
@@ -150,7 +150,7 @@ def test_a_rebuild_of_all_words_leaves_nothing_outdated(storage: Storage, ids: l
 
 def test_the_doctor_tells_of_outdated_words_and_does_not_take_them_for_damage(storage: Storage, ids: list[int]) -> None:
     with storage.read() as reader:
-        right = are_words_correct(reader, faults_in(reader))
+        right = are_words_correct(reader, faults_in(reader, nullcontext))
         finding = words(right=right, outdated=reader.upkeep.count_outdated())
     assert (finding.state, finding.fixable) == (State.WARNING, True)
     assert f"The words of {len(ids)} memories were indexed by the rules of an earlier release" in finding.message
@@ -163,7 +163,7 @@ def test_a_block_of_a_memory_that_has_lost_a_chunk_is_left_to_the_doctor(storage
     assert found(storage) == ids
     assert is_settled(storage)
     with storage.read() as reader:
-        assert faults_in(reader).chunks == {report}
+        assert faults_in(reader, nullcontext).chunks == {report}
 
 
 def test_a_copy_is_as_outdated_as_its_source_and_can_be_finished(

@@ -16,9 +16,9 @@ from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.storage.postgres import beginnings, migrations
 from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.filters import Filter
 from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.statement import Row, Statement
+from vector_memory.storage.queries.filters import Filter
 from vector_memory.storage.scoring import Vectors
 
 NAME = "idx_passage_nearest"
@@ -40,8 +40,8 @@ NOT_OWNER = "Only the role that owns the tables may create or drop the index: us
 # `case` keeps PostgreSQL from counting where there is no index.
 USABLE = """
 select case when exists (
-    select from pg_index where indexrelid = to_regclass(quote_ident(current_schema()) || '.{name}') and indisvalid
-) then (select count(*) from (select from memory_passages p {condition} limit %(above)s) counted) else 0 end
+    select 1 from pg_index where indexrelid = to_regclass(quote_ident(current_schema()) || '.{name}') and indisvalid
+) then (select count(*) from (select 1 from memory_passages p {condition} limit %(above)s) counted) else 0 end
 """
 
 # These make every other plan look expensive. They hold for one statement, and are set back by the next one.

@@ -8,15 +8,16 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.maintenance_api import LastIds, PlacedLengths, WholeMemory, WordBlock
-from vector_memory.storage.postgres import chunks
 from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.insert import INSERT_CHUNKS, chunk_values, insert_row
-from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
+from vector_memory.storage.postgres.dialect import as_postgres
+from vector_memory.storage.postgres.insert import INSERT_CHUNKS, chunk_values
 from vector_memory.storage.postgres.memory_vectors import IS_INDEXED
-from vector_memory.storage.postgres.rows import fetch
+from vector_memory.storage.postgres.rows import fetch, fetch_value
+from vector_memory.storage.postgres.transactions import PostgresWriter
 from vector_memory.storage.postgres.vectors import adopt_fingerprint
 from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.queries import chunks, memories
 from vector_memory.storage.records import CanonicalTag, Memory, StoredChunk, StoredPassage
 
 # ruff: noqa: D102 - the methods are described in storage.maintenance_api
@@ -65,12 +66,7 @@ ADD_TAGS = """
 """
 
 # A role that may not set a sequence may still take numbers from it.
-SKIP_NUMBERS = """
-    select max(nextval(s.name)) from (
-        select name, nextval(name) as next from (select pg_get_serial_sequence('keyword_blocks', 'id') as name) named
-        offset 0
-    ) s, generate_series(s.next + 1, (select max(id) from keyword_blocks))
-"""
+NUMBER = "nextval(pg_get_serial_sequence('keyword_blocks', 'id'))"
 
 
 # Until the server does so by itself, plans would be those of empty tables.
@@ -88,8 +84,8 @@ class PostgresPortions:
         return LastIds(state.last_memory_id, state.last_chunk_id)
 
     def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
-        sql = f"select {COLUMNS} from session_memories m where m.id > %s order by m.id limit %s"
-        found = fetch(self._connection, memory_from_row, sql, (after_id, limit))
+        sql = f"select {as_postgres(memories.COLUMNS)} from session_memories m where m.id > %s order by m.id limit %s"
+        found = fetch(self._connection, memories.memory_from_row, sql, (after_id, limit))
         parts, passages = self._chunks(found), self._passages(found)
         return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
 
@@ -141,7 +137,7 @@ class PostgresPortions:
         connection = self._connection
         model_id = None if fingerprint is None else adopt_fingerprint(connection, fingerprint)
         for whole in memories:
-            insert_row(connection, whole.memory, None if whole.passages is None else model_id)
+            PostgresWriter(connection).insert_row(whole.memory, None if whole.passages is None else model_id)
         rows = [
             (part.id, part.memory_id, *chunk_values(part.chunk), part.enriched)
             for whole in memories
@@ -185,7 +181,9 @@ class PostgresPortions:
         connection = self._connection
         connection.execute("delete from canonical_tags")
         connection.execute(ADD_TAGS, columns([(tag.tag, tag.frequency, tag.created_at) for tag in tags], 3))
-        connection.execute(SKIP_NUMBERS)
+        last_block = fetch_value(connection, "select max(id) from keyword_blocks")
+        next_block = fetch_value(connection, f"select {NUMBER}")
+        connection.execute(f"select max({NUMBER}) from generate_series(%s + 1, %s)", (next_block, last_block))
         connection.execute(ANALYZE)
         connection.execute("update namespace set epoch = epoch + 1")
         self._raise_last_ids(last_ids)

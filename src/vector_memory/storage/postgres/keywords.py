@@ -39,10 +39,10 @@ TAKE_OUT = f"""
     with gone as (
         delete from keyword_memories where memory_id = %s returning memory_id, block_id, first_unit, lengths
     ), counted as (
-        update namespace set removals = removals + 1 where exists (select from gone)
+        update namespace set removals = removals + 1 where exists (select 1 from gone)
     ), shared as (
         select g.*, exists (
-            select from keyword_memories k where k.block_id = g.block_id and k.memory_id <> g.memory_id
+            select 1 from keyword_memories k where k.block_id = g.block_id and k.memory_id <> g.memory_id
         ) as is_shared from gone g
     )
     select s.memory_id, s.block_id, s.first_unit, s.lengths, s.is_shared, p.id, p.postings
@@ -124,7 +124,8 @@ def texts_of(connection: Connection, memory_id: int) -> list[str]:
     """Return the searchable texts of a memory's units; none if it should be chunked but has no chunks yet."""
     sql = """
         select m.title, u.headings, u.content from session_memories m join (
-            select content, headings, parent_id as memory_id, chunk_index from memory_chunks where parent_id = %(id)s
+            select content, section_hierarchy as headings, parent_id as memory_id, chunk_index from memory_chunks
+            where parent_id = %(id)s
             union all select content, '[]', id, 0 from session_memories where id = %(id)s and not auto_chunk
         ) u on u.memory_id = m.id order by u.chunk_index
     """

@@ -39,8 +39,9 @@ DEVELOPMENT = (
 
 def create_tables(connection: psycopg.Connection[tuple[object, ...]], dimensions: int) -> None:
     """Create the tables of a memory whose vectors have this length."""
-    for script in tables.TABLES:
-        connection.execute(script.replace("{dimensions}", str(dimensions)).encode())
+    commands = (command for script in tables.TABLES for command in script.split(";") if command.strip())
+    for command in commands:
+        connection.execute(command.replace("{dimensions}", str(dimensions)).encode())
     connection.execute(
         "insert into namespace (id, schema_version, dimensions) values (1, %s, %s)", (FIRST_VERSION, dimensions)
     )
@@ -91,7 +92,7 @@ def migrate(connection: Connection, schema: str, dimensions: int) -> None:
             connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
         connection.together(*beginnings.in_schema(schema, {}))
         if version:  # a writer of an earlier release ends first, and the next one finds the new version
-            connection.execute("select from namespace for update")
+            connection.execute("select 1 from namespace for update")
         else:
             create_tables(connection, dimensions)
         for migration in MIGRATIONS[max(version - FIRST_VERSION, 0) :]:

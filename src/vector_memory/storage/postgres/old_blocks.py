@@ -28,7 +28,7 @@ class PostgresOldBlocks:
         return fetch_column(self._connection, sql, (RULES, limit))
 
     def is_old(self, block_id: int) -> bool:
-        sql = "select exists (select from keyword_blocks where id = %s and rules < %s)"
+        sql = "select exists (select 1 from keyword_blocks where id = %s and rules < %s)"
         return bool(fetch_value(self._connection, sql, (block_id, RULES)))
 
     def memories_in(self, block_id: int) -> list[PlacedWords]:
@@ -48,6 +48,6 @@ class PostgresOldBlocks:
         later = self._connection.later
         later("update keyword_blocks set rules = %s where id = %s", (RULES, block_id))
         later(
-            "update namespace set epoch = epoch + 1 where not exists (select from keyword_blocks where rules < %s)",
+            "update namespace set epoch = epoch + 1 where not exists (select 1 from keyword_blocks where rules < %s)",
             (RULES,),
         )

@@ -13,12 +13,14 @@ from vector_memory.domain import Fingerprint
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres import schema
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.insert import stored_passages
-from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
-from vector_memory.storage.postgres.pending import end_leases
+from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
-from vector_memory.storage.postgres.tags import clear_vectors
+from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.postgres.vectors import add_passages
+from vector_memory.storage.queries.insert import stored_passages
+from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
+from vector_memory.storage.queries.pending import PendingChanges
+from vector_memory.storage.queries.tags import TagChanges
 from vector_memory.storage.records import Embedded, Memory
 
 # ruff: noqa: D102 - the methods are described in storage.maintenance_api
@@ -30,7 +32,7 @@ NAMES = ("memory_passages", "idx_passage")
 """What the names begin with that the spare table needs for itself."""
 
 MISSING = """
-m.embedding_model_id is not null and not exists (select from spare_memory_passages where memory_id = m.id)
+m.embedding_model_id is not null and not exists (select 1 from spare_memory_passages where memory_id = m.id)
 """
 
 # Each state has one bit for each number of a vector.
@@ -66,7 +68,7 @@ class PostgresSpareVectors:
 
     def are_states_missing(self, *, spare: bool = False) -> bool:
         table = SPARE + TABLE if spare else TABLE
-        return bool(fetch_value(self._connection, f"select exists (select from {table} where {WITHOUT_STATES})"))
+        return bool(fetch_value(self._connection, f"select exists (select 1 from {table} where {WITHOUT_STATES})"))
 
     def exist(self) -> bool:
         sql = "select to_regclass(quote_ident(current_schema()) || '.spare_embedding_models') is not null"
@@ -95,7 +97,9 @@ class PostgresSpareVectors:
             self._connection.execute("delete from spare_embedding_models")
 
     def next_missing(self, after_id: int) -> Memory | None:
-        sql = f"select {COLUMNS} from session_memories m where {MISSING} and m.id > %s order by m.id limit 1"
+        sql = (
+            f"select {as_postgres(COLUMNS)} from session_memories m where {MISSING} and m.id > %s order by m.id limit 1"
+        )
         return fetch_one(self._connection, memory_from_row, sql, (after_id,))
 
     def is_missing(self, memory_id: int) -> bool:
@@ -132,8 +136,8 @@ class PostgresSpareVectors:
         )
         state = connection.state
         state.model_id, state.fingerprint, state.dimensions = 1, new, new.dimensions
-        clear_vectors(connection)
-        end_leases(connection)
+        TagChanges(PostgresConnection(connection)).clear_tag_vectors()
+        PendingChanges(PostgresConnection(connection)).end_leases()
         self.discard()
 
     def erase_step(self) -> bool:

@@ -4,10 +4,10 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-FIRST_VERSION = 11
+FIRST_VERSION = 13
 """The version of these tables. Those of lower versions were created during the development, and never by a release."""
 
-VERSION = 12
+VERSION = 14
 """The version that this release writes: each migration raises it by one."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
@@ -76,7 +76,7 @@ create table memory_chunks (
     start_char integer not null,
     end_char integer not null,
     token_count integer not null,
-    headings text not null,
+    section_hierarchy text not null,
     level integer not null,
     contains_code boolean not null,
     contains_table boolean not null,

@@ -5,31 +5,25 @@ order of commits.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres import generations
+from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.generations import Generation, Lineage
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
+from vector_memory.storage.queries.insert import Numbered
+from vector_memory.storage.queries.pending import IS_HELD
 from vector_memory.storage.terms import RULES
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from vector_memory.storage.postings import Block
 
-Numbered = Literal["memory", "chunk", "passage"]
-"""What has ids of its own."""
-
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
 MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."
-
-IS_HELD = """
-leased_until between extract(epoch from clock_timestamp()) and extract(epoch from clock_timestamp()) + 60
-""".strip()
-"""Whether somebody computes the vectors of a row of `pending_vectors`. No lease is as long as a minute: one that ends
-later was taken before the clock was set back."""
 
 # The row is locked before anything is read: a statement reads what was committed when it began. The lock is waited for
 # briefly, since the wait can be cancelled only between two attempts; other locks may take as long as usual.
@@ -42,8 +36,8 @@ LOCK = Statement(
 READ = Statement(
     f"""
     select n.schema_version, n.revision, n.epoch, n.removals, n.last_memory_id, n.last_chunk_id, n.last_passage_id,
-        n.dimensions, (select count(*) from pending_vectors where {IS_HELD}),
-        exists (select from keyword_blocks where rules < {RULES}),
+        n.dimensions, (select count(*) from pending_vectors where {as_postgres(IS_HELD)}),
+        exists (select 1 from keyword_blocks where rules < {RULES}),
         e.id, e.model, e.dimensions, e.precision, e.engine, {generations.READ}
     from namespace n left join embedding_models e on true
     """

@@ -1,7 +1,6 @@
 """Passages and their vectors: `memory_passages`, and exact searches for the nearest ones."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,17 +10,9 @@ from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import passage_filter
+from vector_memory.storage.queries.insert import Passage
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import Numbers, Vectors, cosines
-
-
-class Passage(NamedTuple):
-    """A part of a memory's content that has its own vector. `chunk_id`: None if the memory is not chunked."""
-
-    chunk_id: int | None
-    start: int
-    end: int
-
 
 # One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
 ADD = """
@@ -69,7 +60,7 @@ def add_passages(
     memory: Memory,
     passages: Sequence[Passage],
     vectors: Vectors,
-    states: Sequence[bytes] | None = None,
+    states: Sequence[bytes | None] | None = None,
     *,
     table: str = "memory_passages",
 ) -> None:
@@ -108,7 +99,7 @@ def discard_partial_vectors(connection: Connection, memory_id: int | None = None
             where p.memory_id = m.id and m.embedding_model_id is null and m.id = coalesce(%s::bigint, m.id)
             returning p.id
         )
-        update namespace set epoch = epoch + 1 where exists (select from gone)
+        update namespace set epoch = epoch + 1 where exists (select 1 from gone)
         """,
         (memory_id,),
     )

@@ -11,14 +11,16 @@ import numpy as np
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.maintenance_api import LastIds, PlacedLengths, WholeMemory, WordBlock
 from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.queries import chunks, memories
+from vector_memory.storage.queries.insert import Passage
 from vector_memory.storage.records import CanonicalTag, Memory, StoredChunk, StoredPassage
-from vector_memory.storage.sqlite import chunks
-from vector_memory.storage.sqlite.insert import insert_chunk_rows, insert_row
-from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
+from vector_memory.storage.sqlite.dialect import as_sqlite
+from vector_memory.storage.sqlite.insert import insert_chunk_rows
 from vector_memory.storage.sqlite.memory_vectors import IS_INDEXED
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_value
-from vector_memory.storage.sqlite.vectors import Passage, add_passages, adopt_fingerprint, all_vectors_of
+from vector_memory.storage.sqlite.transactions import SqliteWriter
+from vector_memory.storage.sqlite.vectors import add_passages, adopt_fingerprint, all_vectors_of
 
 # ruff: noqa: D102 - the methods are described in storage.maintenance_api
 
@@ -35,8 +37,8 @@ class SqlitePortions:
         return LastIds(*(int(fetch_value(self._connection, sql, (table,))) for table in tables))
 
     def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
-        sql = f"select {COLUMNS} from session_memories m where m.id > ? order by m.id limit ?"
-        found = fetch(self._connection, memory_from_row, sql, (after_id, limit))
+        sql = f"select {as_sqlite(memories.COLUMNS)} from session_memories m where m.id > ? order by m.id limit ?"
+        found = fetch(self._connection, memories.memory_from_row, sql, (after_id, limit))
         parts, passages = self._chunks(found), self._passages(found)
         return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
 
@@ -93,7 +95,7 @@ class SqlitePortions:
         model_id = None if fingerprint is None else adopt_fingerprint(connection, fingerprint)
         for whole in memories:
             memory = whole.memory
-            insert_row(connection, memory, None if whole.passages is None else model_id)
+            SqliteWriter(connection).insert_row(memory, None if whole.passages is None else model_id)
             chunk_ids = [chunk.id for chunk in whole.chunks]
             if whole.chunks:
                 parts = [chunk.chunk for chunk in whole.chunks]

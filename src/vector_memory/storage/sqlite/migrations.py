@@ -14,7 +14,7 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
-from vector_memory.storage.sqlite import legacy, pending, schema
+from vector_memory.storage.sqlite import legacy, schema
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema, schema_faults
 from vector_memory.storage.sqlite.time_limit import RUN_FIX
@@ -34,7 +34,7 @@ class Migration(NamedTuple):
 
 def time_promises(connection: apsw.Connection) -> None:
     """Record since when a process computes the vectors of a memory."""
-    connection.execute(pending.PROMISED_AT)
+    connection.execute(schema.PROMISED_AT)
 
 
 FIRST_VERSION = 18

@@ -14,9 +14,10 @@ import apsw
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.queries.memories import MemoryQueries
 from vector_memory.storage.records import Derived, Memory
-from vector_memory.storage.sqlite.memories import require_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteWriter
 from vector_memory.storage.unit_text import searchable_texts
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def cut_documents(read: Transaction, write: Transaction, cut: Cut, seconds: floa
         with write() as connection:
             for memory, derived in prepared:
                 if derived.chunks and is_uncut(connection, memory.id):
-                    add_chunks(connection, memory, derived)
+                    SqliteWriter(connection).add_chunks(memory, derived)
         done = documents[-1].id
 
 
@@ -72,7 +73,7 @@ def next_documents(connection: apsw.Connection, after_id: int) -> list[Memory]:
         if length >= CHARACTERS_AT_ONCE:
             break
         with suppress(DatabaseError):  # one damaged row must not keep the file from being opened
-            documents.append(require_memory(connection, memory_id))
+            documents.append(MemoryQueries(SqliteConnection(connection)).memory(memory_id))
             length += len(documents[-1].content)
     return documents
 
@@ -95,10 +96,3 @@ def prepare(memory: Memory, cut: Cut) -> tuple[Memory, Derived]:
         # The error's message is not logged, because it may quote the text.
         logger.warning("Memory %d could not be cut into chunks: %s", memory.id, type(error).__name__)
         return memory, Derived(chunks=[], words=indexed([]))
-
-
-def add_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> None:
-    """Add the chunks of a document, and index their words."""
-    from vector_memory.storage.sqlite import insert  # noqa: PLC0415 - as above
-
-    insert.add_chunks(connection, memory, derived)

@@ -12,15 +12,17 @@ from dataclasses import astuple
 import apsw
 
 from vector_memory.domain import Fingerprint
+from vector_memory.storage.queries.insert import stored_passages
+from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
+from vector_memory.storage.queries.pending import PendingChanges
+from vector_memory.storage.queries.tags import TagChanges
 from vector_memory.storage.records import Embedded, Memory
+from vector_memory.storage.sqlite.dialect import as_sqlite
 from vector_memory.storage.sqlite.erasure import count_delete
-from vector_memory.storage.sqlite.insert import chunk_ids_of, stored_passages
-from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
-from vector_memory.storage.sqlite.pending import end_leases
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
-from vector_memory.storage.sqlite.tags import clear_vectors
+from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.sqlite.vec0 import rename_table
 from vector_memory.storage.sqlite.vectors import add_passages
 
@@ -86,7 +88,7 @@ class SqliteSpareVectors:
             self._connection.execute("delete from spare_embedding_models")
 
     def next_missing(self, after_id: int) -> Memory | None:
-        sql = f"select {COLUMNS} from session_memories m where {MISSING} and m.id > ? order by m.id limit 1"
+        sql = f"select {as_sqlite(COLUMNS)} from session_memories m where {MISSING} and m.id > ? order by m.id limit 1"
         return fetch_one(self._connection, memory_from_row, sql, (after_id,))
 
     def is_missing(self, memory_id: int) -> bool:
@@ -100,7 +102,8 @@ class SqliteSpareVectors:
         return int(fetch_value(self._connection, "select count(distinct memory_id) from spare_memory_passages"))
 
     def add(self, memory: Memory, embedded: Embedded) -> None:
-        passages = stored_passages(memory, chunk_ids_of(self._connection, memory.id), embedded)
+        sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
+        passages = stored_passages(memory, fetch_column(self._connection, sql, (memory.id,)), embedded)
         add_passages(self._connection, memory, passages, embedded.vectors, embedded.states, prefix=SPARE)
 
     def swap(self) -> None:
@@ -115,8 +118,8 @@ class SqliteSpareVectors:
                 = (excluded.model, excluded.dimensions, excluded.precision, excluded.engine)
             """
         )
-        clear_vectors(connection)
-        end_leases(connection)
+        TagChanges(SqliteConnection(connection)).clear_tag_vectors()
+        PendingChanges(SqliteConnection(connection)).end_leases()
         begin_epoch(connection)
         self.discard()
 

@@ -141,6 +141,8 @@ create table revision (
 insert into revision values (1, 1, 0);
 """
 
+PROMISED_AT = "alter table pending_vectors add column promised_at real not null default 0"
+
 ERASURE = """
 create table erasure (
     id integer primary key check (id = 1),

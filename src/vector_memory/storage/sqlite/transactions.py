@@ -1,183 +1,112 @@
-"""What is read and written in one transaction: implements `storage.base.Reader` and `Writer`."""
+"""The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Project, Scope
-from vector_memory.storage.base import Reader
-from vector_memory.storage.records import (
-    CanonicalTag,
-    ChunkOutline,
-    CountedBy,
-    Cursor,
-    Derived,
-    EmbeddedPassage,
-    Expendable,
-    History,
-    Lease,
-    Memory,
-    MemoryCounts,
-    Moment,
-    NamedBy,
-    Neighbours,
-    Observation,
-    Order,
-    Origin,
-    Pending,
-    SessionCounts,
-    SessionSummary,
-    Span,
-    StoredChunk,
-    StoredPassage,
-    TagVectors,
-)
-from vector_memory.storage.sqlite import changes, chunks, memories, name_lookup, pending, sessions
+from vector_memory.domain import Chunk, Fingerprint, MemoryKind, Scope
+from vector_memory.storage.connection import NOTHING, Asked, Parameters
+from vector_memory.storage.queries.insert import Numbered, Passage
+from vector_memory.storage.records import Cursor, EmbeddedPassage, Memory, StoredPassage
+from vector_memory.storage.sqlite import rows
+from vector_memory.storage.sqlite.dialect import as_sqlite, bound
+from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
     from vector_memory.storage.maintenance_api import Upkeep
+    from vector_memory.storage.postings import Words
     from vector_memory.storage.scoring import CandidateSource, IndexFeed, Method, Numbers, Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
-# ruff: noqa: PLC0415, D102 - the methods are described in storage.base
+# ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
 
 
-class SqliteReader:
-    """`storage.base.Reader` over a connection in a transaction."""
+T = TypeVar("T")
+
+TABLES: dict[Numbered, str] = {"memory": "session_memories", "chunk": "memory_chunks", "passage": "memory_passages"}
+"""What has ids of its own, and where."""
+
+
+class SqliteConnection:
+    """`storage.connection.Connection` over a connection in a transaction, which is `raw`."""
+
+    def __init__(self, raw: apsw.Connection) -> None:
+        self.raw = raw
+
+    def fetch(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> list[T]:
+        """Run a query and return `make(**columns)` for each row."""
+        return rows.fetch(self.raw, make, as_sqlite(sql), bound(parameters))
+
+    def fetch_one(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> T | None:
+        """Run a query and return `make(**columns)` for its first row, or None."""
+        return rows.fetch_one(self.raw, make, as_sqlite(sql), bound(parameters))
+
+    def fetch_value(self, sql: str, parameters: Parameters = NOTHING) -> Any:
+        """Run a query and return the first column of its first row, or None."""
+        return rows.fetch_value(self.raw, as_sqlite(sql), bound(parameters))
+
+    def fetch_column(self, sql: str, parameters: Parameters = NOTHING) -> list[Any]:
+        """Run a query and return the first column of every row."""
+        return rows.fetch_column(self.raw, as_sqlite(sql), bound(parameters))
+
+    def batch(self, *asked: Asked) -> list[list[Any]]:
+        """Run several queries, one after the other."""
+        return [self.fetch(*one) for one in asked]
+
+    def later(self, sql: str, parameters: Parameters = NOTHING) -> None:
+        """Run a statement at once."""
+        self.raw.execute(as_sqlite(sql), bound(parameters))
+
+
+class SqliteReader(Reader):
+    """A reader over a connection in a transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
-        self.connection = connection
+        super().__init__(SqliteConnection(connection))
+        self.raw = connection
 
     def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
         return [read(self) for read in reads]
 
-    def memory(self, memory_id: int) -> Memory:
-        return memories.require_memory(self.connection, memory_id)
-
-    def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
-        return memories.get_memories(self.connection, memory_ids)
-
-    def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
-        return memories.get_origins(self.connection, memory_ids)
-
-    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
-        return memories.get_observations(self.connection, report_ids, limit, characters)
-
-    def neighbours(
-        self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
-    ) -> dict[int, Neighbours]:
-        return memories.get_neighbours(self.connection, memory_ids, count, characters, same_agent=same_agent)
-
-    def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
-        return memories.list_memories(self.connection, scope, limit, offset, latest_first=order == "newest")
-
-    def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
-        return sessions.latest_moments(self.connection, scope, limit, characters)
-
-    def ids(self, scope: Scope) -> list[int]:
-        return memories.memory_ids(self.connection, scope)
-
-    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
-        from vector_memory.storage.sqlite import insert
-
-        return insert.find_duplicate(self.connection, new, content_hash, at)
-
-    def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
-        from vector_memory.storage.sqlite import insert
-
-        return insert.times_of_duplicates(self.connection, new, content_hash)
-
-    def find_report(
-        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
-    ) -> int | None:
-        return memories.find_report(self.connection, content_hash, agent_id, session_id, session_iter, task_code)
-
-    def chunk(self, chunk_id: int) -> StoredChunk | None:
-        return chunks.get_chunk(self.connection, chunk_id)
-
-    def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
-        return chunks.get_chunks(self.connection, chunk_ids)
-
-    def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
-        return chunks.chunks_of(self.connection, memory_id, first, last)
-
-    def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
-        return chunks.outlines(self.connection, memory_ids)
-
     def passages_of(self, memory: Memory) -> list[StoredPassage]:
         from vector_memory.storage.sqlite import memory_vectors
 
-        return memory_vectors.passages_of(self.connection, memory)
+        return memory_vectors.passages_of(self.raw, memory)
 
     def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
         from vector_memory.storage.sqlite import memory_vectors
 
-        return memory_vectors.embedded_passages(self.connection, memory_id)
+        return memory_vectors.embedded_passages(self.raw, memory_id)
 
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
         from vector_memory.storage.sqlite import memory_vectors
 
-        return memory_vectors.mean_vectors(self.connection, memory_ids)
-
-    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
-        if without_vectors:
-            return memories.count_unindexed(self.connection, scope)
-        return memories.count_memories(self.connection, scope, since)
-
-    def count_all(self) -> int:
-        return self.count(Scope())
-
-    def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
-        return memories.count_by(self.connection, scope, by)
-
-    def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
-        listed = sessions.list_sessions(self.connection, scope, limit, agents)
-        return listed, sessions.count_sessions(self.connection, scope)
-
-    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
-        return sessions.latest_session(self.connection, project, besides)
-
-    def left_since(self, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
-        return sessions.left_since(self.connection, span, kind, limit, characters)
-
-    def session_counts(self, session_id: str) -> SessionCounts:
-        return sessions.session_counts(self.connection, session_id)
-
-    def statistics(self) -> MemoryCounts:
-        return sessions.memory_counts(self.connection)
-
-    def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
-        return name_lookup.names_with(self.connection, by, part, scope, limit)
-
-    def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
-        return memories.expendable(self.connection, before, tagged=tagged, limit=limit)
+        return memory_vectors.mean_vectors(self.raw, memory_ids)
 
     def cursor(self) -> Cursor:
-        return changes.cursor(self.connection)
-
-    def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
-        return changes.changes_after(self.connection, cursor, scope, limit)
+        sql = "select seq from sqlite_sequence where name = 'session_memories'"
+        return Cursor(int(self.connection.fetch_value(sql) or 0))
 
     def fingerprint(self) -> Fingerprint | None:
         from vector_memory.storage.sqlite import vectors
 
-        return vectors.fingerprint_of(self.connection)
+        return vectors.fingerprint_of(self.raw)
 
     def require_comparable(self, fingerprint: Fingerprint) -> None:
         from vector_memory.storage.sqlite import vectors
 
-        vectors.require_same_fingerprint(self.connection, fingerprint)
+        vectors.require_same_fingerprint(self.raw, fingerprint)
 
     def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
         from vector_memory.storage.sqlite import vectors
 
-        return vectors.token_states(self.connection, kind, unit_ids)
+        return vectors.token_states(self.raw, kind, unit_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.sqlite.candidates import MemoryCandidates
 
-        return MemoryCandidates(self.connection, scope, method)
+        return MemoryCandidates(self.raw, scope, method)
 
     def visible(self, scope: Scope) -> Scope:
         return scope
@@ -186,87 +115,53 @@ class SqliteReader:
     def feed(self) -> "IndexFeed":
         from vector_memory.storage.sqlite.feed import SqliteFeed
 
-        return SqliteFeed(self.connection)
+        return SqliteFeed(self.raw)
 
     @property
     def upkeep(self) -> "Upkeep":
         from vector_memory.storage.sqlite.maintenance_api import SqliteUpkeep
 
-        return SqliteUpkeep(self.connection)
-
-    def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
-        return pending.next_unindexed(self.connection, after_id, given_up=given_up)
-
-    def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
-        return pending.next_leased(self.connection, owner, most_characters)
-
-    def can_take_over(self, owner: str) -> bool:
-        return pending.can_take_over(self.connection, owner)
-
-    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
-        return pending.pending(self.connection, scope, until, owner)
-
-    def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
-        from vector_memory.storage.sqlite import tags
-
-        return tags.canonical_tags(self.connection, among)
-
-    def tag_vectors(self, dimensions: int) -> TagVectors:
-        from vector_memory.storage.sqlite import tags
-
-        return tags.known_tags(self.connection, dimensions)
+        return SqliteUpkeep(self.raw)
 
 
-class SqliteWriter(SqliteReader):
-    """`storage.base.Writer` over a connection in a write transaction."""
-
-    def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
-        from vector_memory.storage.sqlite import insert
-
-        return insert.add_memory(self.connection, new, derived, content_hash=content_hash, history=history)
-
-    def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
-        from vector_memory.storage.sqlite import insert
-
-        return insert.add_vectors(self.connection, memory, derived, after=after, is_last=is_last)
+class SqliteWriter(SqliteReader, Writer):
+    """A writer over a connection in a write transaction."""
 
     def discard_vectors(self, memory_id: int) -> None:
         from vector_memory.storage.sqlite import vectors
 
-        vectors.discard_partial_vectors(self.connection, memory_id)
+        vectors.discard_partial_vectors(self.raw, memory_id)
 
-    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
-        pending.defer_vectors(self.connection, memory_id, lease)
+    def next_ids(self, of: Numbered, count: int) -> list[int]:
+        return rows.next_ids(self.raw, TABLES[of], count)
 
-    def defer_missing_vectors(self) -> None:
-        pending.defer_missing_vectors(self.connection)
-
-    def renew_leases(self, lease: Lease) -> None:
-        pending.renew_leases(self.connection, lease)
-
-    def take_over(self, lease: Lease) -> None:
-        pending.take_over(self.connection, lease)
-
-    def release_leases(self, owner: str, failed: int | None = None) -> None:
-        pending.release_leases(self.connection, owner, failed)
-
-    def delete(self, memory_id: int) -> int | None:
+    def insert_chunk_rows(self, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool) -> None:
         from vector_memory.storage.sqlite import insert
 
-        return insert.delete_memory(self.connection, memory_id)
+        insert.insert_chunk_rows(self.raw, memory, chunks, ids, enriched=enriched)
 
-    def set_tags(self, memory_id: int, tags: Sequence[str], now: str) -> None:
-        memories.set_tags(self.connection, memory_id, tags, now)
+    def add_words(self, memory: Memory, words: "Words") -> None:
+        from vector_memory.storage.sqlite import keywords
 
-    def record_access(self, memory_ids: Sequence[int], now: str) -> None:
-        memories.record_access(self.connection, memory_ids, now)
+        keywords.add(self.raw, memory.id, words)
 
-    def set_tag_vectors(self, vectors: "Mapping[str, Vectors]", fingerprint: Fingerprint) -> None:
-        from vector_memory.storage.sqlite import tags
+    def remove_words(self, memory_id: int) -> None:
+        from vector_memory.storage.sqlite import keywords
 
-        tags.set_vectors(self.connection, vectors, fingerprint)
+        keywords.remove(self.raw, memory_id)
 
-    def count_tag(self, tag: str, vector: "Vectors | None", now: str) -> None:
-        from vector_memory.storage.sqlite import tags
+    def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
+        from vector_memory.storage.sqlite import vectors
 
-        tags.count_use(self.connection, tag, vector, now)
+        return vectors.adopt_fingerprint(self.raw, fingerprint)
+
+    def add_passages(
+        self,
+        memory: Memory,
+        passages: Sequence[Passage],
+        vectors: "Vectors",
+        states: Sequence[bytes | None] | None = None,
+    ) -> None:
+        from vector_memory.storage.sqlite import vectors as tables
+
+        tables.add_passages(self.raw, memory, passages, vectors, states)

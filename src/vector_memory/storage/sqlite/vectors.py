@@ -7,7 +7,7 @@ the index. Names are interned as integers, because sqlite-vec compares those fas
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.knn import Candidates
+from vector_memory.storage.queries.insert import Passage
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
@@ -25,14 +26,6 @@ from vector_memory.storage.sqlite.vec0.blocks import read_vectors
 
 CHUNK_TABLE = "vec_chunk_search"
 MEMORY_TABLE = "vec_session_search"
-
-
-class Passage(NamedTuple):
-    """A part of a memory's content that has its own vector. `chunk_id`: None if the memory is not chunked."""
-
-    chunk_id: int | None
-    start: int
-    end: int
 
 
 def table_for(*, chunked: bool) -> str:

@@ -1,0 +1,45 @@
+"""SQL for PostgreSQL: its fragments."""
+
+from functools import lru_cache
+
+from vector_memory.storage.connection import Fragment
+
+DIALECT = {
+    "among": Fragment("= any(%(?)s)"),
+    "among_texts": Fragment("= any(%(?)s::text[])"),
+    "each": Fragment("unnest(%(?)s::bigint[]) each(value)"),
+    "each_tag": Fragment("unnest(?.tags) tag(value)"),
+    "has_tag": Fragment("m.tags && %(?)s::text[]"),
+    "tags": Fragment("array_to_json(?.tags)::text"),
+    "category": Fragment("?.category"),
+    "project": Fragment("?.project"),
+    "about_report": Fragment("?.about_report"),
+    "characters": Fragment("?.content_length"),
+    "octets": Fragment("?.content_bytes"),
+    "indexed_by": Fragment(""),
+    "unindexed": Fragment("?"),
+    "json_array": Fragment("json_agg(?)::text"),
+    "json_object": Fragment("json_object_agg(?)::text"),
+    "json_lists": Fragment("coalesce(json_agg(json_build_array(?)), '[]')::text"),
+    "position": "strpos",
+    "same_place": """
+        m.about_report is not distinct from %(about_report)s
+        and (m.memory_type <> 'knowledge_base' or m.category is not distinct from %(category)s)
+        and case when %(root)s::text is null then position('"root": ' in m.metadata) = 0
+            else position(%(root)s in m.metadata) > 0 end
+    """,
+    "copied_columns": ", content_length, content_bytes, category, about_report, project",
+    "copied_values": ", %(content_length)s, %(content_bytes)s, %(category)s, %(about_report)s, %(project)s",
+    "now": "extract(epoch from statement_timestamp())::float8",
+    "size": """(
+        select sum(pg_total_relation_size(c.oid))::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname = current_schema() and c.relkind = 'r'
+    )""",
+}
+"""What `storage.connection` calls fragments."""
+
+
+@lru_cache(maxsize=1_024)
+def as_postgres(sql: str) -> str:
+    """Return a statement as psycopg reads it."""
+    return sql.format_map(DIALECT)

@@ -1,0 +1,44 @@
+"""Translates a Scope into SQL conditions. Only this module assembles conditions from parts."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from vector_memory.domain import Scope
+
+
+class Filter(NamedTuple):
+    """A condition, and its parameters."""
+
+    sql: str
+    parameters: dict[str, Any]
+
+
+CONDITIONS = {
+    "kind": "m.memory_type = %(kind)s",
+    "agent_id": "m.agent_id = %(agent_id)s",
+    "session_id": "m.session_id = %(session_id)s",
+    "session_iter": "m.session_iter = %(session_iter)s",
+    "task_code": "m.task_code = %(task_code)s",
+    "category": "{category:m} = %(category)s",
+    "tags": "{has_tag:tags}",
+    "own_agent_id": "m.agent_id <> %(own_agent_id)s",
+    "after_id": "m.id > %(after_id)s",
+    "created_after": "m.created_at >= %(created_after)s",
+    "created_before": "m.created_at <= %(created_before)s",
+    "sessions": "m.session_id {among:sessions}",
+}
+
+
+def memory_filter(scope: Scope, fields: Collection[str] = CONDITIONS) -> Filter:
+    """Return the condition that a memory `m` is in the scope, limited to `fields`. Several tags match any of them."""
+    parameters = {name: value for name, value in parameters_of(scope).items() if name in fields}
+    return Filter(" and ".join(CONDITIONS[name] for name in parameters) or "true", parameters)
+
+
+def parameters_of(scope: Scope) -> dict[str, Any]:
+    """Return the fields that narrow the scope, as parameters."""
+    values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
+    values["kind"] = scope.kind and str(scope.kind)
+    values["tags"] = list(scope.tags) or None
+    values["sessions"] = None if scope.sessions is None else list(scope.sessions)
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,297 @@
+"""Adds and deletes memories together with their derived data: chunks, words, passages and vectors."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
+from vector_memory.storage.connection import Asked, Queries, value_of
+from vector_memory.storage.json_columns import as_json
+from vector_memory.storage.queries.pending import PendingChanges
+from vector_memory.storage.records import Derived, Embedded, History, Memory
+
+if TYPE_CHECKING:  # commands that only list what is stored start without numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from vector_memory.storage.postings import Words
+
+Numbered = Literal["memory", "chunk", "passage"]
+"""What has ids of its own."""
+
+LONGEST_INDEXED = 200
+"""Characters of a value in an index of PostgreSQL."""
+
+# The place of a memory is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
+DUPLICATES = """
+from session_memories m
+where m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent_id = %(agent_id)s
+    and m.session_id is not distinct from %(session_id)s and m.session_iter = %(session_iter)s
+    and m.task_code is not distinct from %(task_code)s and {same_place}
+"""
+
+INSERT_ROW = """
+insert into session_memories (
+    id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags, metadata,
+    content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, embedding_model_id,
+    turn{copied_columns}
+) values (
+    %(id)s, %(memory_type)s, %(agent_id)s, %(session_id)s, %(session_iter)s, %(task_code)s, %(content)s, %(title)s,
+    %(description)s, %(tags)s, %(metadata)s, %(content_hash)s, %(created_at)s, %(updated_at)s, %(accessed_at)s,
+    %(access_count)s, %(chunked)s, %(chunk_count)s, %(model_id)s,
+    case when %(is_dated)s then coalesce((
+        select turn from session_memories where created_at <= %(created_at)s order by created_at desc, id desc limit 1
+    ), 0) else %(turn)s end{copied_values}
+)
+"""
+
+# Of a memory that does not have all its vectors.
+UNINDEXED = """
+select (select count(*) from memory_passages where memory_id = m.id) as passages,
+    not exists (
+        select 1 from memory_chunks where parent_id = m.id and is_contextually_enriched <> %(enriched)s
+    ) as is_enriched_alike,
+    (select coalesce({json_array:id}, '[]') from (
+        select id from memory_chunks where parent_id = m.id order by chunk_index
+    ) parts) as chunk_ids
+from session_memories m where m.id = %(id)s and m.embedding_model_id is null
+"""
+
+
+class Passage(NamedTuple):
+    """A part of a memory's content that has its own vector. `chunk_id`: None if the memory is not chunked."""
+
+    chunk_id: int | None
+    start: int
+    end: int
+
+
+class Unindexed(NamedTuple):
+    """How many passages have vectors, whether the chunks are enriched alike, and the ids of these, as JSON."""
+
+    passages: int
+    is_enriched_alike: bool
+    chunk_ids: str
+
+
+class DuplicateQueries(Queries):
+    """Finds the memory with the same content in the same place."""
+
+    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
+        """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None.
+
+        `at`: only of one that was created at this time.
+        """
+        return next(iter(self.connection.fetch(*duplicate_of(new, content_hash, at))), None)
+
+    def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
+        """Return when the memories with the same text, kind, session, iteration, agent and task were created."""
+        return self.connection.fetch_column(f"select m.created_at {DUPLICATES}", place_of(new, content_hash))
+
+
+class MemoryInserts(PendingChanges, ABC):
+    """Adds and deletes memories. What is abstract, each engine does in its own way."""
+
+    def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
+        """Add a memory with everything derived from it; return its id, which is the largest so far.
+
+        Raises EmbeddingUnavailableError, without adding anything, if its vectors are not comparable with the stored
+        ones.
+        """
+        embedded = derived.embedded
+        model_id = None if embedded is None else self.adopt_fingerprint(embedded.fingerprint)
+        (memory_id,) = self.next_ids("memory", 1)
+        memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
+        self.insert_row(memory, model_id, is_dated=history.is_dated)
+        chunk_ids = self._insert_chunks(memory, derived)
+        self.add_words(memory, words_in(derived))
+        if embedded is not None:
+            self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
+        return memory_id
+
+    def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
+        """Add vectors of a stored memory that has those of its first `after` passages, and chunks if it has none.
+
+        `is_last`: it then has all its vectors. False, having added nothing: another process was faster, or the memory
+        is gone. Raises EmbeddingUnavailableError like `add_memory`.
+        """
+        embedded = derived.embedded
+        found = self.connection.fetch_one(Unindexed, UNINDEXED, {"id": memory.id, "enriched": derived.enriched})
+        if embedded is None or found is None:
+            self.settle(memory.id)
+            return False
+        if found.passages != after or not (found.is_enriched_alike or after == 0):
+            return False
+        if not found.is_enriched_alike:
+            sql = "update memory_chunks set is_contextually_enriched = %(enriched)s where parent_id = %(id)s"
+            self.connection.later(sql, {"enriched": derived.enriched, "id": memory.id})
+        model_id = self.adopt_fingerprint(embedded.fingerprint)
+        chunk_ids = json.loads(found.chunk_ids) or self.add_chunks(memory, derived)
+        self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
+        if is_last:
+            self.settle(memory.id)
+            sql = "update session_memories set embedding_model_id = %(model)s where id = %(id)s"
+            self.connection.later(sql, {"model": model_id, "id": memory.id})
+        else:
+            self.note_progress(memory.id)
+        return True
+
+    def add_chunks(self, memory: Memory, derived: Derived) -> list[int]:
+        """Give a stored document its chunks and index their words; return the ids of the chunks in order."""
+        if not derived.chunks:
+            return []
+        chunk_ids = self._insert_chunks(memory, derived)
+        self.add_words(memory, words_in(derived))
+        sql = "update session_memories set chunk_count = %(count)s where id = %(id)s"
+        self.connection.later(sql, {"count": len(chunk_ids), "id": memory.id})
+        return chunk_ids
+
+    def delete(self, memory_id: int) -> int | None:
+        """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""
+        sql = """
+            select (select count(*) from memory_chunks where parent_id = m.id) from session_memories m
+            where m.id = %(id)s
+        """
+        chunk_count = self.connection.fetch_value(sql, {"id": memory_id})
+        if chunk_count is None:
+            return None
+        self.remove_words(memory_id)
+        self.connection.later("delete from session_memories where id = %(id)s", {"id": memory_id})
+        return int(chunk_count)
+
+    def insert_row(self, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
+        """Insert the row of a memory. `is_dated`: in the turn of the latest one that was written before it."""
+        values = {field.name: getattr(memory, field.name) for field in fields(memory)}
+        sizes = {"content_length": len(memory.content), "content_bytes": len(memory.content.encode())}
+        stored = {"metadata": as_json(memory.metadata), "model_id": model_id, "is_dated": is_dated}
+        self.connection.later(INSERT_ROW, values | copied_from(memory.metadata) | sizes | stored)
+
+    def _insert_chunks(self, memory: Memory, derived: Derived) -> list[int]:
+        """Insert the rows of a document's chunks, and return their ids in order."""
+        if not derived.chunks:
+            return []
+        ids = self.next_ids("chunk", len(derived.chunks))
+        self.insert_chunk_rows(memory, derived.chunks, ids, enriched=derived.enriched)
+        return ids
+
+    @abstractmethod
+    def next_ids(self, of: Numbered, count: int) -> list[int]:
+        """Return the ids of the next memories, chunks or passages. They are valid only in this write transaction."""
+
+    @abstractmethod
+    def insert_chunk_rows(self, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool) -> None:
+        """Insert the rows of a document's chunks with these ids."""
+
+    @abstractmethod
+    def add_words(self, memory: Memory, words: "Words") -> None:
+        """Add a memory to the keyword index. The units of its words are numbered from 0."""
+
+    @abstractmethod
+    def remove_words(self, memory_id: int) -> None:
+        """Remove a memory from the keyword index, if it is there. This must happen before the memory is deleted."""
+
+    @abstractmethod
+    def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
+        """Return the id of the fingerprint, and make it that of the memory if it has none yet.
+
+        Raises EmbeddingUnavailableError if vectors of this fingerprint are not comparable with the stored ones.
+        """
+
+    @abstractmethod
+    def add_passages(
+        self,
+        memory: Memory,
+        passages: Sequence[Passage],
+        vectors: "NDArray[np.float32]",
+        states: Sequence[bytes | None] | None = None,
+    ) -> None:
+        """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept."""
+
+    def set_tag_vectors(self, vectors: "Mapping[str, NDArray[np.float32]]", fingerprint: Fingerprint) -> None:
+        """Set the vectors of the tags that are canonical. Raises EmbeddingUnavailableError like `add_memory`."""
+        self.adopt_fingerprint(fingerprint)
+        for tag, vector in vectors.items():
+            sql = "update canonical_tags set embedding = %(vector)s where tag = %(tag)s"
+            self.connection.later(sql, {"tag": tag, "vector": vector.tobytes()})
+
+
+def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:
+    """Return the query for the id of the memory with the same content in the same place, of a time if given."""
+    condition = "" if at is None else " and m.created_at = %(at)s"
+    sql = f"select m.id {DUPLICATES}{condition} order by m.id limit 1"
+    return Asked(value_of, sql, place_of(memory, content_hash) | {"at": at})
+
+
+def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
+    """Return where a memory belongs, and the hash of its text: the same text in the same place is a duplicate."""
+    metadata = memory.metadata
+    return copied_from(metadata) | {
+        "content_hash": content_hash,
+        "kind": str(memory.kind),
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+        # All as JSON: SQLite has no type for some JSON values. PostgreSQL reads no JSON that has NUL in a name.
+        "metadata": as_json(metadata),
+        "root": as_json({"root": metadata["root"]})[1:-1] if "root" in metadata else None,
+    }
+
+
+def copied_from(metadata: dict[str, Any]) -> dict[str, str | None]:
+    """Return the values of the metadata that have columns of their own in PostgreSQL."""
+    about = metadata.get("parent_report_id")
+    return {
+        "about_report": None if about is None else as_json(about)[:LONGEST_INDEXED],
+        "category": text_of(metadata.get("category")),
+        "project": text_of(metadata.get("project")),
+    }
+
+
+def text_of(value: object) -> str | None:
+    """Return a text that PostgreSQL can store, or None."""
+    return value if isinstance(value, str) and "\0" not in value else None
+
+
+def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
+    """Return a new memory as it will be stored, but for the turn of a dated one, which only the database knows."""
+    return Memory(
+        id=memory_id,
+        memory_type=str(new.kind),
+        agent_id=new.agent_id,
+        session_id=new.session_id,
+        session_iter=new.session_iter,
+        task_code=new.task_code,
+        content=new.content,
+        title=new.title,
+        description=new.description,
+        tags=list(new.tags),
+        metadata=new.metadata,
+        content_hash=content_hash,
+        chunked=TRAITS[new.kind].chunked,
+        chunk_count=chunk_count,
+        created_at=history.created_at,
+        updated_at=history.updated_at,
+        accessed_at=history.accessed_at,
+        access_count=history.access_count,
+        turn=memory_id,
+    )
+
+
+def words_in(derived: Derived) -> "Words":
+    """Return the words, which must come from `prepare_words` of the engine."""
+    from vector_memory.storage.postings import Words  # noqa: PLC0415 - imports numpy
+
+    if not isinstance(derived.words, Words):
+        raise TypeError("The words of a memory must come from prepare_words of the same storage")
+    return derived.words
+
+
+def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[Passage]:
+    """Return the passages as they are stored: with the ids of their chunks."""
+    return [
+        Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
+        for passage in embedded.passages
+    ]

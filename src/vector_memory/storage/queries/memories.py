@@ -1,0 +1,221 @@
+"""Whole memories: the rows of `session_memories`."""
+
+import json
+from collections.abc import Sequence
+from itertools import starmap
+from typing import Any
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.errors import no_memory
+from vector_memory.storage.connection import UNLIMITED, Counted, Queries
+from vector_memory.storage.json_columns import object_in, texts_in
+from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.records import (
+    CountedBy,
+    Cursor,
+    Expendable,
+    Memory,
+    Neighbour,
+    Neighbours,
+    Observation,
+    Order,
+    Origin,
+)
+
+ORIGIN = """
+m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at, m.turn
+"""
+
+COLUMNS = f"""
+{ORIGIN.rstrip()}, m.content, m.description, {{tags:m}} as tags, m.metadata, m.content_hash, m.updated_at,
+m.accessed_at, m.access_count, m.auto_chunk, m.chunk_count
+"""
+
+COUNTED = {
+    "kind": "select m.memory_type as name from session_memories m where {condition}",
+    "category": "select coalesce({category:m}, '') as name from session_memories m where {condition}",
+    "tag": "select tag.value as name from session_memories m, {each_tag:m} where {condition}",
+}
+
+
+def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
+    """Return a Memory for a row of COLUMNS."""
+    return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
+
+
+def beside(side: str, order: str) -> str:
+    """Return the query for what stands on one side of a memory.
+
+    The index of sessions has the memories of a session, kind and iteration in the order of storing.
+    """
+    return f"""
+        (select {{json_lists:id, beginning}} from (
+            select n.id, substr(n.content, 1, %(characters)s) as beginning from session_memories n
+            where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
+                and {{project:n}} is not null and (not %(same_agent)s or n.agent_id = m.agent_id)
+                and (n.turn, n.created_at, n.id) {side} (m.turn, m.created_at, m.id)
+            order by n.turn {order}, n.created_at {order}, n.id {order} limit %(count)s
+        ) beside)
+    """
+
+
+NEIGHBOURS = f"""
+select m.id, {beside("<", "desc")} as before, {beside(">", "asc")} as after from session_memories m
+where m.id {{among:ids}} and m.chunk_count <= 1 and {{project:m}} is not null
+"""
+
+
+def neighbours_from_row(*, id: int, before: str, after: str) -> tuple[int, Neighbours]:  # noqa: A002 - a column
+    """Return what stands beside a memory."""
+    return id, Neighbours([*starmap(Neighbour, json.loads(before))][::-1], [*starmap(Neighbour, json.loads(after))])
+
+
+class MemoryQueries(Queries):
+    """Reads memories."""
+
+    def memory(self, memory_id: int) -> Memory:
+        """Return a memory. Raises NotFoundError."""
+        sql = f"select {COLUMNS} from session_memories m where m.id = %(id)s"
+        memory = self.connection.fetch_one(memory_from_row, sql, {"id": memory_id})
+        if memory is None:
+            raise no_memory(memory_id)
+        return memory
+
+    def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
+        """Return the memories that exist, by id, in this order."""
+        sql = f"select {COLUMNS} from session_memories m where m.id {{among:ids}}"
+        found = {memory.id: memory for memory in self.connection.fetch(memory_from_row, sql, {"ids": list(memory_ids)})}
+        return {number: found[number] for number in memory_ids if number in found}
+
+    def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
+        """Return the origins of the memories that exist, by id, in this order, without reading texts."""
+        sql = f"select {ORIGIN} from session_memories m where m.id {{among:ids}}"
+        found = {origin.id: origin for origin in self.connection.fetch(Origin, sql, {"ids": list(memory_ids)})}
+        return {number: found[number] for number in memory_ids if number in found}
+
+    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
+        """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
+        sql = f"""
+            select m.id, cast({{about_report:m}} as bigint) as report_id, m.agent_id, m.created_at,
+                substr(m.content, 1, %(characters)s) as beginning
+            from session_memories m {{indexed_by:idx_observed_report}}
+            where m.memory_type = '{MemoryKind.REPORT_OBSERVATION}' and {{about_report:m}} {{among_texts:reports}}
+            order by m.id desc limit %(limit)s
+        """
+        parameters = {"reports": list(report_ids), "limit": limit, "characters": characters}
+        return self.connection.fetch(Observation, sql, parameters)[::-1]
+
+    def neighbours(
+        self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
+    ) -> dict[int, Neighbours]:
+        """Return the beginnings of what stands beside memories, among those of their kind, session and iteration.
+
+        Only what hooks and imports have stored of a conversation stands beside anything: its metadata name a project.
+        """
+        parameters = {"ids": list(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
+        return dict(self.connection.fetch(neighbours_from_row, NEIGHBOURS, parameters))
+
+    def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
+        """Return up to `limit` memories of a scope after the first `offset`."""
+        condition, direction = memory_filter(scope), "desc" if order == "newest" else "asc"
+        sql = f"""
+            select {COLUMNS} from session_memories m where {condition.sql}
+            order by m.session_iter {direction}, m.turn {direction}, m.created_at {direction}, m.id {direction}
+            limit %(limit)s offset %(offset)s
+        """
+        parameters = condition.parameters | {"limit": limit, "offset": offset}
+        return self.connection.fetch(memory_from_row, sql, parameters)
+
+    def ids(self, scope: Scope) -> list[int]:
+        """Return the ids of the memories of a scope, ascending."""
+        condition = memory_filter(scope)
+        sql = f"select m.id from session_memories m where {condition.sql} order by m.id"
+        return self.connection.fetch_column(sql, condition.parameters)
+
+    def find_report(
+        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
+    ) -> int | None:
+        """Return the id of the report with this text, session, iteration, agent and task, or None."""
+        sql = f"""
+            select id from session_memories
+            where content_hash = %(content_hash)s and memory_type = '{MemoryKind.REPORT}' and agent_id = %(agent_id)s
+                and session_id is not distinct from %(session_id)s and session_iter = %(session_iter)s
+                and task_code is not distinct from %(task_code)s
+            order by id limit 1
+        """
+        parameters = {
+            "content_hash": content_hash,
+            "agent_id": agent_id,
+            "session_id": session_id,
+            "session_iter": session_iter,
+            "task_code": task_code,
+        }
+        found = self.connection.fetch_value(sql, parameters)
+        return None if found is None else int(found)
+
+    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
+        """Return the number of memories in a scope, optionally created at `since` or later, or `without_vectors`."""
+        condition = memory_filter(scope)
+        sql = f"select count(*) from session_memories m where {condition.sql}"
+        if without_vectors:
+            sql = f"""
+                select count(*) from session_memories m {{indexed_by:idx_embedding_model}}
+                where m.embedding_model_id is null and {condition.sql}
+            """
+        if since is not None:
+            sql += " and m.created_at >= %(since)s"
+        return int(self.connection.fetch_value(sql, condition.parameters | {"since": since}))
+
+    def count_all(self) -> int:
+        """Return the number of memories, also of those that may not be seen."""
+        return self.count(Scope())
+
+    def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
+        """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""
+        condition = memory_filter(scope)
+        named = COUNTED[by].replace("{condition}", condition.sql)
+        sql = f"select name, count(*) as number from ({named}) counted group by name order by name"
+        return dict(self.connection.fetch(Counted, sql, condition.parameters))
+
+    def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
+        """Return memories created before a time: tagged ones, the least read first, or all others, the oldest first."""
+        sql = f"""
+            select m.id, (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
+            from session_memories m
+            where m.created_at < %(before)s and (m.memory_type = '{MemoryKind.TAGGED}') = %(tagged)s
+            order by case when %(tagged)s then m.access_count else 0 end, m.created_at, m.id limit %(limit)s
+        """
+        parameters = {"before": before, "tagged": tagged, "limit": UNLIMITED if limit is None else limit}
+        return self.connection.fetch(Expendable, sql, parameters)
+
+    def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
+        """Return the first `limit` memories of a scope after a cursor, in the order of their commits.
+
+        That is the order of ids, which are given under the lock of all writers, and never twice.
+        """
+        condition = memory_filter(scope)
+        sql = f"""
+            select {COLUMNS} from session_memories m where {condition.sql} and m.id > %(start)s
+            order by m.id limit %(limit)s
+        """
+        parameters = condition.parameters | {"start": cursor.memory_id, "limit": limit}
+        return self.connection.fetch(memory_from_row, sql, parameters)
+
+
+class MemoryChanges(Queries):
+    """Changes rows of memories."""
+
+    def set_tags(self, memory_id: int, tags: Sequence[str], now: str) -> None:
+        """Replace the tags of a memory."""
+        sql = "update session_memories set tags = %(tags)s, updated_at = %(now)s where id = %(id)s"
+        self.connection.later(sql, {"tags": list(tags), "now": now, "id": memory_id})
+
+    def record_access(self, memory_ids: Sequence[int], now: str) -> None:
+        """Count one read of each memory. An id that is given twice was read twice."""
+        sql = """
+            update session_memories as m set access_count = m.access_count + read.times,
+                accessed_at = case when m.accessed_at < %(now)s then %(now)s else m.accessed_at end
+            from (select each.value as id, count(*) as times from {each:ids} group by each.value) read
+            where m.id = read.id
+        """
+        self.connection.later(sql, {"ids": list(memory_ids), "now": now})

@@ -1,0 +1,153 @@
+"""Memories whose vectors a process is computing: `pending_vectors`.
+
+A process leases what it has promised to index. If it ends before it is done, its leases run out, and any other process
+that has the memory open takes them over, one at a time: see `indexing.background`. An attempt is a lease that was taken
+over and has not led to any new vectors yet. After a few attempts a memory is left to the backfill, because its text
+seems to kill every process that embeds it.
+
+The clock of the database counts, since those of several machines differ: a lease is as long as its holder says.
+"""
+
+import time
+from typing import Any
+
+from vector_memory.domain import Scope
+from vector_memory.storage.connection import Queries
+from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
+from vector_memory.storage.records import RECENT_SECONDS, Lease, Memory, Pending
+
+MAX_ATTEMPTS = 3
+
+MANY = 16
+"""Of so many memories that a process has leased, others take some over."""
+
+# No lease is as long as a minute: one that ends later was taken before the clock was set back.
+IS_HELD = "leased_until between {now} and {now} + 60"
+
+TO_TAKE_OVER = f"""
+coalesce(
+    (select min(memory_id) from pending_vectors where not ({IS_HELD}) and attempts < {MAX_ATTEMPTS}),
+    (
+        select max(memory_id) from pending_vectors where {IS_HELD} and owner <> %(owner)s
+        group by owner having count(*) >= {MANY} order by count(*) desc limit 1
+    )
+)
+"""
+
+UNTIL = "{now} + %(seconds)s"
+
+
+def parameters_of(lease: Lease) -> dict[str, Any]:
+    """Return the holder of a lease, and how long it lasts from now."""
+    return {"owner": lease.owner, "seconds": lease.until - time.time()}
+
+
+class PendingQueries(Queries):
+    """Reads which vectors are to come."""
+
+    def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
+        """Return the memory with the smallest id above `after_id` that lacks vectors, and that nobody works on.
+
+        `given_up`: one that several processes took over without getting anywhere; else any other.
+        """
+        sql = f"""
+            select {COLUMNS} from session_memories m left join pending_vectors p on p.memory_id = m.id
+            where m.embedding_model_id is null and m.id > %(after)s and ({IS_HELD}) is not true
+                and (coalesce(p.attempts, 0) >= {MAX_ATTEMPTS}) = %(given_up)s
+            order by m.id limit 1
+        """
+        return self.connection.fetch_one(memory_from_row, sql, {"after": after_id, "given_up": given_up})
+
+    def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
+        """Return the oldest memory, of no more characters, whose vectors a process has promised."""
+        sql = f"""
+            select {COLUMNS} from pending_vectors p join session_memories m on m.id = p.memory_id
+            where p.owner = %(owner)s and ({{characters:m}} <= %(most)s or %(most)s is null)
+            order by p.memory_id limit 1
+        """
+        return self.connection.fetch_one(memory_from_row, sql, {"owner": owner, "most": most_characters})
+
+    def can_take_over(self, owner: str) -> bool:
+        """Return whether there is a memory for a process to take over: left behind, or of one that has many."""
+        return self.connection.fetch_value(f"select {TO_TAKE_OVER}", {"owner": owner}) is not None
+
+    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
+        """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`.
+
+        `owner`: only those that this process has promised.
+        """
+        condition = memory_filter(scope)
+        sql = f"""
+            select count(*) as memories, cast(coalesce(sum({{octets:m}}), 0) as bigint) as size, max(m.id) as last_id,
+                max({{now}} - p.promised_at) filter (
+                    where abs({{now}} - p.promised_at) < {RECENT_SECONDS}
+                ) as seconds
+            from pending_vectors p cross join session_memories m
+            where m.id = p.memory_id and {IS_HELD} and (m.id <= %(until)s or %(until)s is null)
+                and (p.owner = %(owner)s or %(owner)s is null) and {condition.sql}
+        """
+        parameters = condition.parameters | {"until": until, "owner": owner}
+        return self.connection.fetch_one(Pending, sql, parameters) or Pending()
+
+
+class PendingChanges(Queries):
+    """Changes who computes vectors."""
+
+    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
+        """Note that the holder of the lease computes the vectors of a memory after this transaction."""
+        sql = f"insert into pending_vectors values (%(id)s, %(owner)s, {UNTIL}, 0, {{now}})"
+        self.connection.later(sql, parameters_of(lease) | {"id": memory_id})
+
+    def defer_missing_vectors(self) -> None:
+        """Leave all memories without vectors to whoever takes them over, unless they were already left to somebody."""
+        self.connection.later(
+            """
+            insert into pending_vectors
+            select id, '', 0, 0, 0 from session_memories where embedding_model_id is null
+            on conflict do nothing
+            """
+        )
+
+    def renew_leases(self, lease: Lease) -> None:
+        """Let the holder's leases end later."""
+        sql = f"update pending_vectors set leased_until = {UNTIL} where owner = %(owner)s"
+        self.connection.later(sql, parameters_of(lease))
+
+    def take_over(self, lease: Lease) -> None:
+        """Lease the oldest memory that was left behind, or else the newest of the process that has the most left.
+
+        Of a process that has only a few left, none is taken.
+        A memory that was taken over several times without getting any new vectors is given up: `next_without_vectors`
+        returns it on request.
+        """
+        sql = f"""
+            update pending_vectors set owner = %(owner)s, leased_until = {UNTIL},
+                attempts = attempts + case when {IS_HELD} then 0 else 1 end
+            where memory_id = {TO_TAKE_OVER}
+        """
+        self.connection.later(sql, parameters_of(lease))
+
+    def release_leases(self, owner: str, failed: int | None = None) -> None:
+        """Let any process go on with what this one has not done, or a few times with the memory that has `failed`.
+
+        Otherwise that is not the fault of the text, so the attempt at the one memory that it took over does not count.
+        """
+        sql = """
+            update pending_vectors set leased_until = 0, owner = case when %(all)s then owner else '' end,
+                attempts = case when %(all)s and attempts > 0 then attempts - 1 else attempts end
+            where owner = %(owner)s and (%(all)s or memory_id = %(failed)s)
+        """
+        self.connection.later(sql, {"owner": owner, "failed": failed, "all": failed is None})
+
+    def end_leases(self) -> None:
+        """Let any process go on with what others have leased: vectors of their model are no longer stored."""
+        self.connection.later("update pending_vectors set owner = '', leased_until = 0")
+
+    def note_progress(self, memory_id: int) -> None:
+        """Forget the attempts at a memory, because it has got new vectors."""
+        self.connection.later("update pending_vectors set attempts = 0 where memory_id = %(id)s", {"id": memory_id})
+
+    def settle(self, memory_id: int) -> None:
+        """Note that nobody computes the vectors of a memory any more."""
+        self.connection.later("delete from pending_vectors where memory_id = %(id)s", {"id": memory_id})

@@ -1,0 +1,220 @@
+"""Sessions: their statistics and names, which is the latest, and what was left since."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from vector_memory.domain import MemoryKind, Project, Scope
+from vector_memory.storage.connection import Asked, Counted, Queries, value_of
+from vector_memory.storage.json_columns import object_in, texts_in
+from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.records import MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
+
+LISTED = """
+with mine as not materialized (
+    select m.session_id, m.agent_id, m.memory_type, m.turn, m.created_at, m.id from session_memories m
+    where m.session_id is not null and {condition}
+), sessions as (
+    select session_id, count(*) as memory_count, count(distinct agent_id) as agent_count,
+        max(turn) as turn, max(created_at) as created_at, max(id) as id
+    from mine group by session_id order by turn desc, created_at desc, id desc limit %(limit)s
+)
+select s.session_id, s.memory_count, s.agent_count, latest.created_at as latest_activity, latest.agent_id,
+    (select {json_array:agent_id} from (
+        select distinct agent_id from mine where session_id = s.session_id order by agent_id limit %(agents)s
+    ) named) as agents,
+    (select {json_object:memory_type, number} from (
+        select memory_type, count(*) as number from mine where session_id = s.session_id
+        group by memory_type order by memory_type
+    ) counted) as memory_types
+from sessions s join session_memories latest on latest.id = (
+    select id from mine where session_id = s.session_id order by turn desc, created_at desc, id desc limit 1
+)
+order by s.turn desc, s.created_at desc, s.id desc
+"""
+
+LOOKED_THROUGH = 20_000
+"""So many of a shared memory's newest prompts are looked through for a session of the project: in about 20 ms."""
+
+LATEST_OF_ALL = """
+select session_id from session_memories where session_id is not null and session_id is distinct from %(besides)s
+order by turn desc, created_at desc, id desc limit 1
+"""
+
+# Hooks and imports store the project's folder with prompts.
+LATEST_SPOKEN_IN = f"""
+with prompts as (
+    select m.session_id, {{project:m}} as folder, m.turn, m.created_at, m.id from session_memories m
+    where m.memory_type = '{MemoryKind.INPUT_PROMPT}' and m.session_iter = 1
+    order by m.turn desc, m.created_at desc, m.id desc limit {LOOKED_THROUGH}
+)
+select session_id from prompts
+where session_id is distinct from %(besides)s and (folder = %(folder)s or %(owns)s and folder is not null)
+order by turn desc, created_at desc, id desc limit 1
+"""
+
+# Sessions whose agents named none have the project's name and a day.
+LATEST_OF_PROJECT = """
+select session_id from session_memories
+where session_id > %(prefix)s and session_id < %(end)s and length(session_id) = %(length)s
+    and session_id is distinct from %(besides)s
+order by turn desc, created_at desc, id desc limit 1
+"""
+
+# Of a text with the character NUL, which the original server stored, SQLite tells of what is before it.
+MOMENTS = """
+m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
+m.turn, substr(m.content, 1, %(characters)s) as beginning, {characters:m} as content_length,
+{octets:m} as content_bytes, m.chunk_count
+"""
+
+LEFT_SINCE = f"""
+select {MOMENTS} from session_memories m
+where (m.turn, m.created_at) >= (%(turn)s, %(since)s) and {{unindexed:m.memory_type}} = %(kind)s
+    and m.session_id is distinct from %(besides)s
+    and (m.session_id = %(session_id)s or not exists (
+        select 1 from session_memories p
+        where p.session_id = m.session_id and p.memory_type = '{MemoryKind.INPUT_PROMPT}'
+    ))
+order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
+"""
+
+OF_SESSION = """
+select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
+    count(*) - count(embedding_model_id) as without_vectors, max(session_iter) as latest_iteration,
+    min(created_at) as earliest_created, max(created_at) as latest_created
+from session_memories where session_id = %(id)s
+"""
+
+OF_ALL = """
+select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
+    count(distinct session_id) as total_sessions, count(distinct agent_id) as total_agents,
+    count(*) - count(embedding_model_id) as without_vectors,
+    min(created_at) as earliest_created, max(created_at) as latest_created,
+    (select model from embedding_models) as embedding_model, {size} as database_bytes
+from session_memories
+"""
+
+
+class FoundName(NamedTuple):
+    """A name that was found, and how many were."""
+
+    name: str
+    total: int
+
+
+def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
+    """Return a SessionSummary for a row of LISTED."""
+    return SessionSummary(agents=texts_in(agents), memory_types=object_in(memory_types), **columns)
+
+
+def session_from_row(**columns: Any) -> SessionCounts:
+    """Return the counts of a session, but for those by kind and agent."""
+    return SessionCounts(memory_counts={}, agent_counts={}, **columns)
+
+
+def whole_from_row(**columns: Any) -> MemoryCounts:
+    """Return the counts of the whole memory, but for those by kind."""
+    return MemoryCounts(memory_counts={}, **columns)
+
+
+def counted_by(column: str, condition: str = "true") -> str:
+    """Return the query for the number of memories for each value of a column."""
+    return f"""
+        select {column} as name, count(*) as number from session_memories where {condition}
+        group by {column} order by {column}
+    """
+
+
+class SessionQueries(Queries):
+    """Reads what there is of sessions."""
+
+    def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
+        """Return up to `limit` sessions of a scope with up to `agents` agents each, latest first, and their total."""
+        condition = memory_filter(scope)
+        listed = LISTED.replace("{condition}", condition.sql)
+        total = f"select count(distinct m.session_id) from session_memories m where {condition.sql}"
+        found, (count,) = self.connection.batch(
+            Asked(summary_from_row, listed, condition.parameters | {"limit": limit, "agents": agents}),
+            Asked(value_of, total, condition.parameters),
+        )
+        return found, count
+
+    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+        """Return the session of a project in which the user spoke last, or else its latest one; never `besides`.
+
+        Only what a hook or an import has stored is known to be the user's.
+        """
+        named = {"folder": project.folder, "owns": project.owns_memory, "besides": besides}
+        found = self.connection.fetch_value(LATEST_SPOKEN_IN, named)
+        if found is None and project.owns_memory:
+            found = self.connection.fetch_value(LATEST_OF_ALL, {"besides": besides})
+        elif found is None:
+            prefix, length = project.session_on(""), len(project.session_on("0000-00-00"))
+            dated = {"prefix": prefix, "end": f"{prefix}:", "length": length, "besides": besides}
+            found = self.connection.fetch_value(LATEST_OF_PROJECT, dated)
+        return None if found is None else str(found)
+
+    def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
+        """Return the `limit` newest memories of a scope, oldest first, with the first `characters` of their text."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select {MOMENTS} from session_memories m where {condition.sql}
+            order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
+        """
+        parameters = condition.parameters | {"limit": limit, "characters": characters}
+        return self.connection.fetch(Moment, sql, parameters)[::-1]
+
+    def left_since(self, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
+        """Return the newest memories of a kind in a span, oldest first, with the first `characters` of their text."""
+        turn, since = span.since
+        parameters = {
+            "turn": turn,
+            "since": since,
+            "session_id": span.session_id,
+            "besides": span.besides,
+            "kind": str(kind),
+            "limit": limit,
+            "characters": characters,
+        }
+        return self.connection.fetch(Moment, LEFT_SINCE, parameters)[::-1]
+
+    def session_counts(self, session_id: str) -> SessionCounts:
+        """Return the statistics of a session; those of an unknown session are zero."""
+        one, of_session = {"id": session_id}, "session_id = %(id)s"
+        counts: SessionCounts
+        (counts,), kinds, agents = self.connection.batch(
+            Asked(session_from_row, OF_SESSION, one),
+            Asked(Counted, counted_by("memory_type", of_session), one),
+            Asked(Counted, counted_by("agent_id", of_session), one),
+        )
+        return replace(counts, memory_counts=dict(kinds), agent_counts=dict(agents))
+
+    def statistics(self) -> MemoryCounts:
+        """Return the statistics of the whole memory."""
+        counts: MemoryCounts
+        (counts,), kinds = self.connection.batch(
+            Asked(whole_from_row, OF_ALL), Asked(Counted, counted_by("memory_type"))
+        )
+        return replace(counts, memory_counts=dict(kinds))
+
+    def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
+        """Return up to `limit` names from the sessions of a scope that contain `part`, and their total number.
+
+        Names that start with `part` come first, then the most recently used. ASCII letters match in either case.
+        """
+        if "\0" in part:  # no name has it, and PostgreSQL does not accept it
+            return [], 0
+        condition = memory_filter(scope)
+        sql = f"""
+            with found as (
+                select m.{by} as name, max(m.id) as latest from session_memories m
+                where m.session_id is not null and m.{by} is not null and {{position}}(lower(m.{by}), %(part)s) > 0
+                    and {condition.sql}
+                group by m.{by}
+            )
+            select name, count(*) over () as total from found
+            order by {{position}}(lower(name), %(part)s) > 1, latest desc limit %(limit)s
+        """
+        lower = part.encode().lower().decode()  # bytes have only ASCII letters, as the columns' functions do
+        found = self.connection.fetch(FoundName, sql, condition.parameters | {"part": lower, "limit": limit})
+        return [one.name for one in found], found[0].total if found else 0

@@ -1,0 +1,57 @@
+"""Canonical tags: the vocabulary of the tagged memories, one row per tag with its vector and frequency."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from vector_memory.storage.connection import Queries
+from vector_memory.storage.records import CanonicalTag, TagVectors
+
+if TYPE_CHECKING:  # commands that only list what is stored start without numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+BYTES_PER_NUMBER = 4
+
+
+class KnownTag(NamedTuple):
+    """A canonical tag and the bytes of its vector, if it has one."""
+
+    tag: str
+    embedding: bytes | None
+
+
+class TagQueries(Queries):
+    """Reads the vocabulary."""
+
+    def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
+        """Return the canonical tags, optionally only those in `among`: most frequent first, then alphabetically."""
+        condition = "true" if among is None else "tag {among:among}"
+        sql = f"select tag, frequency, created_at from canonical_tags where {condition} order by frequency desc, tag"
+        return self.connection.fetch(CanonicalTag, sql, {"among": list(among or ())})
+
+    def tag_vectors(self, dimensions: int) -> TagVectors:
+        """Return the canonical tags with their vectors. Vectors of another length count as missing."""
+        import numpy as np  # noqa: PLC0415
+
+        known = self.connection.fetch(KnownTag, "select tag, embedding from canonical_tags order by id")
+        missing = bytes(dimensions * BYTES_PER_NUMBER)
+        found = [one.embedding or missing for one in known]
+        stored = [vector if len(vector) == len(missing) else missing for vector in found]
+        vectors = np.frombuffer(b"".join(stored), np.float32).reshape(len(known), dimensions)
+        return TagVectors([one.tag for one in known], vectors)
+
+
+class TagChanges(Queries):
+    """Changes the vocabulary."""
+
+    def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
+        """Count one more memory with a tag, and make the tag canonical if it is new."""
+        sql = """
+            insert into canonical_tags (tag, embedding, frequency, created_at) values (%(tag)s, %(vector)s, 1, %(now)s)
+            on conflict (tag) do update set frequency = canonical_tags.frequency + 1
+        """
+        self.connection.later(sql, {"tag": tag, "vector": None if vector is None else vector.tobytes(), "now": now})
+
+    def clear_tag_vectors(self) -> None:
+        """Clear the vectors of all tags, because the memory now has another model."""
+        self.connection.later("update canonical_tags set embedding = null")

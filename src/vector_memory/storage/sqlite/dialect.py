@@ -1,0 +1,62 @@
+"""SQL for SQLite: its fragments, and its parameters."""
+
+from functools import lru_cache
+from typing import Any
+
+from vector_memory.storage.connection import Fragment, Parameters
+from vector_memory.storage.json_columns import as_json
+from vector_memory.storage.sqlite.schema import ABOUT_REPORT
+
+AMONG = Fragment("in (select value from json_each(%(?)s))")
+
+DIALECT = {
+    "among": AMONG,
+    "among_texts": AMONG,
+    "each": Fragment("json_each(%(?)s) each"),
+    "each_tag": Fragment("json_each(?.tags) tag"),
+    "has_tag": Fragment(
+        "exists (select 1 from json_each(m.tags) tag, json_each(%(?)s) wanted where tag.value = wanted.value)"
+    ),
+    "tags": Fragment("?.tags"),
+    "category": Fragment("case json_type(?.metadata, '$.category') when 'text' then ?.metadata ->> '$.category' end"),
+    "project": Fragment("?.metadata ->> '$.project'"),
+    "about_report": Fragment(ABOUT_REPORT.replace("metadata", "?.metadata")),
+    "characters": Fragment("length(?.content)"),
+    "octets": Fragment("octet_length(?.content)"),
+    "indexed_by": Fragment("indexed by ?"),
+    "unindexed": Fragment("+?"),
+    "json_array": Fragment("json_group_array(?)"),
+    "json_object": Fragment("json_group_object(?)"),
+    "json_lists": Fragment("json_group_array(json_array(?))"),
+    "position": "instr",
+    "same_place": """
+        json_extract(m.metadata, '$.parent_report_id') is json_extract(%(metadata)s, '$.parent_report_id')
+        and (m.memory_type <> 'knowledge_base'
+            or json_extract(m.metadata, '$.category') is json_extract(%(metadata)s, '$.category'))
+        and json_extract(m.metadata, '$.root') is json_extract(%(metadata)s, '$.root')
+    """,
+    "copied_columns": "",
+    "copied_values": "",
+    "now": "unixepoch('subsec')",
+    "size": "(select page_count * page_size from pragma_page_count(), pragma_page_size())",
+}
+"""What `storage.connection` calls fragments."""
+
+
+class Names:
+    """What Python's `%` operator puts in the place of a parameter: its name as SQLite writes it."""
+
+    def __getitem__(self, name: str) -> str:
+        """Return the parameter."""
+        return f":{name}"
+
+
+@lru_cache(maxsize=1_024)
+def as_sqlite(sql: str) -> str:
+    """Return a statement as SQLite reads it."""
+    return sql.format_map(DIALECT) % Names()
+
+
+def bound(parameters: Parameters) -> dict[str, Any]:
+    """Return parameters as SQLite takes them: a list is a text of JSON."""
+    return {name: as_json(value) if isinstance(value, list) else value for name, value in parameters.items()}
