@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 
-from vector_memory.cli.terminal_text import printable
+from vector_memory.cli.terminal import printable
 from vector_memory.errors import ConfigurationError
 from vector_memory.storage.disk.filesystem import make_private_folders
 from vector_memory.storage.disk.protection import why_path_protected

@@ -153,7 +153,7 @@ def cleaned_up_when_ended() -> Iterator[None]:
 
 def fail(error: Exception, *, code: int) -> NoReturn:
     """Write the error to standard error and exit. Its notes are for this place only, for example the file's path."""
-    from vector_memory.cli.terminal_text import as_json, printable
+    from vector_memory.cli.terminal import as_json, printable
 
     said = " ".join([str(error), *getattr(error, "__notes__", [])])
     if "--json" in sys.argv:

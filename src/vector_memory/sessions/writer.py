@@ -25,7 +25,7 @@ from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.storage.unit_text import searchable_texts
 
-Completion = Callable[[Writer, NewMemory, str], NewMemory]
+InTransaction = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
 
 An error rolls the transaction back.
@@ -97,7 +97,7 @@ class MemoryWriter:
     def write(
         self,
         memory: NewMemory,
-        complete: Completion | None = None,
+        finish: InTransaction | None = None,
         on_progress: EmbeddingProgress | None = None,
         *,
         replacing: Collection[int] = (),
@@ -131,8 +131,8 @@ class MemoryWriter:
             require_storable(writer, memory, content_hash, at=at)
             self._room.require(writer)
             embedded, late_problem = usable(writer, embedded)
-            if complete is not None:
-                memory = complete(writer, memory, history.created_at)
+            if finish is not None:
+                memory = finish(writer, memory, history.created_at)
             derived = Derived(
                 chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
             )

@@ -97,7 +97,7 @@ class TaggedMemories:
         computed = self._vocabulary.vectors_for(accepted)
         forms: dict[str, str] = {}
 
-        def complete(writer: Writer, memory: NewMemory, now: str) -> NewMemory:
+        def with_tags(writer: Writer, memory: NewMemory, now: str) -> NewMemory:
             self._require_room(writer)
             forms.update(self._vocabulary.adopt(writer, accepted, computed, now))
             return replace(memory, tags=tuple(dict.fromkeys(forms.values())))
@@ -106,7 +106,7 @@ class TaggedMemories:
             kind=MemoryKind.TAGGED, agent_id=SHARED_AGENT, content=content, metadata={"category": filed or OTHER}
         )
         try:
-            return tagged_receipt(self._writer.write(note, complete), forms, refused, doubt)
+            return tagged_receipt(self._writer.write(note, with_tags), forms, refused, doubt)
         except DuplicateMemoryError as error:
             return self._with_more_tags(error, accepted, computed, refused)
 

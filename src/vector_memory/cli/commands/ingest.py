@@ -16,8 +16,7 @@ from vector_memory.cli.commands.ingestion import Ingestion, LeftOut, changes_in
 from vector_memory.cli.commands.transfer import how_to_complete
 from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import console, one_line, print_json, resumable, say
-from vector_memory.cli.terminal_text import printable
+from vector_memory.cli.terminal import console, one_line, print_json, printable, resumable, say
 from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, VectorMemoryError

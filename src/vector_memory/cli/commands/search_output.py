@@ -10,8 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.terminal import console, grid, moment, one_line, score
-from vector_memory.cli.terminal_text import printable
+from vector_memory.cli.terminal import console, grid, moment, one_line, printable, score
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.search.explaining import Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH

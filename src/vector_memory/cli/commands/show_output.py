@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.terminal import console, grid, moment, one_line
-from vector_memory.cli.terminal_text import printable
+from vector_memory.cli.terminal import console, grid, moment, one_line, printable
 from vector_memory.domain.text import counted
 from vector_memory.results.overview import SessionsResult, TimelineResult
 from vector_memory.results.sessions import MemoryEntry

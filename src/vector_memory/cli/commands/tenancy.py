@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, Switch, given_path
+from vector_memory.cli.terminal import as_json as one_line_of_json
 from vector_memory.cli.terminal import console, grid, one_line, print_json, say, tell
-from vector_memory.cli.terminal_text import as_json as one_line_of_json
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
 from vector_memory.tenancy.audit import AuditLog, Checked
