@@ -33,7 +33,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
-from vector_memory.search.relevance import best_of, with_room
+from vector_memory.search.relevance import NEWER_FOLLOWS, best_of, with_room
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -158,6 +158,8 @@ class Search:
             yield f"Found by words only. {problem}"
         elif found and best_of([answer.confidence for answer in answers]) in {"related", "weak"}:
             yield NO_CLOSE_MATCH
+        if any(NEWER_FOLLOWS in (answer.message or "") for answer in answers):
+            yield NEWER_FOLLOWS
         if stats.without_vectors:
             memories = counted(stats.without_vectors, "memory lacks", "memories lack")
             advice = "" if problem else ": run `vector-memory backfill`"
