@@ -21,7 +21,7 @@ def progress(done, total):
     if done > total / 2:
         print("half", flush=True)
         time.sleep(60)
-copying.replace_database(path, more[0], more[0].with_name("kept"), progress)
+copying.replace_database(more[0], more[0].with_name("kept"), lambda _: path, progress)
 """
 
 

@@ -27,7 +27,7 @@ TABLES = {
         create view memory_passages as {ENDLESS} select n as id, n as memory_id from r
     """,
     "a table dropped": "drop table keyword_postings",
-    "a column too many": "alter table session_memories add column extra",
+    "a column too many": "alter table session_memories add column extra text",
     "an index dropped": "drop index idx_embedding_model",
     "a trigger of somebody else": """
         create trigger other after insert on session_memories begin delete from session_memories; end

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import apsw
 import pytest
 
 from memory_files import SETTINGS, WRITER, change, doctor, examine, found, process, said
@@ -59,12 +60,7 @@ FIXABLE = {
     "keywords of another session": ("update keyword_blocks set session_id = 'elsewhere'", "keywords"),
     "a block that counts too few pieces": ("update keyword_blocks set units = 1", "keywords"),
     "a block removed": ("delete from keyword_blocks where id = 1; delete from keyword_memories", "orphans keywords"),
-    "postings as text": ("update keyword_postings set postings = 'abc'", "values"),
-    "an offset as text": ("update memory_chunks set start_char = 'x' where id = 2", "values"),
     "a number among tags": ("update session_memories set tags = '[1]' where id = 1", "values"),
-    "a count as text": ("update session_memories set access_count = 'x'", "values"),
-    "a model that is no text": ("update embedding_models set model = x'00'", "values"),
-    "a passage of no number": ("update memory_passages set memory_id = cast(x'ff80' as text) where id = 2", "values"),
     "a negative place": ("update keyword_memories set first_unit = -5", "keywords"),
     "a place far away": ("update keyword_memories set first_unit = 1000000000000", "keywords"),
     "blocks removed": ("delete from keyword_blocks", "orphans keywords"),
@@ -75,6 +71,15 @@ FIXABLE = {
     "a vector outside its block": ("update vec_chunk_search_rowids set chunk_offset = -5 where rowid = 2", "tables"),
     "chunks in other places": ("update memory_chunks set chunk_index = chunk_index + 100", "chunks"),
 }
+
+
+REFUSED = (
+    "update keyword_postings set postings = 'abc'",
+    "update memory_chunks set start_char = 'x' where id = 2",
+    "update session_memories set access_count = 'x'",
+    "update embedding_models set model = x'00'",
+    "update memory_passages set memory_id = cast(x'ff80' as text) where id = 2",
+)
 
 
 def texts(path: Path) -> list[tuple[object, ...]]:
@@ -95,6 +100,12 @@ def test_derived_data_is_checked_and_repaired_and_the_text_is_unchanged(path: Pa
     assert texts(path) == before
     with SessionMemoryStore(path, SETTINGS) as store:
         assert "word3" in store.search_chunks("word3", Scope("knowledge_base"), Page(limit=1)).results[0].chunk_content
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_sqlite_refuses_values_of_another_type(path: Path, sql: str) -> None:
+    with pytest.raises(apsw.ConstraintError, match="cannot store"):
+        change(path, sql)
 
 
 def test_several_kinds_of_damage_are_repaired_together(path: Path) -> None:

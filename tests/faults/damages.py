@@ -68,7 +68,7 @@ def change_schema(path: Path, source: random.Random) -> str:
     if kind == "table":
         changes += [
             f"alter table {name} rename to other",
-            f"alter table {name} add column extra",
+            f"alter table {name} add column extra text",
             f"drop table {name}; create table {name} (a, b)",
             f"drop table {name}; create view {name} as {ENDLESS} select n as id, n as content from r",
             f"create trigger other after insert on {name} begin insert into {name} default values; end",

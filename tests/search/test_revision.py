@@ -12,9 +12,10 @@ from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.storage.scoring import Revision
-from vector_memory.storage.sqlite import erasure, keywords, value_repair
+from vector_memory.storage.sqlite import erasure, keywords
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.feed import SqliteFeed
+from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
@@ -42,9 +43,9 @@ def within(change: Callable[[Connection], object]) -> Callable[[SessionMemorySto
 
 
 def lose_vectors(connection: Connection) -> None:
-    """Replace a table of vectors, as the doctor does; then the backfill has to make them again."""
-    value_repair.replace_vector_table(connection, "vec_chunk_search")
+    """Delete a table of vectors; then the backfill has to make them again."""
     connection.execute("delete from memory_passages where chunk_id is not null")
+    begin_epoch(connection)
     connection.execute("update session_memories set embedding_model_id = null where auto_chunk = 1")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from vector_memory.storage.disk import drafts
 from vector_memory.storage.disk.filesystem import flush_to_disk
-from vector_memory.storage.sqlite import copying, schema_repair
+from vector_memory.storage.sqlite import copying
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import FolderRegistry
@@ -24,7 +24,7 @@ def flushed(connection: apsw.Connection) -> list[object]:
 
 
 def test_every_commit_and_checkpoint_reaches_the_disk_itself(tmp_path: Path) -> None:
-    """Also those of a restored memory and of repaired tables. SQLite asks for it on macOS only."""
+    """Also those of a restored or repaired memory. SQLite asks for it on macOS only."""
     database = Database(tmp_path / "memory.db", dimensions=16)
     try:
         with database.write() as connection:
@@ -32,8 +32,6 @@ def test_every_commit_and_checkpoint_reaches_the_disk_itself(tmp_path: Path) -> 
     finally:
         database.close()
     with copying._exclusive_connection(tmp_path / "memory.db") as connection:
-        assert flushed(connection) == [1, 1]
-    with schema_repair._transaction(tmp_path / "memory.db") as connection:
         assert flushed(connection) == [1, 1]
 
 

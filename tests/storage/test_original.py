@@ -178,11 +178,13 @@ def test_kinds_iterations_sessions_and_times_are_normalized(path: Path) -> None:
     source = apsw.Connection(str(path))
     times = fetch_column(source, "select created_at from session_memories order by id")
     source.execute("update session_memories set created_at = '2025-05-13T09:30:00' where id = 8")
+    source.execute("update session_memories set title = x'41ff', access_count = 'x' where id = 8")
     source.close()
     database = Database(path, dimensions=384)
     with database.read() as connection:
         memories = list(SqliteReader(connection).memories(range(1, 9)).values())
     database.close()
+    assert (memories[-1].title, memories[-1].access_count) == ("A\ufffd", 0)
     assert [(memory.memory_type, memory.agent_id, memory.session_id, memory.session_iter) for memory in memories] == [
         ("report", "explorer", "outage", 1),
         ("report_observation", "explorer", "outage", 1),

@@ -1,7 +1,6 @@
 """Backups: copied while servers are running, and restored while none is."""
 
-from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +66,7 @@ def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress:
         if kept is None:
             put_in_place(draft, target)
         else:
-            replace_database(draft.path, target, kept)
+            replace_database(target, kept, lambda _: draft.path)
             target.chmod(0o600)
     return Copied(memories, target.stat().st_size, kept)
 
@@ -117,11 +116,9 @@ def require_whole(copy: Path, source: Path) -> int:
     return inspection.inspect(copy, checked_count)
 
 
-def unused_name(path: Path) -> Path:
-    """Return an unused name for keeping a replaced database."""
-    return next(name for name in _names(path) if not name.exists() and not log_of(name).exists())
-
-
-def _names(path: Path) -> Iterator[Path]:
-    yield path.with_name(f"{path.name}.before-restore")
-    yield from (path.with_name(f"{path.name}.before-restore-{number}") for number in count(2))
+def unused_name(path: Path, before: str = "restore") -> Path:
+    """Return an unused name for keeping a replaced database, such as `memory.db.before-restore-2`."""
+    names = (
+        path.with_name(f"{path.name}.before-{before}{number}") for number in chain([""], map("-{}".format, count(2)))
+    )
+    return next(name for name in names if not name.exists() and not log_of(name).exists())

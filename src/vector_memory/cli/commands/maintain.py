@@ -66,7 +66,7 @@ def doctor(
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
-    Without --fix nothing is changed. Servers can keep running.
+    Without --fix nothing is changed. Servers can keep running, unless a damaged file has to be copied.
     """
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))

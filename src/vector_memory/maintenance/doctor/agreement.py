@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from vector_memory.maintenance.doctor.report import Finding, State, agreement, f
 from vector_memory.storage.base import Reader
 from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
+from vector_memory.storage.records import StoredPassage
 from vector_memory.storage.terms import RULES
 from vector_memory.storage.unit_text import searchable_texts
 
@@ -24,10 +24,10 @@ MEMORIES_AT_ONCE = 100
 BLOCKS_AT_ONCE = 20
 UNIT_LENGTH_TOLERANCE = 0.01
 
-REBUILT = {"vectors", "keywords", "tags"}
-"""Checks of data that --fix rebuilds as a whole."""
-
 Check = Callable[[], Iterable[Finding]]
+
+Unread = Callable[[Mapping[str, str]], Finding]
+"""Returns the finding of checks that failed because of what is stored, from their names and errors."""
 
 Translated = Callable[[], AbstractContextManager[None]]
 """Translates the errors of an engine into those of this package."""
@@ -69,21 +69,19 @@ def faults_in(reader: Reader, translated: Translated) -> Faults:
 
 def _read_alone(reader: Reader, memory_id: int, faults: Faults, translated: Translated) -> WholeMemory | None:
     """Return a memory, or note what of it cannot be read."""
-    reads: list[tuple[set[int], Callable[[], object]]] = [
-        (faults.text, lambda: reader.memory(memory_id)),
-        (faults.chunks, lambda: reader.chunks_of(memory_id)),
-        (faults.vectors, lambda: reader.upkeep.portions.memories(memory_id - 1, 1)),
-    ]
-    for noted, read in reads:
-        try:
-            with translated():
-                found = read()
-        except DatabaseError:
-            noted.add(memory_id)
-            faults.searchable.add(memory_id)
-            return None
-    (whole,) = cast("list[WholeMemory]", found)
-    return whole
+    noted = faults.text
+    try:
+        with translated():
+            reader.memory(memory_id)
+            noted = faults.chunks
+            reader.chunks_of(memory_id)
+            noted = faults.vectors
+            (whole,) = reader.upkeep.portions.memories(memory_id - 1, 1)
+            return whole
+    except DatabaseError:
+        noted.add(memory_id)
+        faults.searchable.add(memory_id)
+        return None
 
 
 def _compare(whole: WholeMemory, faults: Faults) -> None:
@@ -96,7 +94,7 @@ def _compare(whole: WholeMemory, faults: Faults) -> None:
         faults.chunks.add(memory.id)
     elif not are_passages_correct(whole):
         faults.passages.add(memory.id)
-    elif not all(abs(np.linalg.norm(part.vector) - 1) < UNIT_LENGTH_TOLERANCE for part in whole.passages or ()):
+    elif not all(map(is_vector_correct, whole.passages or ())):
         faults.vectors.add(memory.id)
 
 
@@ -127,6 +125,12 @@ def are_passages_correct(whole: WholeMemory) -> bool:
     return not any(content[start:end].strip() for unit, (start, end) in units.items() if unit not in covered)
 
 
+def is_vector_correct(passage: StoredPassage) -> bool:
+    """Return whether a vector has the length 1, and the states of tokens have one bit for each of its numbers."""
+    is_long_enough = abs(np.linalg.norm(passage.vector) - 1) < UNIT_LENGTH_TOLERANCE
+    return bool(is_long_enough) and not len(passage.states or b"") % ((len(passage.vector) + 7) // 8)
+
+
 def are_words_correct(reader: Reader, faults: Faults) -> bool:
     """Return whether the keyword index matches the texts, apart from blocks by earlier rules and damaged memories."""
     damaged, wanted, last_id = faults.text | faults.chunks, set(faults.searchable), 0
@@ -146,6 +150,8 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     postings = defaultdict[int, list[bytes]](list)
     memories = reader.memories([placed.memory_id for placed in block.memories])
     for placed in block.memories:
+        if not 0 <= placed.first <= MAX_UNITS:
+            return False
         memory = memories[placed.memory_id]
         chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
         texts = searchable_texts(memory.title, memory.content, chunks, chunked=memory.chunked)
@@ -177,7 +183,13 @@ def unknown_tags(reader: Reader) -> dict[str, int]:
 
 
 def agreements(
-    reader: Reader, indexer: Indexer, translated: Translated, *, restore: str, other: Mapping[str, Check]
+    reader: Reader,
+    indexer: Indexer,
+    translated: Translated,
+    *,
+    restore: str,
+    unread: Unread,
+    other: Mapping[str, Check],
 ) -> Iterator[Finding]:
     """Compare what is derived with the texts, and the vectors with the model.
 
@@ -202,20 +214,19 @@ def agreements(
         "fingerprint": lambda: [fingerprint(reader, indexer)],
         "reembedding": lambda: reembedding(reader),
     }
+    failed: dict[str, str] = {}
     for name, check in checks.items():
-        yield from checked(name, check, translated, restore)
-
-
-def checked(name: str, check: Check, translated: Translated, restore: str) -> list[Finding]:
-    """Return the findings of a check; a check that fails because of what is stored has found a problem."""
-    try:
-        with translated():
-            return list(check())
-    except DatabaseLockError:
-        raise
-    except VectorMemoryError as error:
-        message = f"This check failed. {error}"
-        return [fixable(name, message) if name in REBUILT else problem(name, message, restore)]
+        try:
+            with translated():
+                found = list(check())
+        except DatabaseLockError:
+            raise
+        except VectorMemoryError as error:
+            failed[name] = str(error)
+        else:
+            yield from found
+    if failed:
+        yield unread(failed)
 
 
 def texts(total: int, faults: Faults, restore: str) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from vector_memory.maintenance.doctor.report import (
     fine,
     first_names,
     fixable,
+    not_read,
     problem,
     warning,
 )
@@ -73,7 +74,7 @@ class PostgresMemory:
             if all(finding.state == State.OK or finding.name in {"vacuum", "generation"} for finding in found):
                 with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
                     indexer = Indexer(self._model, self._settings)
-                    found += agreements(reader, indexer, translated_errors, restore=RESTORE, other={})
+                    found += agreements(reader, indexer, translated_errors, restore=RESTORE, unread=unread, other={})
         except VectorMemoryError as error:
             return [problem("contents", f"The memory cannot be read. {error}")]
         return found
@@ -102,6 +103,11 @@ class PostgresMemory:
 
     def _opened(self, *, read_only: bool = False) -> Storage:
         return open_storage(self._address, dimensions=self._settings.embedding_dim, read_only=read_only)
+
+
+def unread(failed: Mapping[str, str]) -> Finding:
+    """Return the finding of checks that failed because of what is stored."""
+    return problem("reading", not_read(failed), RESTORE)
 
 
 def server_findings(connection: Connection) -> Iterator[Finding]:

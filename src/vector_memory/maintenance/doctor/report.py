@@ -55,6 +55,11 @@ def agreement(name: str, good: str, bad: object) -> Finding:
     return fixable(name, str(bad)) if bad else fine(name, good)
 
 
+def not_read(failed: Mapping[str, str]) -> str:
+    """Say that checks failed, and why the first one did."""
+    return f"Not everything can be read; these checks failed: {', '.join(failed)}. {next(iter(failed.values()))}"
+
+
 def first_names(names: Sequence[str]) -> str:
     """Return the first names, with an ellipsis if there are more."""
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")

@@ -1,13 +1,15 @@
 """A memory in a file, as the doctor sees it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import VectorMemoryError
+from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
+from vector_memory.maintenance.backup import unused_name
 from vector_memory.maintenance.doctor.agreement import Check, agreements, copied_fields, orphans
 from vector_memory.maintenance.doctor.installation import sqlite_findings
 from vector_memory.maintenance.doctor.place import close_to_others, place_findings
@@ -17,22 +19,25 @@ from vector_memory.maintenance.doctor.report import (
     State,
     fine,
     first_names,
-    fixable,
+    named,
+    not_read,
     problem,
     warning,
 )
 from vector_memory.settings import Settings
+from vector_memory.storage.disk.drafts import Rules, draft_of
+from vector_memory.storage.disk.filesystem import log_index_of
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
-from vector_memory.storage.sqlite import inspection, references, schema_repair, value_repair
+from vector_memory.storage.sqlite import inspection, references
+from vector_memory.storage.sqlite.copying import replace_database
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.inspection import FileKind
-from vector_memory.storage.sqlite.migrations import expected_schema
+from vector_memory.storage.sqlite.migrations import expected_schema, is_record_wrong
+from vector_memory.storage.sqlite.salvage import Salvaged, has_texts, invalid_columns, salvage
 from vector_memory.storage.sqlite.schema_check import schema_faults
-from vector_memory.storage.sqlite.schema_repair import rebuild_indexes, repair_schema
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.time_limit import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader
-from vector_memory.storage.sqlite.value_faults import value_faults
 
 NOT_PRESENT = {
     FileKind.EMPTY: warning("schema", "The file is empty.", "The server creates the tables when it starts."),
@@ -54,6 +59,14 @@ NOT_PRESENT = {
 }
 
 RESTORE = "Stop all servers, then restore the latest backup: `vector-memory restore SOURCE --overwrite`."
+
+COPIED = {"integrity", "tables", "values", "reading"}
+"""Checks whose faults a copy of what can be read repairs."""
+
+COPY = (
+    "Stop all servers, then run `vector-memory doctor --fix`: it copies what can be read into a new file, and keeps "
+    "the damaged one. Or restore the latest backup: `vector-memory restore SOURCE --overwrite`."
+)
 
 # ruff: noqa: D102 - the methods are described in `examination`
 
@@ -80,33 +93,50 @@ class SqliteMemory:
         if "permissions" in wrong:
             closed = close_to_others(self._path)
             done.append(f"Removed other users' access to {counted(closed, 'file or folder', 'files and folders')}.")
-        if "integrity" in wrong:
-            rebuild_indexes(self._path)
-            return [*done, "Rebuilt the indexes."]
-        if "tables" in wrong and not repair_schema(self._path, self._settings.embedding_dim):
-            return done
+        if wrong & COPIED:
+            return [*done, *copied(*repair_by_copying(self._path, self._settings.embedding_dim))]
         if wrong - {"permissions"}:
-            database = Database(self._path, dimensions=self._settings.embedding_dim)
-            try:
+            with closing(Database(self._path, dimensions=self._settings.embedding_dim)) as database:
                 done += self._repair_contents(database, wrong, on_progress)
-            finally:
-                database.close()
         return done
 
     def _repair_contents(self, database: Database, wrong: set[str], on_progress: Progress | None) -> list[str]:
-        with database.write() as connection:
-            if "values" in wrong:
-                number = value_repair.repair_values(connection, value_faults(connection))
-                return [f"Repaired or removed {counted(number, 'row')} with invalid values."]
-            if "tables" in wrong:
-                value_repair.replace_unreadable_tables(connection)
-                return ["Restored tables, indexes and triggers."]
-            if "orphans" in wrong:
+        if "orphans" in wrong:
+            with database.write() as connection:
                 return [f"Removed {counted(references.delete_orphans(connection), 'orphaned row')}."]
         with database.read() as connection:
             misfiled = references.misfiled_memories(connection)
-        repairs = Repairs(SqliteStorage(database), self._model, Indexer(self._model, self._settings), translated_errors)
+        indexer = Indexer(self._model, self._settings)
+        repairs = Repairs(SqliteStorage(database), self._model, indexer, translated_errors)
         return repairs.run(wrong, misfiled, on_progress)
+
+
+def repair_by_copying(path: Path, dimensions: int) -> tuple[Salvaged, Path]:
+    """Replace a damaged memory by what can be read of it; return what that is, and the file that keeps the old bytes.
+
+    Raises DatabaseLockError if another process has it open, DatabaseError if nothing can be read; then it is unchanged.
+    """
+    kept = unused_name(path, "repair")
+    salvaged = Salvaged()
+    with draft_of(kept, Rules(is_database=True)) as draft:
+
+        def new(old: Path) -> Path:
+            nonlocal salvaged
+            salvaged = inspection.inspect(old, lambda connection: salvage(connection, draft.path, dimensions))
+            log_index_of(old).unlink(missing_ok=True)
+            return draft.path
+
+        replace_database(path, kept, new)
+    path.chmod(0o600)
+    return salvaged, kept
+
+
+def copied(salvaged: Salvaged, kept: Path) -> Iterator[str]:
+    """Say what a repair by copying has kept, and what not."""
+    number = counted(salvaged.copied, "memory", "memories")
+    yield f"Copied {number} into a new file. The damaged one is kept as {kept.name}."
+    if salvaged.lost:
+        yield f"Lost, because the file does not contain it completely: {named(salvaged.lost)}."
 
 
 def contents_findings(path: Path, indexer: Indexer) -> list[Finding]:
@@ -130,7 +160,7 @@ def _findings(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
     length = inspection.database_bytes(connection)
     yield fine("file", f"The file is readable; its size is {length / 1e6:,.1f} MB.")
     yield NOT_PRESENT.get(kind) or fine("schema", "The file has the format of this release.")
-    structure = integrity(connection)
+    structure = integrity(connection, kind)
     yield structure
     if kind == FileKind.PRESENT and structure.state == State.OK:
         yield (found := tables(connection))
@@ -146,47 +176,57 @@ def _agreements(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
         "orphans": lambda: [orphans(references.orphaned_rows(connection))],
         "index": lambda: [copied_fields(references.misfiled_memories(connection))],
     }
-    yield from agreements(SqliteReader(connection), indexer, translated_errors, restore=RESTORE, other=other)
+    yield from agreements(
+        SqliteReader(connection), indexer, translated_errors, restore=RESTORE, unread=unread, other=other
+    )
 
 
 def tables(connection: Connection) -> Finding:
-    """Check that tables, indexes and triggers are those of this release."""
+    """Check that tables, indexes and triggers are those of this release, and that sqlite-vec can read its own."""
     faults = schema_faults(connection, expected_schema())
-    if not faults and not schema_repair.is_record_wrong(connection):
-        if unreadable := references.unreadable_tables(connection):
-            return fixable("tables", f"Vectors cannot be read: {', '.join(unreadable)}.")
-        return fine("tables", "The tables match this release.")
     names = sorted(faults.wrong | faults.triggers)
-    wrong = f"Tables, indexes or triggers are missing, altered or unknown: {first_names(names)}." if names else ""
-    shadowed = "The tables for another model's vectors are damaged." if faults.spare else ""
-    message = " ".join(filter(None, [wrong, shadowed])) or "The record of the file's schema is damaged."
-    if schema_repair.can_be_repaired(connection, faults):
-        return fixable("tables", message)
-    return problem("tables", message, RESTORE)
+    if names:
+        message = f"Tables, indexes or triggers are missing, altered or unknown: {first_names(names)}."
+    elif faults.spare:
+        message = "The tables for another model's vectors are damaged."
+    elif is_record_wrong(connection):
+        message = "The record of the file's schema is damaged."
+    elif unreadable := references.unreadable_tables(connection):
+        message = f"Vectors cannot be read: {', '.join(unreadable)}."
+    else:
+        return fine("tables", "The tables match this release.")
+    return copyable("tables", message) if has_texts(connection) else problem("tables", message, RESTORE)
 
 
 def values(connection: Connection) -> Finding:
-    """Check that every value has the type of its column."""
-    faults = value_faults(connection)
-    if not faults:
-        return fine("values", "Every value has the type of its column.")
-    columns = sorted(
-        f"{table}.{column}" for table, rows in faults.items() for column in set[str]().union(*rows.values())
-    )
-    number = counted(sum(map(len, faults.values())), "row")
-    message = f"Invalid values in {number}: {first_names(columns)}."
-    if not value_repair.has_lost_values(connection, faults):
-        return fixable("values", message)
-    return problem("values", message, RESTORE)
+    """Check that every value is one that its column can contain; SQLite itself checks the types."""
+    try:
+        with translated_errors():
+            found = invalid_columns(connection)
+    except DatabaseError as error:
+        return unread({"values": str(error)})
+    if not found:
+        return fine("values", "Every value is one that its column can contain.")
+    columns = first_names(sorted(found))
+    return copyable("values", f"Invalid values in {counted(sum(found.values()), 'row')}: {columns}.")
 
 
-def integrity(connection: Connection) -> Finding:
-    """Run SQLite's integrity check."""
+def integrity(connection: Connection, kind: FileKind) -> Finding:
+    """Run SQLite's integrity check, which compares values with the types of their columns too."""
     lines = inspection.damage(connection)
     if not lines:
         return fine("integrity", "SQLite finds no damage in the file.")
-    if all(map(inspection.is_of_index, lines)):
-        return fixable("integrity", f"Indexes do not match their tables in {counted(len(lines), 'place')}.")
-    return problem(
-        "integrity", f"The file is damaged in {counted(len(lines), 'place')}; the first is: {lines[0]}.", RESTORE
-    )
+    message = f"The file is damaged in {counted(len(lines), 'place')}; the first is: {lines[0]}."
+    if kind == FileKind.PRESENT and has_texts(connection):
+        return copyable("integrity", message)
+    return problem("integrity", message, RESTORE)
+
+
+def copyable(name: str, message: str) -> Finding:
+    """Return a finding that --fix repairs by copying what can be read."""
+    return Finding(name, State.PROBLEM, message, COPY, fixable=True)
+
+
+def unread(failed: Mapping[str, str]) -> Finding:
+    """Return the finding of checks that failed because of what is in the file."""
+    return copyable("reading", not_read(failed))

@@ -45,9 +45,12 @@ def copy_database(source: Path, target: Path, on_progress: Progress | None = Non
         _copy(source, connection, on_progress)
 
 
-def replace_database(source: Path, target: Path, kept: Path, on_progress: Progress | None = None) -> None:
-    """Write a copy of `source`, which no process uses, over the database `target`. Its old bytes are saved in `kept`.
+def replace_database(
+    target: Path, kept: Path, new: Callable[[Path], Path], on_progress: Progress | None = None
+) -> None:
+    """Write a copy of what `new` returns, which no process uses, over the database `target`.
 
+    The old bytes are saved in `kept`, from which `new` may make the new database; if it fails, they are removed again.
     `target` may be damaged. It stays the same file and is written under SQLite's own locks. A process that opens it now
     waits and then sees the new content; after a crash, the file has the old or the new content. Raises
     DatabaseLockError if a process has it open.
@@ -57,6 +60,12 @@ def replace_database(source: Path, target: Path, kept: Path, on_progress: Progre
     # Opened before SQLite takes its locks and closed afterwards: closing a file drops all locks of the process on it.
     with target.open("rb") as old, translated_errors(), _exclusive_connection(target) as connection:
         _save_bytes(old, log_of(target), kept)
+        try:
+            source = new(kept)
+        except BaseException:
+            for file in (kept, log_of(kept), log_index_of(kept)):
+                file.unlink(missing_ok=True)
+            raise
         _copy(source, connection, on_progress)
         # No other process can have it open. SQLite removes the log itself, after it has moved it into the file.
         log_index_of(target).unlink(missing_ok=True)

@@ -1,7 +1,6 @@
 """Inspects a file without changing it: what kind of file it is, and what SQLite reports about it."""
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,7 @@ import apsw
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
-from vector_memory.storage.sqlite import connecting, legacy, migrations, schema_repair, time_limit
+from vector_memory.storage.sqlite import connecting, legacy, migrations, time_limit
 from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_detected
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.time_limit import Guard
@@ -27,9 +26,6 @@ INSPECTION_SECONDS = 900.0
 
 THOROUGH_BYTES = 1 << 30
 """Up to this size, indexes are also compared with their tables, which reads everything several times."""
-
-VALUE = re.compile(r"(NULL|NUMERIC|TEXT) value in ")
-INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index |non-unique entry in index ")
 
 
 class FileKind(StrEnum):
@@ -103,7 +99,7 @@ def file_kind(connection: apsw.Connection) -> FileKind:
             return FileKind.NEWER
         if version is not None and version < migrations.FIRST_VERSION:
             return FileKind.DEVELOPMENT
-        return FileKind.PRESENT if version == known or schema_repair.is_record_wrong(connection) else FileKind.OLDER
+        return FileKind.PRESENT if version == known or migrations.is_record_wrong(connection) else FileKind.OLDER
     if is_empty:
         return FileKind.EMPTY
     return FileKind.ORIGINAL if is_original else FileKind.FOREIGN
@@ -129,17 +125,7 @@ def damage(connection: apsw.Connection) -> list[str]:
             lines.extend(text.splitlines())
     except (apsw.CorruptError, apsw.NotADBError) as error:
         lines.append(str(error))
-    # Values are checked separately. The full-text index of earlier releases is no longer used.
-    return [
-        line
-        for line in lines
-        if line != "ok" and not line.startswith("***") and "fts5" not in line.lower() and not VALUE.match(line)
-    ]
-
-
-def is_of_index(line: str) -> bool:
-    """Return whether a line of `damage` is about an index, which can be rebuilt from its table."""
-    return INDEX.match(line) is not None
+    return [line for line in lines if line != "ok" and not line.startswith("***")]
 
 
 def database_bytes(connection: apsw.Connection) -> int:

@@ -80,10 +80,12 @@ def carry_over_sequences(connection: apsw.Connection) -> None:
 
 def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
     """Return the column values of a new row for one of the original server's rows."""
+    row = {name: text_of(value) if isinstance(value, bytes) else value for name, value in row.items()}
     kind = str(KINDS.get(row["memory_type"], row["memory_type"]))
     content = str(row["content"] or "")
     created = normal_time(row.get("created_at"))
     session = row.get("session_id")
+    count = row.get("access_count")
     return {
         "id": row["id"],
         "memory_type": kind,
@@ -100,9 +102,16 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
         "created_at": created,
         "updated_at": normal_time(row.get("updated_at") or created),
         "accessed_at": normal_time(row.get("accessed_at") or created),
-        "access_count": row.get("access_count") or 0,
+        "access_count": count if isinstance(count, int) else 0,
         "auto_chunk": int(kind in CHUNKED),
     }
+
+
+def text_of(value: object) -> str | None:
+    """Return a value as text; characters that are not UTF-8 are replaced."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return None if value is None else str(value)
 
 
 def normal_iteration(value: object) -> int:

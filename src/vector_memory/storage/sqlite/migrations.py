@@ -21,7 +21,7 @@ from vector_memory.storage.sqlite.time_limit import RUN_FIX
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 RECORD_TABLE = (
-    "create table schema_migrations (version integer primary key, name text not null, applied_at text not null)"
+    "create table schema_migrations (version integer primary key, name text not null, applied_at text not null) strict"
 )
 
 
@@ -37,7 +37,7 @@ def time_promises(connection: apsw.Connection) -> None:
     connection.execute(schema.PROMISED_AT)
 
 
-FIRST_VERSION = 18
+FIRST_VERSION = 19
 """The version of the tables in `schema`. Files of lower versions were written during the development, and never by a
 release."""
 
@@ -207,6 +207,14 @@ def recorded_version(connection: apsw.Connection) -> int | None:
         return None
     version = fetch_value(connection, "select max(version) from schema_migrations")
     return version if isinstance(version, int) and version > 0 else None
+
+
+def is_record_wrong(connection: apsw.Connection) -> bool:
+    """Return whether the file has the current schema but its record says otherwise."""
+    version = recorded_version(connection)
+    if version is None:
+        return True
+    return version < newest_version() and not schema_faults(connection, expected_schema())
 
 
 def record(connection: apsw.Connection, version: int, name: str) -> None:

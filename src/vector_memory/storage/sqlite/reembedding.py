@@ -69,7 +69,7 @@ class SqliteSpareVectors:
             """
             create table spare_embedding_models (
                 model text not null, dimensions integer not null, precision text not null, engine text not null
-            )
+            ) strict
             """
         )
         self._connection.execute("insert into spare_embedding_models values (?, ?, ?, ?)", astuple(fingerprint))

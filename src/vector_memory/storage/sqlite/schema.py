@@ -30,7 +30,7 @@ create table session_memories (
     chunk_count integer not null default 0,
     embedding_model_id integer references embedding_models(id),
     turn integer not null default 0
-);
+) strict;
 
 create table memory_chunks (
     id integer primary key autoincrement,
@@ -61,7 +61,7 @@ create table memory_chunks (
     is_contextually_enriched integer not null default 0,
     is_oversized integer not null default 0,
     unique (parent_id, chunk_index)
-);
+) strict;
 
 create table canonical_tags (
     id integer primary key,
@@ -69,7 +69,7 @@ create table canonical_tags (
     embedding blob,
     frequency integer not null default 0,
     created_at text not null
-);
+) strict;
 """
 """What cannot be derived. Deleting a memory does not lower the frequency of a tag."""
 
@@ -84,7 +84,7 @@ create table embedding_models (
     precision text not null,
     engine text not null,
     unique (model, dimensions, precision, engine)
-);
+) strict;
 
 create table memory_passages (
     id integer primary key autoincrement,
@@ -92,36 +92,36 @@ create table memory_passages (
     chunk_id integer references memory_chunks(id) on delete cascade,
     start_char integer not null,
     end_char integer not null
-);
+) strict;
 
 create table index_keys (
     id integer primary key,
     name text not null unique
-);
+) strict;
 
 create table token_states (
     passage_id integer primary key references memory_passages(id) on delete cascade,
     states blob not null
-);
+) strict;
 
 create table keyword_blocks (
     id integer primary key,
     session_id text,
     units integer not null,
     rules integer not null
-);
+) strict;
 
 create table keyword_memories (
     memory_id integer primary key references session_memories(id),
     block_id integer not null references keyword_blocks(id),
     first_unit integer not null,
     lengths blob not null
-);
+) strict;
 
 create table keyword_postings (
     id integer primary key,
     postings blob not null
-);
+) strict;
 """
 
 # What processes tell one another: which vectors are being computed, and whether what they keep in memory is valid.
@@ -131,13 +131,13 @@ create table pending_vectors (
     owner text not null,
     leased_until real not null,
     attempts integer not null default 0
-);
+) strict;
 
 create table revision (
     id integer primary key check (id = 1),
     epoch integer not null,
     removals integer not null
-);
+) strict;
 insert into revision values (1, 1, 0);
 """
 
@@ -148,7 +148,7 @@ create table erasure (
     id integer primary key check (id = 1),
     deletes integer not null,
     erased integer not null
-);
+) strict;
 insert into erasure values (1, 0, 0);
 """
 

@@ -1,0 +1,153 @@
+"""A damaged file is repaired by copying what can be read of it; no readable memory is lost."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from forked import Forked
+from memory_files import CHILD, SETTINGS, WRITER, bytes_of, change, contents, doctor, examine, found, process
+from vector_memory.maintenance.doctor import sqlite_memory
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.storage.disk.filesystem import log_of
+from vector_memory.storage.sqlite.salvage import Salvaged, salvage
+from vector_memory.store import SessionMemoryStore
+
+TABLE_LOST = "drop table keyword_postings"
+VALUE_LOST = "update session_memories set tags = '[1]' where id = 1"
+STARTER = """
+with SessionMemoryStore(path, settings) as store:
+    print("opened", flush=True)
+    print(store.store_memory("input_prompt", "Stored meanwhile.", session_id="s").memory_id, flush=True)
+"""
+
+
+def pages(path: Path, kind: str) -> list[int]:
+    """Return the numbers of pages of the table of texts."""
+    connection = apsw.Connection(str(path))
+    sql = "select pageno from dbstat where name = 'session_memories' and pagetype = ? order by pageno"
+    found = [number for (number,) in connection.execute(sql, (kind,))]
+    connection.close()
+    return found
+
+
+def garble(path: Path, page: int) -> None:
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\x55" * 4096)
+
+
+def test_a_repair_keeps_the_old_bytes_the_ids_and_the_vectors(path: Path) -> None:
+    change(path, TABLE_LOST)
+    before, chunks = path.read_bytes(), "select id, content from memory_chunks order by id"
+    connection = apsw.Connection(str(path))
+    kept = connection.execute(chunks).fetchall()
+    connection.close()
+    report, done = doctor(path).repair_all(examine(path))
+    assert done == ["Copied 5 memories into a new file. The damaged one is kept as memory.db.before-repair."]
+    assert found(report) == {}
+    assert path.with_name("memory.db.before-repair").read_bytes() == before
+    assert {file.name for file in path.parent.iterdir()} == {"memory.db", "memory.db.before-repair"}
+    connection = apsw.Connection(str(path))
+    assert connection.execute(chunks).fetchall() == kept
+    connection.close()
+
+
+def test_only_the_memory_whose_page_is_damaged_is_lost_and_is_named(path: Path) -> None:
+    with SessionMemoryStore(path, SETTINGS) as store:
+        lost = store.store_memory("input_prompt", "Long. " * 4000, session_id="s").memory_id
+        store.store_memory("input_prompt", "The last one.", session_id="s")
+    before = contents(path)
+    garble(path, pages(path, "overflow")[0])
+    report = examine(path)
+    assert found(report) == {"integrity": State.PROBLEM}
+    report, done = doctor(path).repair_all(report)
+    assert done[0].startswith("Copied 6 memories into a new file.")
+    assert done[1] == f"Lost, because the file does not contain it completely: memory {lost}."
+    assert found(report) == {}
+    assert contents(path) == [text for text in before if not text.startswith("Long.")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "value"),
+    [
+        ("update session_memories set metadata = 'x' where id = 3", "metadata", "{}"),
+        ("update session_memories set tags = '[1]' where id = 3", "tags", '["1"]'),
+        ("update session_memories set tags = '[' where id = 3", "tags", "[]"),
+        ("update session_memories set title = cast(x'41ff' as text) where id = 3", "title", "A\ufffd"),
+        ("update session_memories set turn = -1 where id = 3", "turn", 0),
+        ("update session_memories set auto_chunk = 1 where id = 3", "auto_chunk", 0),
+        ("pragma foreign_keys = off; update session_memories set id = -4 where id = 3", "id", 6),
+        ("update sqlite_sequence set seq = 'x'; update session_memories set title = title", "title", None),
+    ],
+)
+def test_what_a_column_cannot_contain_is_replaced_and_the_text_is_kept(
+    path: Path, sql: str, column: str, value: object
+) -> None:
+    change(path, sql)
+    report = examine(path)
+    assert found(report) == {"values": State.PROBLEM}
+    report, _ = doctor(path).repair_all(report)
+    assert found(report) == {}
+    connection = apsw.Connection(str(path))
+    sql = f"select content, {column} from session_memories where content = 'make database'"
+    assert connection.execute(sql).fetchall() == [("make database", value)]
+    connection.close()
+
+
+def test_a_file_of_which_nothing_can_be_read_is_left_as_it_is(path: Path) -> None:
+    for page in pages(path, "leaf") + pages(path, "internal"):
+        garble(path, page)
+    before = bytes_of(path.parent)
+    _, done = doctor(path).repair_all(examine(path))
+    assert done[0].startswith("The repair failed: No memory in the file can be read, and nothing was changed.")
+    assert bytes_of(path.parent) == before
+
+
+def test_a_file_in_use_is_not_copied(path: Path) -> None:
+    change(path, VALUE_LOST)
+    with process(WRITER, path) as server:
+        report, done = doctor(path).repair_all(examine(path))
+        assert done[0].startswith("The repair failed: Another process has the database open: stop the servers")
+        assert found(report) == {"values": State.PROBLEM}
+        assert server.poll() is None
+    assert not path.with_name("memory.db.before-repair").exists()
+
+
+def test_a_server_that_starts_meanwhile_waits_and_what_it_stores_is_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(path, VALUE_LOST)
+    before = contents(path)
+    lines: list[str] = []
+    started: list[Any] = []
+
+    def slow(source: apsw.Connection, target: Path, dimensions: int) -> Salvaged:
+        started.append(Forked("-c", CHILD + STARTER, path, text=True))
+        reader = threading.Thread(target=lambda: lines.extend(iter(started[0].stdout.readline, "")))
+        reader.start()
+        reader.join(1)
+        assert not lines  # it waits for the lock
+        started.append(reader)
+        return salvage(source, target, dimensions)
+
+    monkeypatch.setattr(sqlite_memory, "salvage", slow)
+    doctor(path).repair(examine(path))
+    started[1].join()
+    started[0].communicate()
+    assert lines == ["opened\n", "6\n"]
+    assert contents(path) == [*before, "Stored meanwhile."]
+    assert examine(path).healthy
+
+
+def test_what_is_only_in_the_log_is_copied_too(path: Path) -> None:
+    with process(WRITER, path):
+        pass
+    assert log_of(path).exists()
+    change(path, VALUE_LOST)
+    before = contents(path)
+    report, _ = doctor(path).repair_all(examine(path))
+    assert contents(path) == before
+    assert "values" not in found(report)
