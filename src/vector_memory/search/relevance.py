@@ -61,10 +61,7 @@ J = TypeVar("J", bound=Judged)
 
 
 class Shown(NamedTuple, Generic[J]):
-    """What a page shows of results. `left_out`: how many it would show if they were not weak; `more` follow.
-
-    `notes`: sentences.
-    """
+    """What a page shows of results. `left_out`: how many weak ones it leaves out; `more` follow. `notes`: sentences."""
 
     results: Sequence[J]
     left_out: int
