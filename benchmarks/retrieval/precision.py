@@ -51,7 +51,9 @@ class Answered:
         return len(self.named(strong=strong) & self.case.right) / len(self.case.right)
 
 
-def answers(memories: dict[str, str], cases: Sequence[Case], embedder: Embedder, apart: float) -> Iterator[Answered]:
+def answers(
+    memories: dict[str, str], cases: Sequence[Case], embedder: Embedder, apart: float = 0
+) -> Iterator[Answered]:
     """Store the memories, and yield what a search with defaults returns for each case."""
     with TemporaryDirectory() as folder:
         settings = Settings(sqlite_synchronous="NORMAL")
