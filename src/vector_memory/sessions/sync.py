@@ -8,9 +8,7 @@ from vector_memory.domain import NewMemory, Scope
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Expendable
-
-MEMORIES_AT_ONCE = 100
+from vector_memory.storage.records import Expendable, Imprint
 
 
 class Origin(NamedTuple):
@@ -18,13 +16,6 @@ class Origin(NamedTuple):
 
     root: str
     source: str
-
-
-class Known(NamedTuple):
-    """A memory that came from a file."""
-
-    id: int
-    content_hash: str
 
 
 class Synced(NamedTuple):
@@ -45,18 +36,16 @@ class Sync:
         self._storage = storage
         self._writer = writer
         self._deletion = deletion
-        self._known: dict[Origin, list[Known]] = defaultdict(list)
-        self._kept: dict[Origin, Known] = {}
+        self._known: dict[Origin, list[Imprint]] = defaultdict(list)
+        self._kept: dict[Origin, Imprint] = {}
         self._awaited: Collection[str] = ()
-        self._by_hash: dict[str, list[Known]] = defaultdict(list)
+        self._by_hash: dict[str, list[Imprint]] = defaultdict(list)
         self._settled: set[int] = set()
         with storage.read() as reader:
-            ids = reader.ids(scope)
-            for start in range(0, len(ids), MEMORIES_AT_ONCE):  # not all texts at once
-                for memory in reader.memories(ids[start : start + MEMORIES_AT_ONCE]).values():
-                    root, source = memory.metadata.get("root"), memory.metadata.get("source")
-                    if isinstance(root, str) and isinstance(source, str):
-                        self._known[Origin(root, source)].append(Known(memory.id, memory.content_hash))
+            for memory in reader.imprints(scope):
+                root, source = memory.metadata.get("root"), memory.metadata.get("source")
+                if isinstance(root, str) and isinstance(source, str):
+                    self._known[Origin(root, source)].append(memory)
 
     def origins(self) -> list[Origin]:
         """Return the files that have memories."""
@@ -117,7 +106,7 @@ class Sync:
         self._delete(ids)
         return rest
 
-    def _unsettled(self, memories: Iterable[Known]) -> list[int]:
+    def _unsettled(self, memories: Iterable[Imprint]) -> list[int]:
         return [known.id for known in memories if known.id not in self._settled]
 
     def _delete(self, ids: Sequence[int]) -> None:

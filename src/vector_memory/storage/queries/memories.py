@@ -14,6 +14,7 @@ from vector_memory.storage.records import (
     CountedBy,
     Cursor,
     Expendable,
+    Imprint,
     Memory,
     Neighbour,
     Neighbours,
@@ -41,6 +42,11 @@ COUNTED = {
 def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
     """Return a Memory for a row of COLUMNS."""
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
+
+
+def imprint_from_row(*, id: int, content_hash: str, metadata: str) -> Imprint:  # noqa: A002 - a column
+    """Return an Imprint for a row."""
+    return Imprint(id, content_hash, object_in(metadata))
 
 
 def beside(side: str, order: str) -> str:
@@ -92,6 +98,12 @@ class MemoryQueries(Queries):
         sql = f"select {ORIGIN} from session_memories m where m.id {{among:ids}}"
         found = {origin.id: origin for origin in self.connection.fetch(Origin, sql, {"ids": list(memory_ids)})}
         return {number: found[number] for number in memory_ids if number in found}
+
+    def imprints(self, scope: Scope) -> list[Imprint]:
+        """Return the hashes and metadata of the memories of a scope, sorted by id, without reading texts."""
+        condition = memory_filter(scope)
+        sql = f"select m.id, m.content_hash, m.metadata from session_memories m where {condition.sql} order by m.id"
+        return self.connection.fetch(imprint_from_row, sql, condition.parameters)
 
     def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
         """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
