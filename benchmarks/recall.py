@@ -22,10 +22,10 @@ from vector_memory.search.index.bm25 import word_scores
 from vector_memory.search.index.signatures import View
 from vector_memory.settings import Settings
 from vector_memory.storage.scoring import VECTOR_WEIGHT
-from vector_memory.storage.sqlite.chunks import get_chunks
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.terms import query_terms
 
 STEP = 20_000
@@ -45,7 +45,7 @@ def questions(connection: Connection, view: View, count: int) -> list[str]:
     """Return the first lines of random chunks."""
     ids = view.units.ids[1 : view.units.count].tolist()
     lines = []
-    for chunk in get_chunks(connection, random.Random(1).sample(ids, count)).values():  # noqa: S311
+    for chunk in SqliteReader(connection).chunks(random.Random(1).sample(ids, count)).values():  # noqa: S311
         stripped = [line.strip("# `*-") for line in chunk.chunk.text.splitlines()]
         long = [line for line in stripped if len(line) >= SHORTEST_QUESTION]
         lines += [line[:LONGEST_QUESTION] for line in long[:1]]

@@ -29,7 +29,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.insert import add_memory
+from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.storage.terms import terms
 from vector_memory.storage.unit_text import searchable_texts
 
@@ -185,7 +185,7 @@ def write(
     content_hash = hashlib.sha256(content.encode()).hexdigest()
     words = indexed(searchable_texts(memory.title, content, chunks, chunked=True))
     derived = Derived(chunks=chunks, words=words, enriched=indexer.enriches(memory.kind), embedded=embedded)
-    add_memory(connection, memory, derived, content_hash=content_hash, history=History(now, now, now))
+    SqliteWriter(connection).add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
 
 
 def session_sizes(first: Sequence[int], others: int, passages: int) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ HOSTILE = """# Title <script>window.ran = 1</script>
 ![picture](https://example.org/p.png) [![inner](https://example.org/q.png)](https://example.org/page)
 [web](https://example.org/?a=1&b="2" "t\\" onmouseover=window.ran=7") [chapter](ch02.md) <https://example.org/auto>
 
-<style>body { display: none }</style> &lt;script&gt; \u2028\u2029 \u202ereversed\u202c \u05e9\u05dc\u05d5\u05dd \u0000
+<style>body { display: none }</style> &lt;script&gt; \u2028\u2029 \u202ereversed\u202c \u05e9\u05dc\u05d5\u05dd \u0001
 <!--
 
 | left | right |

@@ -353,7 +353,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs
 def test_vectors_of_an_unknown_model_are_not_continued(path: Path, embedder: SteppingEmbedder, tmp_path: Path) -> None:
     with deferring(path, embedder) as store:
         begun(store, embedder, 2)
-        execute(store, "update embedding_models set dimensions = 'many'")
+        execute(store, "delete from embedding_models")
     doctor = Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder))
     report = doctor.examine()
     assert report.fixable()

@@ -54,7 +54,7 @@ def test_show_says_where_a_memory_comes_from(run: Run) -> None:
 
 def test_raw_prints_only_the_text(memory: Path, run: Run) -> None:
     """To the byte, control characters and the missing line end included."""
-    text = "\ufeffA\r\n\x1b[31mred\x00\u2028 \n\n  "
+    text = "\ufeffA\r\n\x1b[31mred\x01\u2028 \n\n  "
     with SessionMemoryStore(memory, TOY) as store:
         number = store.store_memory("system_memory", text, session_id="s").memory_id
     assert run("show", number, "--raw").out == text

@@ -12,7 +12,7 @@ from vector_memory.storage.sqlite.vectors import discard_partial_vectors, vector
 SQLITE_ORPHANS = {
     **ORPHANS,
     "memory_passages": f"""
-        {ORPHANS["memory_passages"]} or t.memory_id in (
+        {ORPHANS["memory_passages"]} or not exists (select 1 from embedding_models) or t.memory_id in (
             select p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
             where m.embedding_model_id is null and p.id not in (select passage_id from vec_chunk_search)
                 and p.id not in (select passage_id from vec_session_search)
@@ -22,7 +22,7 @@ SQLITE_ORPHANS = {
     "vec_chunk_search": "t.passage_id not in (select id from memory_passages where chunk_id is not null)",
     "vec_session_search": "t.passage_id not in (select id from memory_passages where chunk_id is null)",
 }
-"""Also passages of a memory that lacks vectors of some of them, and vectors without a passage."""
+"""Also passages of a memory that lacks vectors of some of them, those of an unknown model, and stray vectors."""
 
 UNKNOWN_MODEL = "embedding_model_id is not null and embedding_model_id not in (select id from embedding_models)"
 
