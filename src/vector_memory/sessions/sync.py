@@ -8,7 +8,8 @@ from vector_memory.domain import NewMemory, Scope
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Expendable, Imprint
+from vector_memory.storage.queries.memories import Imprint
+from vector_memory.storage.records import Expendable
 
 
 class Origin(NamedTuple):

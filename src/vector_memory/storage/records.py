@@ -24,14 +24,6 @@ VectorsByTag = Mapping[str, "NDArray[np.float32]"]
 """The vectors of tags, by tag."""
 
 
-class Imprint(NamedTuple):
-    """What tells whether a memory has a text, and where it came from."""
-
-    id: int
-    content_hash: str
-    metadata: dict[str, Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """The fields of a memory that accompany a part of its text. `turn`: its place in the order of storing."""

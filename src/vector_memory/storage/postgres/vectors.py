@@ -84,12 +84,6 @@ def add_passages(
     )
 
 
-def count_passages(connection: Connection, memory_id: int) -> int:
-    """Return how many passages of a memory are stored."""
-    sql = "select count(*) from memory_passages where memory_id = %s"
-    return int(connection.execute(sql, (memory_id,)).fetchall()[0][0])
-
-
 def discard_partial_vectors(connection: Connection, memory_id: int | None = None) -> None:
     """Delete the passages and vectors of a memory that does not have all of them; None: of all such memories."""
     connection.later(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import no_memory
@@ -14,7 +14,6 @@ from vector_memory.storage.records import (
     CountedBy,
     Cursor,
     Expendable,
-    Imprint,
     Memory,
     Neighbour,
     Neighbours,
@@ -42,6 +41,14 @@ COUNTED = {
 def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
     """Return a Memory for a row of COLUMNS."""
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
+
+
+class Imprint(NamedTuple):
+    """What tells whether a memory has a text, and where it came from."""
+
+    id: int
+    content_hash: str
+    metadata: dict[str, Any]
 
 
 def imprint_from_row(*, id: int, content_hash: str, metadata: str) -> Imprint:  # noqa: A002 - a column

@@ -46,13 +46,6 @@ def _simple_types(hint: object) -> tuple[type, ...]:
     return tuple(SIMPLE[kind] for kind in wanted) + ((int,) if {bool, float} & set(wanted) else ())
 
 
-def fetch_columns_of(connection: apsw.Connection, made: type, sql: str, bindings: Any = ()) -> dict[str, Any]:
-    """Run a query that returns one row, and return its columns, checked against the annotations of a class."""
-    (columns,) = fetch(connection, as_dict, sql, bindings)
-    _check_for(made, tuple(columns))(tuple(columns.values()))
-    return columns
-
-
 def fetch_one(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> T | None:
     """Run a query and return `make(**columns)` for its first row, or None."""
     found = fetch(connection, make, sql, bindings)

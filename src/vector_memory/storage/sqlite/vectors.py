@@ -103,11 +103,6 @@ def add_passages(
     connection.executemany(f"insert into {prefix}token_states values (?, ?)", kept)
 
 
-def count_passages(connection: apsw.Connection, memory_id: int) -> int:
-    """Return how many passages of a memory are stored."""
-    return int(fetch_value(connection, "select count(*) from memory_passages where memory_id = ?", (memory_id,)))
-
-
 def discard_partial_vectors(connection: apsw.Connection, memory_id: int | None = None) -> None:
     """Delete the passages and vectors of a memory that does not have all of them; None: of all such memories."""
     connection.execute(

@@ -51,12 +51,6 @@ def vector_search_library() -> str:
     return str(Path(module.origin).with_name("vec0"))
 
 
-def shadow_tables(metadata_columns: int) -> set[str]:
-    """Return the name suffixes of the shadow tables of a vec0 table with this many metadata columns, at most 4."""
-    unused = {f"metadatachunks{number:02}" for number in range(metadata_columns, METADATA_COLUMNS)}
-    return SHADOW_TABLES.keys() - unused
-
-
 def rename_table(connection: apsw.Connection, old: str, new: str) -> None:
     """Rename a vec0 table and its shadow tables, which sqlite-vec does not do itself.
 

@@ -6,7 +6,7 @@ a vector. sqlite-vec checks the lengths of what it reads but nothing else: a zer
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -108,27 +108,6 @@ def _places(connection: apsw.Connection, table: str, row_ids: Sequence[int]) -> 
         rows = connection.execute(sql, (json.dumps(row_ids),)).fetchall()
     places = np.array(rows, np.int64).reshape(-1, 3)
     return places[np.isin(places[:, 0], row_ids)]
-
-
-def all_vectors(
-    connection: apsw.Connection, table: str, dimensions: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield row ids, block by block and in no particular order, and their vectors, shape (ids, dimensions).
-
-    Raises DamagedError if a block has the wrong length.
-    """
-    sql = f"""
-        select c.validity, c.rowids, v.vectors
-        from {table}_chunks c join {table}_vector_chunks00 v on v.rowid = c.chunk_id
-    """
-    for validity, rowids, vectors in connection.execute(sql):
-        taken = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little").astype(np.bool_)
-        try:
-            block = np.frombuffer(vectors, np.float32).reshape(len(taken), dimensions)
-            found = np.frombuffer(rowids, np.int64)[taken], block[taken]
-        except (IndexError, ValueError):
-            raise DamagedError(DAMAGED_VECTORS) from None
-        yield found
 
 
 def are_blocks_consistent(connection: apsw.Connection, table: str, dimensions: int) -> bool:
