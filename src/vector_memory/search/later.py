@@ -42,11 +42,15 @@ def corrects(hit: Hit, older: Sequence[int]) -> Hit:
     return hit._replace(later=tuple(dict.fromkeys(older)), match="related" if hit.match == "weak" else hit.match)
 
 
+def order_of(origin: Origin) -> tuple[int, str, int]:
+    """Return what sorts memories in the order of storing, whatever the clocks of their machines said."""
+    return origin.turn, origin.created_at, origin.id
+
+
 def is_later(one: Origin, other: Origin) -> bool:
     """Return whether a memory was stored after another one, and not together with it."""
     first, second = (datetime.fromisoformat(each.created_at).timestamp() for each in (other, one))
-    comes_after = (one.turn, one.created_at, one.id) > (other.turn, other.created_at, other.id)
-    return comes_after and abs(second - first) >= APART_SECONDS
+    return order_of(one) > order_of(other) and abs(second - first) >= APART_SECONDS
 
 
 def may_correct(hit: Hit, older: Hit, compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> bool:
@@ -71,4 +75,4 @@ def best_on_subject(
         for hit in alike[MOST:]
         if may_correct(hit, best[0], compared, origins) and is_later(origins[hit.memory_id], origins[best[1].memory_id])
     ]
-    return [best[0], max(newer, key=lambda hit: origins[hit.memory_id].created_at)] if newer else best
+    return [best[0], max(newer, key=lambda hit: order_of(origins[hit.memory_id]))] if newer else best

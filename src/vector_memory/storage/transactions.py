@@ -17,12 +17,7 @@ from vector_memory.storage.queries.memories import MemoryChanges, MemoryQueries
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.queries.sessions import SessionQueries
 from vector_memory.storage.queries.tags import TagChanges, TagQueries
-from vector_memory.storage.records import (
-    Cursor,
-    EmbeddedPassage,
-    Memory,
-    StoredPassage,
-)
+from vector_memory.storage.records import Cursor, EmbeddedPassage, Memory, StoredPassage
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np

@@ -231,15 +231,12 @@ class Copier:
 
     def _whole(self, ids: Sequence[int]) -> list[WholeMemory]:
         found = self._reader.upkeep.portions.memories(ids[0] - 1, len(ids)) if self._derived else []
-        if [whole.memory.id for whole in found] != list(ids) or ids[0] <= 0 or ids[-1] > MOST:
-            raise DatabaseError(NOTHING)
-        if any(whole.memory != self._bare(whole.memory.id) for whole in found):
-            raise DatabaseError(NOTHING)
-        return found
+        is_complete = [whole.memory.id for whole in found] == list(ids) and ids[0] > 0 and ids[-1] <= MOST
+        return found if is_complete and all(each.memory == self._bare(each.memory.id) for each in found) else []
 
     def _with_chunks(self, memory_id: int) -> list[WholeMemory]:
         if not self._derived:
-            raise DatabaseError(NOTHING)
+            return []
         chunks = self._reader.chunks_of(memory_id)
         return [WholeMemory(replace(self._bare(memory_id), chunk_count=len(chunks)), chunks, None)]
 
