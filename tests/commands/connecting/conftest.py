@@ -28,7 +28,7 @@ import json, os, pathlib, sys
 if sys.argv[1:] == ["--version"]:
     sys.exit(print(os.environ.get("CLAUDE_VERSION", "2.1.330"), "(Claude Code)"))
 file = pathlib.Path(os.environ["HOME"], ".claude.json")
-held = {{"mcpServers": {{}}}} | (json.loads(file.read_text()) if file.exists() else {{}})
+held = {{"mcpServers": {{}}}} | json.loads((file.exists() and file.read_text("utf-8-sig")) or "{{}}")
 _, action, _, _, name, *entry = sys.argv[1:]
 if entry and "broken" in entry[0]:
     sys.exit("Invalid configuration")

@@ -397,7 +397,7 @@ def test_the_file_of_claude_code_is_changed_by_its_own_command(run: Run, home: P
 
 
 @pytest.mark.usefixtures("claude")
-@pytest.mark.parametrize("text", ['{"userID": "x"}', '{ "userID":"x", "mcpServers":{} }\n', "{}"])
+@pytest.mark.parametrize("text", ['{"userID": "x"}', '{ "a":1, "mcpServers":{} }\n', "{}", "", '\ufeff{"a": 1}'])
 def test_the_file_of_claude_code_is_as_before_after_uninstall(text: str, run: Run, home: Path, tmp_path: Path) -> None:
     (home / ".claude.json").write_text(text, encoding="utf-8")
     before = everything(tmp_path)

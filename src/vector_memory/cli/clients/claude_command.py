@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vector_memory.cli.clients.changes import FileChange, back_up, backup_of, read
+from vector_memory.cli.clients.json_file import load_plain
 from vector_memory.errors import ConfigurationError
 
 PATIENCE = 60
@@ -61,7 +62,7 @@ class CommandChange:
         """Write the file as it was before the entry was added, unless more than the entry has changed since."""
         backup, text = read(backup_of(self.file)), read(self.file)
         with suppress(ValueError, TypeError):
-            if backup and text and json.loads(text) == {"mcpServers": {}} | json.loads(backup):
+            if backup is not None and text and load_plain(text) == {"mcpServers": {}} | load_plain(backup):
                 FileChange(self.file, text, backup).make()
         backup_of(self.file).unlink(missing_ok=True)
 

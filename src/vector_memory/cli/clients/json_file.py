@@ -12,7 +12,6 @@ from vector_memory.errors import ConfigurationError
 
 TRIVIA = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 SCALAR = re.compile(r"[^\s,:\]}\[{/\"]+")
-
 BLANK = "\ufeff \t\r\n"
 
 Edit = tuple[int, int, str]
@@ -48,10 +47,15 @@ def content_of(text: str) -> dict[str, Any]:
     return root.value
 
 
+def load_plain(text: str) -> Any:
+    """Return what a text of JSON without comments holds; an empty object for an empty text. Raises ValueError."""
+    return json.loads(text.lstrip("\ufeff") if text.strip(BLANK) else "{}")
+
+
 def require_plain(text: str) -> None:
     """Raise ConfigurationError if a text that `content_of` accepts has comments or trailing commas."""
     try:
-        json.loads(text.lstrip("\ufeff") if text.strip(BLANK) else "{}")
+        load_plain(text)
     except json.JSONDecodeError as error:
         _refuse(text, error.pos, "this client reads no file with comments or commas before a closing bracket")
 

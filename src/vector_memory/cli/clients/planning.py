@@ -114,8 +114,7 @@ def _take_out_hooks(plan: Plan, place: ClientConfiguration, file: Path) -> None:
     text = plan.text(file) or ""
     with explained(part, text):
         where = hooks.places(json_file.content_of(text), NAME)
-    trust_file = place.client.trust_file
-    if where and trust_file and (noted := plan.text(trust_file())):
+    if where and (trust_file := place.client.trust_file) and (noted := plan.text(trust_file())):
         plan.write(trust_file(), hooks.without_trust(noted, file, where))
     _take_out(plan, place, part)
 
@@ -143,7 +142,7 @@ def _command(place: ClientConfiguration, entry: Mapping[str, Any] | None) -> Com
 
 def _of_claude(file: Path, text: str) -> dict[str, Any] | None:
     try:
-        content = json.loads(text if text.strip() else "{}")
+        content = json_file.load_plain(text)
     except json.JSONDecodeError as error:
         raise ConfigurationError(
             f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. Nothing was changed."
