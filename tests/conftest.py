@@ -31,6 +31,7 @@ VARIABLES = {
 """What commands, servers and their libraries would take from the environment of whoever runs the tests."""
 
 MEMORY, ENOUGH_MEMORY = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - each test has a folder of its own there
+WORKERS_PER_CORE, MEMORY_PER_WORKER = 3, 2**30  # tests wait half of the time; a worker was seen to take 700 MB
 
 for name in [name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES)]:
     del os.environ[name]
@@ -61,13 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Share the tests out, but for a few files: those begin at once in this process, and can be debugged.
-
-    There is one more process than there are cores, because some tests wait for others. Those of the distribution share
-    what they build.
-    """
+    """Share the tests out, but for a few files, which can be debugged here, and those that share what they build."""
     is_little = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
-    return 0 if is_little or config.option.markexpr == "distribution" else (os.cpu_count() or 1) + 1
+    if is_little or config.option.markexpr == "distribution":
+        return 0
+    cores, memory = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(cores + 1, min(WORKERS_PER_CORE * cores, memory // MEMORY_PER_WORKER))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
