@@ -13,7 +13,7 @@ from vector_memory.embedding.known import MINILM
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
-from vector_memory.search.later import is_later, with_later
+from vector_memory.search.later import with_later
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import on_page, weighed
 from vector_memory.storage.records import Origin
@@ -21,7 +21,7 @@ from vector_memory.storage.scoring import Wording
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)
-LEVELS: dict[str, MatchLevel] = {"s": "strong", "r": "related"}
+LEVELS: dict[str, MatchLevel] = {"s": "strong", "r": "related", "w": "weak"}
 
 
 def question() -> Question:
@@ -102,10 +102,8 @@ def shown_on(levels: str, page: Page, later: Mapping[int, int] = NOTHING, *, lea
         for place, level in enumerate(levels)
     ]
     token = IS_LEAN.set(lean)
-    try:
-        shown = on_page(hits, page)
-    finally:
-        IS_LEAN.reset(token)
+    shown = on_page(hits, page)
+    IS_LEAN.reset(token)
     assert shown.more == (page.offset + len(shown.results) < len(levels))
     return [hit.id for hit in shown.results]
 
@@ -138,15 +136,16 @@ def origin(number: int, minute: int, turn: int = 0) -> Origin:
 
 
 def marked(
-    minutes: Sequence[int], directions: Sequence[int], levels: Sequence[MatchLevel] = ("strong", *["weak"] * 9)
+    minutes: Sequence[int], directions: Sequence[int], levels: str = "swwwwwwww", turns: Sequence[int] = (0,) * 9
 ) -> list[tuple[int, MatchLevel | None, tuple[int, ...]]]:
-    """Mark hits, the first of which is strong and the others weak, that were stored in these minutes."""
+    """Mark hits, the first of which is strong and the others weak, that were stored in these minutes and turns."""
     hits = found([0.7, *[0.4] * (len(minutes) - 1)]).hits
-    hits = [hit._replace(match=level) for hit, level in zip(hits, levels, strict=False)]
+    hits = [hit._replace(match=LEVELS[level]) for hit, level in zip(hits, levels, strict=False)]
     compared = {
         hit.id: Compared(hit.score, AXES[0], AXES[axis], 10) for hit, axis in zip(hits, directions, strict=True)
     }
-    times = {hit.memory_id: origin(hit.memory_id, minute) for hit, minute in zip(hits, minutes, strict=True)}
+    places = zip(hits, minutes, turns, strict=False)
+    times = {hit.memory_id: origin(hit.memory_id, minute, turn) for hit, minute, turn in places}
     ordered = sorted(with_later(hits, compared, times), key=lambda hit: hit.match == "weak")
     return [(hit.id, hit.match, hit.later) for hit in ordered]
 
@@ -160,23 +159,21 @@ def test_an_older_memory_and_one_of_the_same_minute_correct_nothing() -> None:
 
 
 def test_what_may_correct_another_stays_where_its_score_puts_it() -> None:
-    levels = ["strong", "related", "related"]
-    assert marked([0, 1, 9], [0, 1, 0], levels) == [(1, "strong", ()), (2, "related", ()), (3, "related", (1,))]
+    assert marked([0, 1, 9], [0, 1, 0], "srr") == [(1, "strong", ()), (2, "related", ()), (3, "related", (1,))]
 
 
 def test_what_was_stored_after_a_memory_may_correct_it_whatever_the_clock_said() -> None:
-    ahead, stored_next = origin(1, 50, turn=1), origin(2, 5, turn=2)
-    assert is_later(stored_next, ahead)
-    assert not is_later(ahead, stored_next)
+    newest_last = marked([50, 40, 30, 20, 10], [0] * 5, turns=range(5))
+    assert newest_last[1:3] == [(2, "related", (1,)), (5, "related", (1, 2))]
+    assert {later for _, _, later in marked([10, 20, 30], [0] * 3, turns=[2, 1, 0])} == {()}
 
 
 def test_only_of_the_best_three_it_is_told_what_may_correct_them() -> None:
-    assert all(not later for _, _, later in marked([3, 2, 1, 0, 9], [0, 1, 2, 3, 3], ["strong"] * 5))
+    assert all(not later for _, _, later in marked([3, 2, 1, 0, 9], [0, 1, 2, 3, 3], "sssss"))
 
 
 def test_of_several_newer_memories_the_best_is_marked_and_the_newest_if_it_goes_on_from_it_or_else_the_next() -> None:
     assert marked([0, 5, 6, 7, 8], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (5, "related", (1, 2))]
-
     assert marked([0, 7, 8, 5, 6], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (3, "related", (1, 2))]
 
 

@@ -10,8 +10,8 @@ from vector_memory.storage.records import Origin
 
 SAME_SUBJECT = 0.34
 """Minimum cosine of two passages on the same subject, which most corrections reach."""
-LEAST_OF_LATE = 0.45
-"""The share of the older one's late score that a correction must have."""
+LEAST_TOGETHER = 0.8
+"""Minimum of this cosine and the newer one's late score together."""
 MOST = 2
 """Number of newer memories marked for each: the best, and the next best or one that continues the best."""
 CORRECTED = 3
@@ -56,8 +56,8 @@ def is_later(one: Origin, other: Origin) -> bool:
 def may_correct(hit: Hit, older: Hit, compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> bool:
     """Return whether a hit was stored after another one, and is on its subject and near the question, too."""
     one, other = compared[hit.id], compared[older.id]
-    is_alike = one.direction @ other.direction >= SAME_SUBJECT and one.score >= LEAST_OF_LATE * other.score
-    return bool(is_alike) and is_later(origins[hit.memory_id], origins[older.memory_id])
+    is_near = one.direction @ other.direction >= max(SAME_SUBJECT, LEAST_TOGETHER - one.score)
+    return bool(is_near) and is_later(origins[hit.memory_id], origins[older.memory_id])
 
 
 def best_on_subject(

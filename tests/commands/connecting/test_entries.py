@@ -430,20 +430,20 @@ def test_the_old_entry_is_added_again_when_the_new_one_is_refused(run: Run, home
 
 
 @pytest.mark.usefixtures("claude")
-def test_a_mistake_in_the_file_of_claude_code_is_an_error_with_its_line(run: Run, home: Path) -> None:
-    (home / ".claude.json").write_text('{\n"a" 1}', encoding="utf-8")
-    ended = run("install", "claude", "--yes")
-    assert ended.code == 2
-    assert f"{home}/.claude.json, line 2, column 5" in ended.err
-
-
-@pytest.mark.usefixtures("claude")
 @pytest.mark.parametrize(
-    "text", ["[1]", '{"a": ' + "[" * 90_000, '{"a": ' + "9" * 5_000 + "}"], ids=["a list", "deep", "long"]
+    ("text", "said"),
+    [
+        ('{\n"a" 1}', ".claude.json, line 2, column 5"),
+        ("[1]", ".claude.json must hold an object"),
+        ('{"a": ' + "[" * 90_000, ".claude.json cannot be read as JSON"),
+        ('{"a": ' + "9" * 5_000 + "}", ".claude.json cannot be read as JSON"),
+    ],
+    ids=range(4),
 )
-def test_a_file_of_claude_code_that_cannot_be_read_is_an_error(text: str, run: Run, home: Path) -> None:
+def test_a_file_of_claude_code_that_cannot_be_read_is_an_error(text: str, said: str, run: Run, home: Path) -> None:
     (home / ".claude.json").write_text(text, encoding="utf-8")
     ended = run("install", "claude", "--yes")
     assert ended.code == 2
+    assert f"{home}/{said}" in ended.err
     assert "Nothing was changed." in ended.err
     assert (home / ".claude.json").read_text(encoding="utf-8") == text
