@@ -22,6 +22,8 @@ EQUAL_LINES = 6
 SQL = re.compile(r"\s*(select|insert|update|delete|with|create|alter|drop|lock|set|truncate)\b", re.IGNORECASE)
 PARAMETER = re.compile(r"%\(\w+\)s|:\w+|%s|\?\d*")
 
+PRIVATE = re.compile(r"(?<!\bself)(?<!\bcls)\s*\._(?!_)")
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -135,9 +137,10 @@ def private_attributes() -> tuple[int, int]:
             and not node.attr.startswith("__")
             and node.attr not in DOCUMENTED
             and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
-            for node in ast.walk(tree)
+            for node in ast.walk(ast.parse(text))
         )
-        for path, tree in trees(ROOT / "tests").items()
+        for path, text in sources(ROOT / "tests").items()
+        if PRIVATE.search(text)  # most files have none, and parsing them would take half of the time
     }
     return sum(used.values()), sum(map(bool, used.values()))
 

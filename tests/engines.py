@@ -14,6 +14,7 @@ import pytest
 import vector_memory.cli.commands.opening
 import vector_memory.store
 from clusters import shared_cluster
+from inside import database_of, storage_of
 from vector_memory.settings import DatabaseUrl, MemoryAddress
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.opening import open_storage
@@ -78,13 +79,13 @@ def schemas_instead_of_files() -> Iterator[None]:
 
 def writer_of(store: SessionMemoryStore) -> type[Writer]:
     """Return the class of what writes to a memory, for tests to patch."""
-    with store._storage.write() as writer:
+    with storage_of(store).write() as writer:
         return type(writer)
 
 
 def execute(store: SessionMemoryStore, sql: str, *values: object) -> list[tuple[Any, ...]]:
     """Execute a statement, with `?` for values, on the tables of a memory; return the rows."""
-    database: Any = store._storage._database  # type: ignore[attr-defined]
+    database: Any = database_of(store)
     with database.read() if sql.lstrip().startswith("select") else database.write() as connection:
         if not isinstance(connection, Connection):
             return list(connection.execute(sql, values))
@@ -112,7 +113,7 @@ def counts(store: SessionMemoryStore) -> dict[str, int]:
 
 def is_in_schema(store: SessionMemoryStore) -> bool:
     """Return whether a memory is in PostgreSQL."""
-    return isinstance(store._storage, PostgresStorage)
+    return isinstance(storage_of(store), PostgresStorage)
 
 
 def definitions(store: SessionMemoryStore) -> list[tuple[Any, ...]]:

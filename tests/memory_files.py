@@ -1,14 +1,17 @@
 """Memories as files: made, looked at from outside, and used by other processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import apsw
 import pytest
 
 from forked import Forked
 from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Report, State
@@ -40,6 +43,13 @@ with SessionMemoryStore(path, settings) as store:
 
 def doctor(path: Path, settings: Settings = SETTINGS) -> Doctor:
     return Doctor(path, settings, EmbeddingModel(lambda: load_embedder(settings)))
+
+
+class Modelless(ToyEngine):
+    """An engine without its model."""
+
+    def embed(self, texts: Sequence[str]) -> NoReturn:
+        raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
 def examine(path: Path, settings: Settings = SETTINGS) -> Report:

@@ -11,6 +11,7 @@ from typing import Any
 
 import engine_memories
 from engine_memories import ENGINES, add
+from inside import database_of
 from vector_memory.domain import Chunk, NewMemory
 from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
@@ -34,7 +35,7 @@ def add_old(storage: Storage, *memories: NewMemory) -> list[int]:
 
 def execute(storage: Storage, *statements: str) -> None:
     """Execute statements on the tables of a memory, in one transaction."""
-    database: Any = storage._database  # type: ignore[attr-defined]
+    database: Any = database_of(storage)
     with database.write() as connection:
         for sql in statements:
             connection.execute(sql)

@@ -10,6 +10,7 @@ import pytest
 
 from engines import address_of, execute
 from forked import finished
+from inside import storage_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from vector_memory.domain import Page, Scope
@@ -78,7 +79,7 @@ def without_vectors(store: SessionMemoryStore) -> int:
 
 
 def passages(store: SessionMemoryStore, memory_id: int) -> list[tuple[int, int]]:
-    with store._storage.read() as reader:
+    with storage_of(store).read() as reader:
         return [(passage.start, passage.end) for passage in reader.passages_of(reader.memory(memory_id))]
 
 

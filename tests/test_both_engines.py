@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from clusters import shared_cluster
+from inside import storage_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding.embedder import Embedder, Vectors
@@ -166,6 +167,6 @@ def test_a_session_has_the_same_page(places: dict[str, Path | str]) -> None:
                 fill(store)
             else:
                 store.import_memories(io.BytesIO(exported(places["sqlite"])))
-            data = SessionReports(store._storage).page("s1").html
+            data = SessionReports(storage_of(store)).page("s1").html
         pages.append((len(data), data.count("report3"), data.count("Why")))
     assert pages[0][1:] == pages[1][1:]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.effort import effort
+from inside import load_index, stop_counting
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
@@ -149,8 +150,7 @@ def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: Sessio
         return ids(store.search_changes(scope, since="7", query="alpha 3 beta", page=Page(limit=30)))
 
     before = found()
-    store._index.start_loading()
-    store._index.wait_for_loading()
+    load_index(store)
     assert found() == before
     assert len(before) == len({*before}) == 25
     assert min(before) > 7
@@ -196,7 +196,7 @@ def test_an_unknown_session_says_so_and_becomes_known(store: SessionMemoryStore)
 def test_returning_a_memory_counts_as_reading_it(store: SessionMemoryStore) -> None:
     memory_id = add(store, "x")
     store.search_changes(Scope(session_id="s"))
-    store._access.close()
+    stop_counting(store)
     memory = store.get_memory_by_id(memory_id).memory
     assert memory is not None
     assert memory.access_count == 1

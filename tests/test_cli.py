@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
@@ -16,12 +16,11 @@ from rich.console import Console
 import vector_memory.embedding.weights
 import vector_memory.server.app
 from forked import finished
+from memory_files import Modelless
 from vector_memory import __version__
 from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
 from vector_memory.cli.examples import EXAMPLES
-from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import (
     SPECIFIED,
     FileLocations,
@@ -414,13 +413,6 @@ def test_arguments_are_read_before_anything_heavy_is_imported(words: list[str], 
     imported: list[str] = json.loads(run(*words, code=code).stdout.splitlines()[-1])
     assert "vector_memory.cli.main" in imported
     assert not_imported.isdisjoint(imported)
-
-
-class Modelless(ToyEngine):
-    """An engine without its model."""
-
-    def embed(self, texts: Sequence[str]) -> NoReturn:
-        raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
 def test_backfill_computes_missing_vectors(tmp_path: Path) -> None:

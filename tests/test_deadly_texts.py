@@ -30,11 +30,6 @@ def _as_in_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "BATCH", BATCH)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "deadly.db"
-
-
 def leave(path: Path, *texts: str, model: EmbeddingModel | None = None) -> None:
     """Store texts whose vectors nobody has begun to compute: deferred or, with a model that is missing, unpromised."""
     store = SessionMemoryStore(path, SETTINGS, model=model) if model else deferring(path, GatedEmbedder())

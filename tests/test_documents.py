@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from inside import database_of, stop_counting, storage_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import NotFoundError, ValidationError
@@ -21,7 +22,7 @@ def store_report(store: SessionMemoryStore, content: str = DOCUMENT, **fields: o
 
 def settle(store: SessionMemoryStore) -> None:
     """Wait until the access counts are written."""
-    store._access.close()
+    stop_counting(store)
 
 
 def test_a_document_longer_than_an_answer_can_be_continued_to_the_last_character(
@@ -138,7 +139,7 @@ def test_an_exported_document_has_front_matter_and_its_text_unchanged(
 
 def accessed_at(store: SessionMemoryStore, memory_id: int) -> str:
     """Return when a memory was read last, as it is stored: answers give times to the second."""
-    with store._storage.read() as reader:
+    with storage_of(store).read() as reader:
         return reader.memory(memory_id).accessed_at
 
 
@@ -165,7 +166,7 @@ def test_closing_does_not_wait_for_a_lock_to_count_what_was_read(
     monkeypatch.setattr(access_counts, "SECONDS_TO_FLUSH", 0.1)
     memory_id = store.store_memory("report", "Text.", agent_id="a", session_id="s").memory_id
     other = SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder())
-    with store._storage._database.write():
+    with database_of(store).write():
         other.get_memory_by_id(memory_id)
         closing = threading.Thread(target=other.close, daemon=True)
         closing.start()

@@ -58,11 +58,6 @@ def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
 @pytest.fixture(params=["deferring", "at once"])
 def store(path: Path, request: pytest.FixtureRequest) -> Iterator[SessionMemoryStore]:
     with SessionMemoryStore(path, SETTINGS, embedder=FailingEmbedder("texts", "questions", "tokens")) as opened:

@@ -54,11 +54,6 @@ COMMANDS = {line.partition(" -- ")[2] for _, text in blocks("bash") for line in 
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def variables(tmp_path: Path) -> dict[str, str]:
     """Where the command of this environment is installed, and uv leaves the environment as it is."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

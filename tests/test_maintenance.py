@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engines import counts, execute
+from inside import database_of, storage_of
 from lattice import LatticeEmbedder
 from original_files import unpacked
 from vector_memory.domain import Chunk, Page, Scope
@@ -97,7 +98,7 @@ def test_statistics_count_a_session_by_kind_and_agent(store: SessionMemoryStore)
     assert stats.agent_counts == {"explorer": 1, "main-orchestrator": 1}
     assert (stats.total_memories, stats.session_id) == (2, "s")
     assert stats.total_chunks == store.reconstruct_document(1).chunk_count
-    with store._storage.read() as reader:  # answers give times to the second
+    with storage_of(store).read() as reader:  # answers give times to the second
         counts = reader.session_counts("s")
     assert (counts.earliest_created or "") < (counts.latest_created or "")
     assert stats.earliest_created == to_second(counts.earliest_created or "")
@@ -202,7 +203,7 @@ def test_other_processes_can_store_between_the_deletions_of_a_clean_up(
 ) -> None:
     for number in range(5):
         age(store, store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0, 100)
-    write = store._storage._database.write
+    write = database_of(store).write
     with SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder()) as other:
 
         def write_after_another_process() -> AbstractContextManager[Connection]:
@@ -211,7 +212,7 @@ def test_other_processes_can_store_between_the_deletions_of_a_clean_up(
             )
             return write()
 
-        monkeypatch.setattr(store._storage._database, "write", write_after_another_process)
+        monkeypatch.setattr(database_of(store), "write", write_after_another_process)
         assert store.cleanup_old_memories(90, dry_run=False).memories_deleted == 5
         assert other.list_sessions().total_sessions == 5
 
@@ -258,7 +259,7 @@ class FailingUpgrade:
     def __init__(self, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
         store.store_memory("report", DOCUMENT, session_id="s")
         execute(store, "update keyword_blocks set rules = 0")
-        self._storage = store._storage
+        self._storage = storage_of(store)
         self._finish_upgrade = self._storage.finish_upgrade
         self.fails, self.tried = True, 0
         monkeypatch.setattr(self._storage, "finish_upgrade", self._finish)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from engines import address_of, column, counts, execute, writer_of
+from inside import indexer_of, load_index, storage_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
-from search.test_exact import load_index
 from test_background_vectors import deferring, without_vectors
 from test_vector_leases import OtherModel
 from vector_memory.domain import Page, Scope
@@ -66,11 +66,6 @@ def _small_batches_and_long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "partial.db"
-
-
-@pytest.fixture
 def embedder() -> Iterator[SteppingEmbedder]:
     stepping = SteppingEmbedder()
     yield stepping
@@ -104,7 +99,7 @@ def finish(store: SessionMemoryStore, embedder: SteppingEmbedder) -> None:
 
 def contents(store: SessionMemoryStore) -> list[Any]:
     """Return each memory's passages and vectors, and what searches find, as far as it does not depend on the time."""
-    with store._storage.read() as reader:
+    with storage_of(store).read() as reader:
         stored = [
             [(passage.chunk, passage.start, passage.end, passage.vector.tobytes()) for passage in passages]
             for passages in map(reader.passages_of, reader.list_memories(Scope(), 100, order="oldest"))
@@ -166,9 +161,9 @@ def test_a_backfill_goes_on_where_a_server_was_killed(path: Path, embedder: Step
         begun(store, embedder, 2)
     done: list[tuple[int, int]] = []
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
-        with store._storage.read() as reader:
+        with storage_of(store).read() as reader:
             memory = reader.memory(1)
-        complete(store._storage, store._backfill._indexer, memory, lambda *counts: done.append(counts))
+        complete(storage_of(store), indexer_of(store), memory, lambda *counts: done.append(counts))
         assert done[0][0] == 3 * BATCH
         assert contents(store) == contents(expected)
 
@@ -202,7 +197,7 @@ def test_no_text_has_vectors_with_headers_and_vectors_without(tmp_path: Path, pa
         store.backfill_embeddings()
         with reference(tmp_path, settings=after) as expected:
             assert contents(store) == contents(expected)
-        with store._storage.read() as reader:
+        with storage_of(store).read() as reader:
             assert {part.enriched for part in reader.chunks_of(1)} == {not enriching}
 
 
@@ -210,7 +205,7 @@ def test_a_process_with_the_other_setting_does_not_add_to_vectors_with_headers(t
     plain, enriching = (SETTINGS.model_copy(update={"enable_enrichment": on}) for on in (False, True))
     begun_with(path, plain, 1)
     with SessionMemoryStore(path, plain, embedder=LatticeEmbedder()) as late:
-        with late._storage.read() as reader:
+        with storage_of(late).read() as reader:
             memory = reader.memory(1)
 
         def let_another_begin_anew(done: int, _total: int) -> None:
@@ -222,9 +217,9 @@ def test_a_process_with_the_other_setting_does_not_add_to_vectors_with_headers(t
                         raise InterruptedError
 
                 with pytest.raises(InterruptedError):
-                    complete(other._storage, other._backfill._indexer, memory, stop)
+                    complete(storage_of(other), indexer_of(other), memory, stop)
 
-        assert complete(late._storage, late._backfill._indexer, memory, let_another_begin_anew) is None
+        assert complete(storage_of(late), indexer_of(late), memory, let_another_begin_anew) is None
     with SessionMemoryStore(path, enriching, embedder=LatticeEmbedder()) as store:
         assert len(spans(store)) == 2 * BATCH
         store.backfill_embeddings()
@@ -245,14 +240,14 @@ def test_processes_that_compute_the_same_text_store_each_passage_once(
 ) -> None:
     memory_id = begun(opened, embedder, 1)
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as other, reference(tmp_path) as expected:
-        with other._storage.read() as reader:
+        with storage_of(other).read() as reader:
             memory = reader.memory(memory_id)
 
         def let_the_first_one_go_on(done: int, _total: int) -> None:
             embedder.go_on()
             eventually(lambda: len(spans(opened)) > done)
 
-        assert complete(other._storage, other._backfill._indexer, memory, let_the_first_one_go_on) is None
+        assert complete(storage_of(other), indexer_of(other), memory, let_the_first_one_go_on) is None
         finish(opened, embedder)
         assert contents(opened) == contents(expected)
 
@@ -305,7 +300,7 @@ def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_th
         eventually(lambda: not without_vectors(renewed))
         with reference(tmp_path) as expected:  # the models differ in their names only
             assert contents(renewed) == contents(expected)
-        with renewed._storage.read() as reader:
+        with storage_of(renewed).read() as reader:
             assert reader.fingerprint() == OtherModel.fingerprint
 
 
@@ -328,10 +323,10 @@ def test_the_mean_of_a_text_is_that_of_all_its_vectors_or_none(
     opened: SessionMemoryStore, embedder: SteppingEmbedder, tmp_path: Path
 ) -> None:
     memory_id = begun(opened, embedder, 2)
-    with opened._storage.read() as reader:
+    with storage_of(opened).read() as reader:
         assert not len(reader.mean_vectors([memory_id])[0])
     finish(opened, embedder)
-    with opened._storage.read() as reader, reference(tmp_path) as expected, expected._storage.read() as other:
+    with storage_of(opened).read() as reader, reference(tmp_path) as expected, storage_of(expected).read() as other:
         assert np.array_equal(reader.mean_vectors([memory_id])[1], other.mean_vectors([memory_id])[1])
 
 
@@ -370,13 +365,13 @@ def test_a_short_text_gets_its_vectors_in_one_transaction(
 ) -> None:
     opened.store_memory("report", "Something short.", session_id="s")
     writes: list[str] = []
-    write = opened._storage.write
+    write = storage_of(opened).write
 
     def noted() -> Any:
         if threading.current_thread().name == "vectors":
             writes.append("vectors")
         return write()
 
-    monkeypatch.setattr(opened._storage, "write", noted)
+    monkeypatch.setattr(storage_of(opened), "write", noted)
     finish(opened, embedder)
     assert writes == ["vectors"]

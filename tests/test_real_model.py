@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from inside import database_of, storage_of
 from vector_memory.domain import Page, Scope
 from vector_memory.indexing import indexer
 from vector_memory.store import SessionMemoryStore
@@ -65,7 +66,7 @@ def test_the_report_is_rebuilt_exactly(store: SessionMemoryStore, memory_id: int
 
 def test_every_word_of_the_report_is_in_a_passage(store: SessionMemoryStore, memory_id: int) -> None:
     report = long_report()
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         spans = connection.execute(
             "select start_char, end_char from memory_passages where memory_id = ?", (memory_id,)
         ).fetchall()
@@ -85,7 +86,7 @@ def test_vectors_that_are_stored_in_batches_equal_those_that_are_computed_at_onc
         eventually(lambda: not other.get_memory_stats().without_vectors)
         found = []
         for one, number in ((store, memory_id), (other, 1)):
-            with one._storage.read() as reader:
+            with storage_of(one).read() as reader:
                 found.append([(*part[:3], part.vector.tobytes()) for part in reader.passages_of(reader.memory(number))])
     assert found[0] == found[1]
     assert len(found[0]) > 7

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from engines import counts
 from faults.soundness import connected
+from inside import database_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -248,10 +249,10 @@ def test_words_are_prepared_before_the_write_lock_is_taken(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     locked, cut = [], postings.terms
-    store._storage._database.create()
+    database_of(store).create()
 
     def noted(text: str) -> list[str]:
-        locked.append(store._storage._database._writer.in_transaction)
+        locked.append(database_of(store)._writer.in_transaction)
         return cut(text)
 
     monkeypatch.setattr(postings, "terms", noted)

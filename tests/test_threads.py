@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from inside import index_of, load_index
 from memory_files import SETTINGS
 from vector_memory.domain import Page, Scope
 from vector_memory.search.index import loader as passage_index
@@ -27,13 +28,12 @@ def test_searches_are_answered_when_the_index_cannot_be_loaded_and_it_is_tried_a
         store.store_memory("report", "Some words.", session_id="s")
         with monkeypatch.context() as damaged:
             damaged.setattr(SqliteFeed, "revision", broken)
-            store._index.start_loading()
-            store._index.wait_for_loading()
+            load_index(store)
             assert store.search_chunks("words", Scope("report"), Page(limit=5)).total_results == 1
         monkeypatch.setattr(passage_index, "RETRY_SECONDS", 0.0)
         assert store.search_chunks("words", Scope("report"), Page(limit=5)).total_results == 1
-        store._index.wait_for_loading()
-        assert store._index._passages is not None
+        index_of(store).wait_for_loading()
+        assert index_of(store)._passages is not None
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

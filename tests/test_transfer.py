@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from engines import column, execute
 from faults.effort import effort
+from inside import stop_counting, storage_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Page, Scope
@@ -88,7 +89,7 @@ class Content(NamedTuple):
 
 def contents(store: SessionMemoryStore) -> list[Content]:
     """Return everything that is stored, in order, but for ids and turns."""
-    with store._storage.read() as reader:
+    with storage_of(store).read() as reader:
         stored = reader.upkeep.portions.memories(0, 1_000)
     places = {one.memory.id: place for place, one in enumerate(stored)}
     found = []
@@ -158,7 +159,7 @@ def fill(store: SessionMemoryStore, wanted: list[dict[str, Any]]) -> None:
             store.delete_memory(stored.memory_id or 0)
         if number % 3 == 0:
             store.get_memory_by_id(report or 0) if report else None
-    store._access.close()  # readings are written, and not counted any more
+    stop_counting(store)  # readings are written, and not counted any more
 
 
 @settings(max_examples=effort(quick=15, long=300))
@@ -167,7 +168,7 @@ def test_an_import_equals_the_export(wanted: list[dict[str, Any]]) -> None:
     """Texts, places, times, counts, chunks, vectors and what searches find are the same; again, nothing is added."""
     with opened() as store, opened() as other:
         fill(store, wanted)
-        other._access.close()
+        stop_counting(other)
         stream = exported(store)
         total = len(contents(store))
         assert other.import_memories(stream) == Imported(added=total)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engines import address_of, execute, writer_of
+from inside import storage_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from test_background_vectors import DOCUMENT, REPORTS, GatedEmbedder, deferring, passages, without_vectors
@@ -46,11 +47,6 @@ def embedder() -> Iterator[GatedEmbedder]:
     gated = GatedEmbedder()
     yield gated
     gated.gate.set()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
 
 
 @pytest.fixture
@@ -129,9 +125,9 @@ def test_a_process_whose_model_cannot_be_used_takes_nothing_over(path: Path, cap
         abandon(earlier, "Left behind.")
     with deferring(path, OtherModel()) as other:
         with SessionMemoryStore(path, SETTINGS, read_only=True) as observer:
-            before = observer._storage.version()
+            before = storage_of(observer).version()
             eventually(lambda: caplog.text.count("Vectors were not computed yet") > 1)
-            assert observer._storage.version() == before
+            assert storage_of(observer).version() == before
         assert leases(other) == [("killed", 0.0)]
 
 

@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from commands.conftest import TOY, Run
+from inside import database_of
 from original_files import TAGGED, unpacked
 from vector_memory.store import SessionMemoryStore
 
@@ -38,7 +39,7 @@ def test_its_notes_keep_their_contents_categories_tags_times_and_read_counts(
     with SessionMemoryStore(tmp_path / "memory.db", TOY) as store:
         stored = sorted(store.tagged.list_recent().results, key=lambda note: note.id)
         assert [(note.content, note.category, note.tags, note.access_count) for note in stored] == NOTES
-        with store._storage._database.read() as reader:
+        with database_of(store).read() as reader:
             times = reader.execute("select created_at, accessed_at from session_memories where id = 1").fetchall()
         assert times == [("2026-11-22T13:53:49.037382+00:00", "2026-11-22T13:53:49.050785+00:00")]
         assert store.get_memory_stats().without_vectors == 0

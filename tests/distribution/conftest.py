@@ -16,8 +16,3 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     if not built:
         uv("build", "--quiet", "--all-packages", "--out-dir", folder, ROOT)
     return Distributions(folder)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from clusters import shared_cluster
-from memory_files import SETTINGS
+from memory_files import SETTINGS, found, said
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor.examination import Doctor
-from vector_memory.maintenance.doctor.report import Report, State
+from vector_memory.maintenance.doctor.report import State
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.postgres import inspection
 from vector_memory.store import SessionMemoryStore
@@ -39,10 +39,6 @@ def doctor(url: str) -> Doctor:
     return Doctor(DatabaseUrl.parse(url), SETTINGS, EmbeddingModel(lambda: load_embedder(SETTINGS)))
 
 
-def wrong_in(report: Report) -> dict[str, State]:
-    return {finding.name: finding.state for finding in report.findings if finding.state != State.OK}
-
-
 def change(url: str, sql: str) -> None:
     """Change a memory behind the store's back."""
     address = DatabaseUrl.parse(url)
@@ -54,16 +50,11 @@ def change(url: str, sql: str) -> None:
         connection.execute(sql)
 
 
-def said(report: Report, name: str) -> str:
-    (finding,) = [finding for finding in report.findings if finding.name == name]
-    return f"{finding.message} {finding.advice or ''}"
-
-
 def test_a_sound_memory_is_healthy_and_examining_it_changes_nothing(url: str) -> None:
     with SessionMemoryStore(url, SETTINGS) as store:
         version = store.version()
         report = doctor(url).examine()
-        assert wrong_in(report) == USUAL
+        assert found(report) == USUAL
         assert report.healthy
         assert store.version() == version
     assert "Connected to PostgreSQL" in said(report, "connection")
@@ -75,14 +66,14 @@ def test_a_sound_memory_is_healthy_and_examining_it_changes_nothing(url: str) ->
 
 def test_a_server_that_does_not_answer_is_a_problem() -> None:
     report = doctor("postgresql://postgres@/none?host=/nowhere").examine()
-    assert wrong_in(report)["connection"] == State.PROBLEM
+    assert found(report)["connection"] == State.PROBLEM
     assert not report.healthy
 
 
 def test_a_memory_that_does_not_exist_is_a_warning_and_is_not_created() -> None:
     url = f"{shared_cluster().url()}&schema=nobody_{uuid4().hex[:8]}"
     for _ in range(2):
-        assert wrong_in(doctor(url).examine()) == USUAL | {"schema": State.WARNING}
+        assert found(doctor(url).examine()) == USUAL | {"schema": State.WARNING}
 
 
 def texts_in(store: SessionMemoryStore) -> list[str]:
@@ -95,7 +86,7 @@ def test_a_database_without_the_extension_is_a_warning_because_a_server_may_inst
     with psycopg.connect(cluster.url(), autocommit=True) as connection:
         connection.execute(f"create database {name}".encode())
     report = doctor(cluster.url(name)).examine()
-    assert wrong_in(report) == USUAL | {"extension": State.WARNING, "schema": State.WARNING}
+    assert found(report) == USUAL | {"extension": State.WARNING, "schema": State.WARNING}
     assert "create extension vector" in said(report, "extension")
 
 
@@ -120,10 +111,10 @@ def test_what_is_damaged_is_found_and_repaired(url: str, name: str) -> None:
     change(url, DAMAGES[name])
     examined = doctor(url)
     report = examined.examine()
-    assert name in wrong_in(report)
+    assert name in found(report)
     report, repairs = examined.repair_all(report)
     assert repairs
-    assert wrong_in(report) == USUAL
+    assert found(report) == USUAL
     with SessionMemoryStore(url, SETTINGS) as store:
         after = store.search_documents("naïve1", Scope(kind=MemoryKind.REPORT))
         assert texts_in(store) == texts
@@ -134,13 +125,13 @@ def test_a_changed_text_is_not_repaired(url: str) -> None:
     change(url, "update session_memories set content = 'changed' where id = 2")
     examined = doctor(url)
     report, _ = examined.repair_all(examined.examine())
-    assert wrong_in(report)["text"] == State.PROBLEM
+    assert found(report)["text"] == State.PROBLEM
     assert "memory 2" in said(report, "text")
 
 
 def test_a_table_that_is_missing_is_a_problem(url: str) -> None:
     change(url, "drop table pending_vectors")
-    assert wrong_in(doctor(url).examine())["tables"] == State.PROBLEM
+    assert found(doctor(url).examine())["tables"] == State.PROBLEM
 
 
 def test_what_a_role_may_not_do_is_said(url: str) -> None:
@@ -148,21 +139,21 @@ def test_what_a_role_may_not_do_is_said(url: str) -> None:
     schema = DatabaseUrl.parse(url).schema
     change(url, f'create role {name} login; grant usage on schema "{schema}" to {name}; ')
     limited = url.replace("postgres@", f"{name}@")
-    assert wrong_in(doctor(limited).examine())["privileges"] == State.PROBLEM
+    assert found(doctor(limited).examine())["privileges"] == State.PROBLEM
     change(url, f'grant select on all tables in schema "{schema}" to {name}')
     report = doctor(limited).examine()
-    assert wrong_in(report) == {"privileges": State.WARNING}
+    assert found(report) == {"privileges": State.WARNING}
     assert "insert on" in said(report, "privileges")
 
 
 def test_functions_that_anybody_may_create_beside_pgvector_are_a_warning(url: str) -> None:
-    assert wrong_in(doctor(url).examine()) == USUAL
+    assert found(doctor(url).examine()) == USUAL
     change(url, "grant create on schema public to public")
     try:
         report = doctor(url).examine()
     finally:
         change(url, "revoke create on schema public from public")
-    assert wrong_in(report) == USUAL | {"search path": State.WARNING}
+    assert found(report) == USUAL | {"search path": State.WARNING}
     assert "revoke create on schema public" in said(report, "search path")
 
 
@@ -174,4 +165,4 @@ def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     examined = doctor(url)
     report, repairs = examined.repair_all(examined.examine())
     assert any("Cleaned" in repair for repair in repairs)
-    assert wrong_in(report) == USUAL
+    assert found(report) == USUAL

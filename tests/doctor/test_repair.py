@@ -1,16 +1,12 @@
 """Every damage to derived data is found by exactly its check and repaired; the text is not changed."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import apsw
 import pytest
 
-from memory_files import SETTINGS, WRITER, change, doctor, examine, found, process, said
+from memory_files import SETTINGS, WRITER, Modelless, change, doctor, examine, found, process, said
 from vector_memory.domain import Page, Scope
-from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.inspection import inspect
@@ -114,11 +110,6 @@ def test_several_kinds_of_damage_are_repaired_together(path: Path) -> None:
     change(path, FIXABLE["a memory removed without its passages"][0])
     report, _ = doctor(path).repair_all(examine(path))
     assert found(report) == {}
-
-
-class Modelless(ToyEngine):
-    def embed(self, texts: Sequence[str]) -> NoReturn:
-        raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
 def test_memories_without_vectors_are_a_warning_and_get_vectors(path: Path) -> None:

@@ -23,6 +23,7 @@ import apsw
 
 from faults.soundness import connected
 from faults.workload import open_store, store_one, work
+from inside import database_of
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -92,7 +93,7 @@ def dying_at(last: int) -> Iterator[None]:
 def index_until_death(path: Path, last: int) -> None:
     """Open and backfill a file; die at a change of it."""
     with dying_at(last), open_store(path) as store:
-        store._storage._database.create()
+        database_of(store).create()
         store.backfill_embeddings()
 
 

@@ -15,6 +15,7 @@ from faults.ledger import texts
 from faults.originals import copied_original, original_texts, whole_copies
 from faults.soundness import connected, faults_of
 from faults.workload import content, memory, open_store, search
+from inside import database_of
 from vector_memory.errors import DatabaseError
 from vector_memory.store import SessionMemoryStore
 
@@ -50,16 +51,11 @@ def disk() -> Iterator[BadDisk]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
 def store(disk: BadDisk, path: Path) -> Iterator[SessionMemoryStore]:  # noqa: ARG001 - has to be there first
     """A store with a few memories that checkpoints after each commit, so that faults meet checkpoints as well."""
     with open_store(path) as opened:
-        opened._storage._database.create()
-        opened._storage._database._writer.wal_autocheckpoint(1)
+        database_of(opened).create()
+        database_of(opened)._writer.wal_autocheckpoint(1)
         for number in range(4):
             opened.store_memory(**memory(number))
         yield opened
@@ -133,7 +129,7 @@ def test_a_delete_that_meets_a_fault_fails_and_changes_nothing_or_succeeds(
 def create(path: Path) -> None:
     """Open a store and create its file."""
     with open_store(path) as store:
-        store._storage._database.create()
+        database_of(store).create()
 
 
 @every_way

@@ -14,6 +14,7 @@ from faults.processes import started, told
 from faults.server import Server
 from faults.soundness import faults_of
 from faults.workload import memory, open_store, store_one
+from inside import storage_of
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.indexing.indexer import Indexer
@@ -136,7 +137,7 @@ def test_long_texts_whose_servers_are_killed_get_all_their_vectors_once(tmp_path
     with SessionMemoryStore(path, SERVED) as store:
         store.defer_vectors()
         eventually(lambda: not store.get_memory_stats().without_vectors)
-        with store._storage.read() as reader:
+        with storage_of(store).read() as reader:
             memories = reader.memories(list(stored))
             found = {number: reader.passages_of(one) for number, one in memories.items()}
             chunks = {number: [part.chunk for part in reader.chunks_of(number)] for number in stored}

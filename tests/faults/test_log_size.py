@@ -12,6 +12,7 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected
 from faults.workload import memory, open_store, search
+from inside import database_of
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import VectorMemoryError
 from vector_memory.storage.sqlite.checkpointer import LONG_PAGES
@@ -28,15 +29,10 @@ BOUND = 1_200 * PAGE
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[SessionMemoryStore]:
     """A store whose file and log exist."""
     with open_store(path) as opened:
-        opened._storage._database.create()
+        database_of(opened).create()
         yield opened
 
 

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import apsw
 
 from faults.damages import damage
+from inside import index_of, load_index
 from memory_files import SETTINGS, doctor, found
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemoryError
@@ -82,9 +83,8 @@ def failures(path: Path) -> dict[str, str]:
         return {"open": str(error)}
     with store:
         first = {f"{name}, from tables": error for name, call in calls(store).items() if (error := answers(call))}
-        store._index.start_loading()
-        store._index.wait_for_loading()
-        assert store._index._loader is not None
+        load_index(store)
+        assert index_of(store)._loader is not None
         return first | {name: error for name, call in calls(store).items() if (error := answers(call))}
 
 

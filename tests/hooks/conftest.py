@@ -57,11 +57,6 @@ class Talk:
         return [memory for memory in found if memory is not None]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let hooks wait until a text is stored, however busy the machine is."""

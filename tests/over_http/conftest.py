@@ -90,8 +90,3 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 def outbox(tmp_path: Path) -> Outbox:
     """What waits, which is nothing."""
     return Outbox(tmp_path / "outbox")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from clusters import Cluster, shared_cluster
+from inside import index_of, load_index, storage_of
 from lattice import LatticeEmbedder
-from search.test_exact import load_index
 from vector_memory.domain import Scope
 from vector_memory.settings import MOST_CONNECTIONS, Settings
 from vector_memory.storage.postgres import pool
@@ -41,15 +41,15 @@ def test_searches_that_have_all_connections_do_not_wait_for_the_loading_index_wh
         store.store_memory(content="# After", **report)
         monkeypatch.setattr(ConnectionPool, "connection", noted)
         monkeypatch.setattr(pool, "LOCK_TIMEOUT_SECONDS", 5.0)
-        readers = [stack.enter_context(store._storage.read()) for _ in range(MOST_CONNECTIONS)]
-        store._index.start_loading()
+        readers = [stack.enter_context(storage_of(store).read()) for _ in range(MOST_CONNECTIONS)]
+        index_of(store).start_loading()
         reading.wait()
-        view = store._index.view(readers[0].feed)
+        view = index_of(store).view(readers[0].feed)
         assert view is not None
         assert view.units.revision.last_memory_id == 2
         stack.close()
-        store._index.wait_for_loading()
-        assert store._index._failed_at == -math.inf
+        index_of(store).wait_for_loading()
+        assert index_of(store)._failed_at == -math.inf
 
 
 def connections_to(cluster: Cluster, database: str) -> int:

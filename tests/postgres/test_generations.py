@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from clusters import Cluster, as_unprivileged
+from inside import load_index
 from lattice import LatticeEmbedder
-from search.test_exact import load_index
 from vector_memory.domain import Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor.examination import Doctor

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from clusters import Cluster
-from doctor.test_postgres import USUAL, change, doctor, wrong_in
+from doctor.test_postgres import USUAL, change, doctor
 from engine_memories import DIMENSIONS, add, new_memory
 from engines import column
 from forked import finished
 from lattice import LatticeEmbedder
-from memory_files import SETTINGS
+from memory_files import SETTINGS, found
 from poolers import PORT, Mode, Pooler, running_pooler
 from servers import Server
 from vector_memory.domain import Scope
@@ -112,7 +112,7 @@ def test_a_database_session_keeps_nothing_for_its_next_client(
             store.search_chunks("ledger", Scope("report", session_id="s"))
         damage(direct(address))
         report, _ = doctor(address).repair_all(doctor(address).examine())
-        assert wrong_in(report) == USUAL
+        assert found(report) == USUAL
         index_vectors(DatabaseUrl.parse(address))
         index_vectors(DatabaseUrl.parse(address), drop=True)
     with ExitStack() as stack:
@@ -134,10 +134,10 @@ def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(
             store.store_memory("report", text(1, 1), session_id="s", agent_id="a")
     damage(direct(damaged))
     for _ in range(SESSIONS):
-        assert "indexes" not in wrong_in(doctor(sound).examine())
-        assert {"indexes", "vacuum"} <= set(wrong_in(doctor(damaged).examine()))
+        assert "indexes" not in found(doctor(sound).examine())
+        assert {"indexes", "vacuum"} <= set(found(doctor(damaged).examine()))
     report, repairs = doctor(damaged).repair_all(doctor(damaged).examine())
-    assert (wrong_in(report), len(repairs)) == (USUAL, 2)
+    assert (found(report), len(repairs)) == (USUAL, 2)
 
 
 def test_a_pooler_that_gives_each_statement_to_another_session_is_refused_at_opening(

@@ -9,8 +9,8 @@ import pytest
 
 from clusters import shared_cluster
 from engine_memories import DIMENSIONS, add, new_memory
+from inside import database_of, load_index
 from lattice import LatticeEmbedder
-from search.test_exact import load_index
 from vector_memory.domain import Scope
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.search.index import loader
@@ -132,7 +132,7 @@ def test_a_writer_plans_a_statement_a_few_times_and_for_a_table_of_any_size(sett
             stored = store.store_memory("report", f"# Report {number}\n\nText.", session_id="s")
             if number % 2:
                 store.delete_memory(stored.memory_id)
-        with store._storage._database.write() as connection:  # type: ignore[attr-defined]
+        with database_of(store).write() as connection:
             sql = "select statement, generic_plans, custom_plans from pg_prepared_statements where statement like %s"
             known = connection.execute(sql, ("%$1%",)).fetchall()
             inserts = [(generic, custom) for sql, generic, custom in known if "insert into" in sql]

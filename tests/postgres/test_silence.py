@@ -14,6 +14,7 @@ import pytest
 from clusters import Cluster, running_cluster
 from engine_memories import DIMENSIONS, add, new_memory
 from faults.proxy import Proxy, proxy_to
+from inside import database_of
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import dead_peer, pool
@@ -125,7 +126,7 @@ def test_the_calls_that_wait_behind_one_that_noticed_are_answered_with_it(
 
 
 def test_connections_beside_one_that_was_lost_are_not_used_again(proxy: Proxy, storage: PostgresStorage) -> None:
-    connections = storage._database._pool
+    connections = database_of(storage)._pool
     with connections.connection(), connections.connection():
         pass
     assert len(connections._idle) == 2

@@ -5,11 +5,6 @@ import pytest
 from eras import ERAS
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=ERAS.values(), ids=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)

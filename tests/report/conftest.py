@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from engines import column, execute
+from inside import storage_of
 from report_page import HOSTILE, WORD
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.store import SessionMemoryStore
@@ -48,5 +49,5 @@ def page(session: SessionMemoryStore, tmp_path: Path) -> Path:
         created_at = f"2026-11-22T10:00:{memory_id * 5:02}.000000+00:00"
         execute(session, "update session_memories set created_at = ? where id = ?", created_at, memory_id)
     file = tmp_path / "session.html"
-    file.write_text(SessionReports(session._storage).page("s").html, encoding="utf-8")
+    file.write_text(SessionReports(storage_of(session)).page("s").html, encoding="utf-8")
     return file

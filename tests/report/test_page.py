@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import execute
+from inside import storage_of
 from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.maintenance.report import SessionReports
@@ -95,7 +96,7 @@ def test_each_memory_has_a_point_on_the_map_and_neighbours(page: Path) -> None:
 
 
 def test_a_session_without_memories_has_no_page(session: SessionMemoryStore) -> None:
-    reports = SessionReports(session._storage)
+    reports = SessionReports(storage_of(session))
     with pytest.raises(NotFoundError, match="vector-memory sessions"):
         reports.page("nobody")
     with pytest.raises(ValidationError):
@@ -105,7 +106,7 @@ def test_a_session_without_memories_has_no_page(session: SessionMemoryStore) -> 
 def test_memories_that_make_a_page_too_large_are_left_out_and_counted(
     session: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reports = SessionReports(session._storage)
+    reports = SessionReports(storage_of(session))
     monkeypatch.setattr(reporting, "MAX_MEMORIES", 4)
     monkeypatch.setattr(reporting, "MAX_TEXT", len((HOSTILE + WORD).encode()) + 25)
     made = reports.page("s")
@@ -120,5 +121,5 @@ def test_memories_that_make_a_page_too_large_are_left_out_and_counted(
 
 def test_memories_without_vectors_are_shown_without_a_point(session: SessionMemoryStore) -> None:
     execute(session, "delete from memory_passages")
-    made = SessionReports(session._storage).page("s")
+    made = SessionReports(storage_of(session)).page("s")
     assert made.html.count('"point":null') == made.shown == 5

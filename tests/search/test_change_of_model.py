@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inside import database_of
 from lattice import DIMENSIONS
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -23,7 +24,7 @@ def test_a_search_during_which_the_model_is_changed_answers_by_the_old_vectors_o
         store.store_memory("report", f"word{number} and more of it", session_id="s")
     scope = Scope("report")
     before = store.search_chunks("more word3", scope, Page(limit=3), mode="vector").results
-    reads, read = itertools.count(), store._storage._database.read
+    reads, read = itertools.count(), database_of(store).read
 
     def change_the_model_first() -> AbstractContextManager[Connection]:
         if next(reads) == moment:
@@ -31,7 +32,7 @@ def test_a_search_during_which_the_model_is_changed_answers_by_the_old_vectors_o
                 other.reembed()
         return read()
 
-    monkeypatch.setattr(store._storage._database, "read", change_the_model_first)
+    monkeypatch.setattr(database_of(store), "read", change_the_model_first)
     found = answer(store, scope)
     assert found == before or "vector-memory reembed" in str(found)
 

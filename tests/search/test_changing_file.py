@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inside import database_of
 from other_process import OtherProcess
 from search.test_exact import WORDS, load_index, open_store
 from vector_memory.domain import Page, Scope
@@ -51,7 +52,7 @@ def test_what_two_processes_change_is_found_in_memory_as_in_the_tables(
             if source.random() < 0.4:
                 other.call("delete_memory", ids.pop(source.randrange(len(ids))))
             if source.random() < 0.05:
-                with loaded._storage._database.write() as connection:
+                with database_of(loaded).write() as connection:
                     keywords.rebuild(connection)
             if source.random() < 0.5:  # otherwise searches and the loading thread overtake each other
                 load_index(loaded)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inside import index_of
 from search.test_exact import fill, load_index, open_store
 from search.test_keyword_index import REPORTS, require_exact
 from vector_memory.domain import Page
@@ -53,7 +54,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 
 def units_of(store: SessionMemoryStore) -> Units:
-    passages = store._index._passages
+    passages = index_of(store)._passages
     assert passages is not None
     return passages.units
 

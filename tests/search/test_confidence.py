@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from inside import load_index
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_storing import NoModel
@@ -103,8 +104,7 @@ def test_a_chunk_with_every_word_of_the_question_is_strong_whatever_its_cosine(
     with open_store(tmp_path / "memory.db") as store:
         put(store, "Parallel imports fail with another value than 30000 of busy_timeout, and so on and so forth")
         if in_memory:
-            store._index.start_loading()
-            store._index.wait_for_loading()
+            load_index(store)
         answers = [store.search_chunks(query, HERE_TOO, Page(limit=5)) for query in ("busy_timeout", "idle_timeout")]
     assert [(answer.confidence, (answer.results[0].similarity or 0.0) < 0.42) for answer in answers] == [
         ("strong", True),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from clusters import shared_cluster
 from engine_memories import ENGINES, MODEL, add, derived, new_memory, unit_vector
 from faults.effort import effort
+from inside import database_of, storage_of
 from lattice import DIMENSIONS
 from search.test_exact import QUERIES, SCOPES, WAYS, fill, load_index, open_store
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
@@ -142,7 +143,7 @@ STEPS = st.lists(
 
 def apply(store: SessionMemoryStore, step: str, number: int) -> None:
     source = random.Random(number)
-    with store._storage.read() as reader:
+    with storage_of(store).read() as reader:
         ids = reader.ids(Scope())
     if step == "store":
         with suppress(DuplicateMemoryError):
@@ -150,7 +151,7 @@ def apply(store: SessionMemoryStore, step: str, number: int) -> None:
     elif step == "delete" and ids:
         store.delete_memory(source.choice(ids))
     elif step == "rebuild":
-        with store._storage._database.write() as connection:  # type: ignore[attr-defined]
+        with database_of(store).write() as connection:
             if isinstance(connection, Connection):
                 keywords.rebuild(connection)
 
@@ -193,7 +194,7 @@ def test_postings_after_many_stores_and_deletions_are_those_of_a_rebuild(tmp_pat
             if source.random() < 0.4:
                 with storage.write() as writer:
                     writer.delete(ids.pop(source.randrange(len(ids))))
-        with storage._database.write() as connection:  # type: ignore[attr-defined]
+        with database_of(storage).write() as connection:
             before = postings_by_unit(connection)
             assert {memory_id for memory_id, *_ in before} == set(ids)
             ((size,),) = connection.execute("select sum(length(postings)) from keyword_postings").fetchall()

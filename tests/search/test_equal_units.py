@@ -8,6 +8,7 @@ import apsw
 import numpy as np
 import pytest
 
+from inside import database_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
@@ -62,7 +63,7 @@ def fill(store: SessionMemoryStore, count: int) -> None:
         for index in range(count)
     ]  # fmt: skip
     new = NewMemory(kind=MemoryKind.REPORT, agent_id="a", session_id="s", content="x")
-    with store._storage._database.write() as connection:
+    with database_of(store).write() as connection:
         embedded = Embedded(
             passages=[EmbeddedPassage(index, 0, 1) for index in range(count)],
             vectors=np.tile(LatticeEmbedder().embed(["x"]), (count, 1)),

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import execute
+from inside import database_of, load_index
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, Window
 from vector_memory.errors import ValidationError
@@ -57,12 +58,6 @@ def open_store(path: Path, **changes: Any) -> SessionMemoryStore:
     return SessionMemoryStore(path, configured, embedder=LatticeEmbedder())
 
 
-def load_index(store: SessionMemoryStore) -> None:
-    """Answer from memory from now on."""
-    store._index.start_loading()
-    store._index.wait_for_loading()
-
-
 def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
     """Store memories of four kinds, with few different agents, sessions, tags and words."""
     for number in range(count):
@@ -84,7 +79,7 @@ def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
 
 def passages_of(store: SessionMemoryStore) -> list[Passage]:
     """Read every passage's text and memory from the file."""
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         rows = connection.execute(
             """
             select p.memory_id, p.chunk_id, p.start_char, p.end_char, m.content, m.memory_type, m.agent_id,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import execute
+from inside import database_of
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retrieval
@@ -54,7 +55,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     nearest = brute_force(
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
     )
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         best = rank(connection, scope, query_terms(query), {}).best(10**6).matches
     words = {match.id: match.score for match in best}
     weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT

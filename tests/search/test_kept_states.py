@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from faults.soundness import connected
+from inside import storage_of
 from lattice import DIMENSIONS
 from memory_files import bytes_of, change, said
 from old_words import execute
@@ -54,7 +55,7 @@ def found(store: SessionMemoryStore) -> int:
 
 
 def are_missing(store: SessionMemoryStore) -> bool:
-    with store._storage.read() as reader:
+    with storage_of(store).read() as reader:
         return reader.upkeep.spare_vectors.are_states_missing()
 
 
@@ -113,7 +114,7 @@ def test_reembed_replaces_states_that_were_cut_in_postgresql(place: Path | str) 
         pytest.skip("the doctor removes them")
     with opened(place) as store:
         fill(store)
-        execute(store._storage, r"update memory_passages set states = '\x00' where id = 1")
+        execute(storage_of(store), r"update memory_passages set states = '\x00' where id = 1")
         assert found(store) == MEMORIES
         assert are_missing(store)
         store.reembed()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.effort import effort
+from inside import database_of, index_of, indexer_of, retriever_of
 from other_process import OtherProcess
 from search.test_exact import QUERIES, SCOPES, fill, load_index, open_store
 from search.test_hybrid import fused_by_force
@@ -64,8 +65,8 @@ def store(tmp_path: Path, wide: int) -> Iterator[SessionMemoryStore]:
 def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
     """Compare the scores from memory with those from the tables, and a hybrid search with a brute-force scan."""
     terms = query_terms(query)
-    with store._storage._database.read() as connection:
-        view = store._index.view(SqliteFeed(connection))
+    with database_of(store).read() as connection:
+        view = index_of(store).view(SqliteFeed(connection))
         assert view is not None
         words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
         ids, memory_ids = view.units.ids_of(words.entries)
@@ -96,12 +97,12 @@ def test_two_processes_that_store_delete_and_rebuild_find_what_the_tables_say(
                 case ("store", int(which), int(seed)):
                     with contextlib.suppress(DuplicateMemoryError):
                         fill(stores[which], random.Random(seed), 2)
-                    with one._storage._database.read() as connection:
+                    with database_of(one).read() as connection:
                         ids = fetch_column(connection, "select id from session_memories order by id")
                 case ("delete", int(which), int(place)) if ids:
                     stores[which].delete_memory(ids.pop(place % len(ids)))
                 case ("rebuild", int(which), _):
-                    with stores[which]._storage._database.write() as connection:
+                    with database_of(stores[which]).write() as connection:
                         keywords.rebuild(connection)
                     for store in stores:
                         load_index(store)
@@ -116,10 +117,10 @@ def test_keywords_that_another_process_rebuilds_are_read_again(store: SessionMem
         for memory_id in range(1, 40):
             other.delete_memory(memory_id)
         require_exact(store, "a b", REPORTS)
-        with other._storage._database.write() as connection:
+        with database_of(other).write() as connection:
             keywords.rebuild(connection)
     assert store.search_chunks("a b", REPORTS, Page(limit=5)).results
-    store._index.wait_for_loading()
+    index_of(store).wait_for_loading()
     require_exact(store, "a b c", REPORTS)
 
 
@@ -142,12 +143,12 @@ def test_the_postings_of_deleted_memories_are_not_kept(store: SessionMemoryStore
         receipt = other.store_memory("report", "a unheardof", session_id="s1")
         store.search_chunks("unheardof", REPORTS, Page(limit=5))
         term = "unheardof"
-        passages = store._index._passages
+        passages = index_of(store)._passages
         assert passages is not None
         assert (passages.units.postings.get(key_of(term)) is not None) is bool(wide)
         other.delete_memory(receipt.memory_id)
     assert store.search_chunks("b", REPORTS, Page(limit=5)).results
-    passages = store._index._passages
+    passages = index_of(store)._passages
     assert passages is not None
     assert passages.units.postings.get(key_of(term)) is None
     assert store.search_chunks("unheardof", REPORTS, Page(limit=5), mode="keyword").results == []
@@ -155,7 +156,7 @@ def test_the_postings_of_deleted_memories_are_not_kept(store: SessionMemoryStore
 
 def test_the_least_recently_used_lists_are_evicted(store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_POSTINGS_BYTES", 2_500)
-    passages = store._index._passages
+    passages = index_of(store)._passages
     assert passages is not None
     postings = passages.units.postings
     postings.keep(0, lists.NO_POSTINGS)  # which evicts what was cached while the index was loaded
@@ -167,9 +168,9 @@ def test_the_least_recently_used_lists_are_evicted(store: SessionMemoryStore, mo
 def test_a_search_sees_the_words_of_the_state_in_which_its_transaction_began(
     store: SessionMemoryStore, tmp_path: Path
 ) -> None:
-    retriever = store._fine._retriever
+    retriever = retriever_of(store)
     question = retriever.prepare("a unheardof", None)
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         reader = SqliteReader(connection)
         before = retriever.within(reader, question).find(REPORTS, 100).hits
         with open_store(tmp_path / "memory.db") as other:
@@ -187,7 +188,7 @@ def test_a_memory_that_has_no_vectors_yet_is_found_by_its_words_among_those_that
     store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path / "memory.db") as other:
-        monkeypatch.setattr(other._writer._indexer, "embed", lambda *_: None)
+        monkeypatch.setattr(indexer_of(other), "embed", lambda *_: None)
         receipt = other.store_memory("report", "unheardof words", session_id="s1")
     for limit in (20, 100):
         found = store.search_chunks("unheardof words", REPORTS, Page(limit=limit)).results

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clusters import shared_cluster
+from inside import retriever_of, storage_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import WORDS, load_index
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
@@ -100,7 +101,7 @@ def by_hand(filled: Path | str, scope: Scope, query: str) -> list[tuple[float, i
     question = of_question(states(query))
     with opened(filled, late_interaction=False) as store:
         hits, late = unrounded(store, scope, query), {}
-        with store._storage.read() as reader:
+        with storage_of(store).read() as reader:
             for hit in hits[:LATE_UNITS]:
                 memory, stored = reader.memory(hit.memory_id), reader.chunk(hit.id)
                 number = stored.chunk.index if scope is REPORTS and stored is not None else None
@@ -116,7 +117,7 @@ def by_hand(filled: Path | str, scope: Scope, query: str) -> list[tuple[float, i
 
 
 def unrounded(store: SessionMemoryStore, scope: Scope, query: str) -> list[Any]:
-    retriever = store.explaining._retriever
+    retriever = retriever_of(store)
     with retriever.answering(retriever.prepare(query, SearchMode.HYBRID, scope), scope) as retrieval:
         return retrieval.everything(scope).hits
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fastmcp import Client
 
-from search.test_exact import load_index
+from inside import load_index
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.search.question import plain_words
 from vector_memory.server.app import create_server

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engines import execute
+from inside import storage_of
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.domain.search_request import SearchMode
@@ -110,7 +111,7 @@ def test_a_server_indexes_outdated_words_again_in_the_background_also_if_others_
         execute(store, "delete from keyword_postings")
         execute(store, "update keyword_blocks set rules = 0")
     with open_store(path) as store:
-        finish, failed = store._storage.finish_upgrade, []
+        finish, failed = storage_of(store).finish_upgrade, []
 
         def locked(cut: Any) -> None:
             if len(failed) < failures:
@@ -118,7 +119,7 @@ def test_a_server_indexes_outdated_words_again_in_the_background_also_if_others_
                 raise DatabaseLockError(LOCK_ADVICE)
             finish(cut)
 
-        monkeypatch.setattr(store._storage, "finish_upgrade", locked)
+        monkeypatch.setattr(storage_of(store), "finish_upgrade", locked)
         assert not chunks(store, "nightly")
         store.start_background_work()
         eventually(lambda: bool(chunks(store, "nightly")))

@@ -13,18 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from faults.effort import effort
+from inside import database_of, index_of, load_index, retriever_of
 from lattice import DIMENSIONS
 from other_process import OtherProcess
-from search.test_exact import (
-    QUERIES,
-    SCOPES,
-    brute_force,
-    fill,
-    load_index,
-    open_store,
-    passages_of,
-    similarity,
-)
+from search.test_exact import QUERIES, SCOPES, brute_force, fill, open_store, passages_of, similarity
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
@@ -78,8 +70,8 @@ def store(path: Path) -> Iterator[SessionMemoryStore]:
 
 
 def answers_from_memory(store: SessionMemoryStore) -> bool:
-    with store._storage._database.read() as connection:
-        return store._index.view(SqliteFeed(connection)) is not None
+    with database_of(store).read() as connection:
+        return index_of(store).view(SqliteFeed(connection)) is not None
 
 
 def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
@@ -125,7 +117,7 @@ def test_a_memory_deleted_by_another_process_is_not_found_and_the_next_one_is(
 
 
 def test_when_most_memories_are_deleted_the_rest_is_found(store: SessionMemoryStore, path: Path) -> None:
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         ids = fetch_column(connection, "select id from session_memories")
     with open_store(path) as other:
         for memory_id in ids[:-4]:
@@ -162,15 +154,15 @@ def test_after_the_model_was_changed_and_changed_back_no_old_vectors_are_left(
     for _ in range(2):
         require_exact(store, "a b", REPORTS)
         require_exact(store, "a b", Scope("report", session_id="s1"))
-        store._index.wait_for_loading()
+        index_of(store).wait_for_loading()
     assert answers_from_memory(store)
 
 
 def test_a_search_sees_the_state_in_which_its_transaction_began(store: SessionMemoryStore, path: Path) -> None:
-    retriever = store._fine._retriever
+    retriever = retriever_of(store)
     question = retriever.prepare("unheard-of", None)
     scope = Scope("report", session_id="s1")
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         reader = SqliteReader(connection)
         before = retriever.within(reader, question).find(scope, 100)
         with open_store(path) as other:
@@ -184,9 +176,9 @@ def test_a_search_sees_the_state_in_which_its_transaction_began(store: SessionMe
 def test_a_transaction_that_began_before_the_index_was_read_gets_all_it_sees(path: Path) -> None:
     scope = Scope("report", session_id="s1")
     with open_store(path) as store:
-        retriever = store._fine._retriever
+        retriever = retriever_of(store)
         question = retriever.prepare("a b", None)
-        with store._storage._database.read() as connection:
+        with database_of(store).read() as connection:
             reader = SqliteReader(connection)
             before = retriever.within(reader, question).find(scope, 100)
             store.store_memory("report", "a b", session_id="s1")
@@ -207,20 +199,20 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
     with open_store(tmp_path / "memory.db") as store:
         fill(store, random.Random(3), 30)
         load_index(store)
-        store._index._cached.clear()
+        index_of(store)._cached.clear()
         monkeypatch.setattr(SqliteFeed, "vectors", counted)
-        with store._storage._database.read() as first:
-            earlier = store._index.view(SqliteFeed(first))
+        with database_of(store).read() as first:
+            earlier = index_of(store).view(SqliteFeed(first))
             assert earlier is not None
             store.store_memory("report", "Something new.", session_id="s1")
-            with store._storage._database.read() as second:
-                later = store._index.view(SqliteFeed(second))
+            with database_of(store).read() as second:
+                later = index_of(store).view(SqliteFeed(second))
                 assert later is not None
                 assert later.count > earlier.count
-                store._index.cached(earlier, REPORTS)
+                index_of(store).cached(earlier, REPORTS)
                 assert len(read) >= earlier.count
                 read.clear()
-                cached = store._index.cached(later, REPORTS)
+                cached = index_of(store).cached(later, REPORTS)
                 assert cached is not None
                 assert cached.count == later.count
                 assert len(read) == later.count - earlier.count
@@ -235,7 +227,7 @@ def test_many_new_memories_of_another_process_are_found_before_they_are_read(
         fill(other, random.Random(8), 20)
     assert not answers_from_memory(store)
     require_exact(store, "a b", REPORTS)
-    store._index.wait_for_loading()
+    index_of(store).wait_for_loading()
     assert answers_from_memory(store)
     require_exact(store, "a b", REPORTS)
 
@@ -257,7 +249,7 @@ def test_two_processes_that_store_and_delete_find_what_a_brute_force_scan_finds(
                 case ("store", int(which), int(seed)):
                     with contextlib.suppress(DuplicateMemoryError):
                         fill(stores[which], random.Random(seed), 2)
-                    with one._storage._database.read() as connection:
+                    with database_of(one).read() as connection:
                         ids = fetch_column(connection, "select id from session_memories order by id")
                 case ("delete", int(which), int(place)) if ids:
                     stores[which].delete_memory(ids.pop(place % len(ids)))
@@ -267,7 +259,7 @@ def test_two_processes_that_store_and_delete_find_what_a_brute_force_scan_finds(
 
 
 def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         passage_ids = fetch_column(connection, "select id from memory_passages order by id")
         rows = [
             row
@@ -283,7 +275,7 @@ def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMe
 
 
 def test_vectors_read_one_by_one_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         rows = dict(connection.execute("select passage_id, embedding from vec_chunk_search").fetchall())
         wanted = sorted(rows)[::5]
         ids, vectors = SqliteFeed(connection).scattered_vectors(REPORTS, [*wanted, 10**6])
@@ -340,17 +332,16 @@ def test_a_damaged_block_of_vectors_is_reported_with_advice(store: SessionMemory
     connection = apsw.Connection(str(path))
     connection.execute("update vec_chunk_search_vector_chunks00 set vectors = x'00'")
     connection.close()
-    with store._storage._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
+    with database_of(store).read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
         vectors_of(reader, "vec_chunk_search", [1, 2, 3])
     for change in ("select 1", "delete from vec_chunk_search_vector_chunks00"):
         connection = apsw.Connection(str(path))
         connection.execute(change)
         connection.close()
-        with store._storage._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
+        with database_of(store).read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
             SqliteFeed(reader).scattered_vectors(REPORTS, [1, 2, 3])
     with open_store(path) as other:
-        other._index.start_loading()
-        other._index.wait_for_loading()
+        load_index(other)
         with pytest.raises(DatabaseError):
             other.search_chunks("a b", REPORTS, Page(limit=5), mode="vector")
 

@@ -93,15 +93,12 @@ def test_a_hash_or_uuid_in_capitals_is_found_as_well_as_in_small_letters(store: 
     assert [hit.score for hit in capitals.results] == [hit.score for hit in small.results]
 
 
-def test_the_beginning_of_a_hash_may_be_digits_alone(store: SessionMemoryStore) -> None:
-    wanted = store.store_memory("report", "a 24380474a9c8ed01b4c5 f", session_id="s").memory_id
-    found = store.search_chunks("24380474", REPORTS)
-    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "strong")
-
-
-def test_a_version_is_found_with_high_confidence_with_a_v_added(store: SessionMemoryStore) -> None:
-    wanted = store.store_memory("report", "a 1.26.4 f", session_id="s").memory_id
-    found = store.search_chunks("v1.26.4", REPORTS)
+@pytest.mark.parametrize(("text", "asked"), [("a 24380474a9c8ed01b4c5 f", "24380474"), ("a 1.26.4 f", "v1.26.4")])
+def test_digits_that_begin_a_hash_and_a_version_with_a_v_added_find_it(
+    store: SessionMemoryStore, text: str, asked: str
+) -> None:
+    wanted = store.store_memory("report", text, session_id="s").memory_id
+    found = store.search_chunks(asked, REPORTS)
     assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "strong")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
+from inside import database_of, index_of
 from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
@@ -22,7 +23,7 @@ REPORTS = Scope("report")
 
 
 def revision(store: SessionMemoryStore) -> Revision:
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         return SqliteFeed(connection).revision()
 
 
@@ -36,7 +37,7 @@ def answers(store: SessionMemoryStore) -> list[Any]:
 
 def within(change: Callable[[Connection], object]) -> Callable[[SessionMemoryStore], object]:
     def apply(store: SessionMemoryStore) -> None:
-        with store._storage._database.write() as connection:
+        with database_of(store).write() as connection:
             change(connection)
 
     return apply
@@ -86,8 +87,8 @@ def test_the_index_notices_what_another_process_changed(tmp_path: Path, name: st
             assert revision(store) != before
             assert answers(store) == answers(other)
             load_index(store)
-            with store._storage._database.read() as connection:
-                assert store._index.view(SqliteFeed(connection)) is not None
+            with database_of(store).read() as connection:
+                assert index_of(store).view(SqliteFeed(connection)) is not None
             assert answers(store) == answers(other)
 
 
@@ -111,7 +112,7 @@ def test_only_changes_that_invalidate_the_index_start_an_epoch(tmp_path: Path) -
         memory_id = store.store_memory("report", "a b c", session_id="s1").memory_id
         store.delete_memory(memory_id)
         assert revision(store)[:2] == (first.epoch, first.removals + 1)
-        with store._storage._database.write() as connection:
+        with database_of(store).write() as connection:
             keywords.rebuild(connection)
         assert revision(store).epoch == first.epoch + 1
 
@@ -124,7 +125,7 @@ def test_a_lost_revision_is_restored_with_an_unused_number(tmp_path: Path) -> No
     connection = apsw.Connection(str(path))
     connection.execute("delete from revision")
     connection.close()
-    with open_store(path) as store, store._storage._database.write() as connection:
+    with open_store(path) as store, database_of(store).write() as connection:
         keywords.rebuild(connection)
     with open_store(path) as store:
         assert revision(store).epoch > before.epoch + 1_000_000
@@ -132,7 +133,7 @@ def test_a_lost_revision_is_restored_with_an_unused_number(tmp_path: Path) -> No
 
 def statements_of(store: SessionMemoryStore, search: Callable[[], object]) -> list[str]:
     """Return the statements that a search runs on the connection that it is given."""
-    with store._storage._database.read() as connection:
+    with database_of(store).read() as connection:
         guard = connection.exec_trace
     assert guard is not None
     statements: list[str] = []

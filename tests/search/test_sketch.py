@@ -8,6 +8,7 @@ import apsw
 import numpy as np
 import pytest
 
+from inside import index_of
 from lattice import DIMENSIONS
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
@@ -127,7 +128,7 @@ def test_the_sketch_follows_when_many_memories_were_stored(
         for number in range(40):
             other.store_memory("report", f"a wombat {number}", session_id=f"later {number}")
     found_by_words(store, "wombat")
-    store._index.wait_for_loading()
+    index_of(store).wait_for_loading()
     read.clear()
     assert found_by_words(store, "unheard0f") == set()
     assert read == []
@@ -147,7 +148,7 @@ def test_a_file_of_very_many_sessions_is_searched_without_a_sketch_of_all(
         load_index(store)
         assert found_by_words(store, "wombat") == set(stored[1::2])
         assert found_by_words(store, "quokka") == set(stored[::2])
-        assert len(store._index._passages.units.sketch.groups) == 1  # type: ignore[union-attr]
+        assert len(index_of(store)._passages.units.sketch.groups) == 1  # type: ignore[union-attr]
 
 
 def test_a_large_scope_elsewhere_is_compared_only_if_its_nearest_passages_are_close(
@@ -165,7 +166,7 @@ def test_a_large_scope_elsewhere_is_compared_only_if_its_nearest_passages_are_cl
     monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", 0)
     monkeypatch.setattr(comparison, "MAX_COMPARED", 30)
     monkeypatch.setattr(comparison, "FIRST_COMPARED", 3)
-    store._index._cached.clear()
+    index_of(store)._cached.clear()
     for promising in (False, True):
         # What is known early has no hits yet.
         monkeypatch.setattr(SearchHits, "is_close", lambda found, _, promising=promising: promising and not found.hits)

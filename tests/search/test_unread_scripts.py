@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inside import index_of
 from vector_memory.domain import Page, Scope
 from vector_memory.files.memory import FileMemory
 from vector_memory.search.explaining import Asked
@@ -69,7 +70,7 @@ def test_a_sentence_finds_its_chunk_and_section_first(store: SessionMemoryStore,
     fill(store, "report")
     if in_memory:
         store.start_background_work()
-        store._index.wait_for_loading()
+        index_of(store).wait_for_loading()
     for language, (sentence, *_) in SENTENCES.items():
         scope = Scope("report", session_id=language)
         chunks, sections = store.search_chunks(sentence, scope), store.search_sections(sentence, scope)

@@ -17,11 +17,6 @@ from vector_memory.store import SessionMemoryStore
 DEVELOPMENT = "update schema_migrations set version = version - 15"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
 def versions(path: Path) -> list[int]:
     """Return the versions that a file has had."""
     with closing(apsw.Connection(str(path))) as connection:

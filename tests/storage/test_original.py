@@ -6,6 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from inside import database_of
 from original_files import EARLY, LATE, texts_in, unpacked
 from vector_memory.cli.commands.copying import copy_all
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
@@ -147,7 +148,7 @@ def test_an_id_of_the_original_never_means_another_chunk(path: Path) -> None:
     connection = apsw.Connection(str(path))
     given = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_chunks'") or 0
     connection.close()
-    with SessionMemoryStore(path, NO_MODEL) as store, store._storage._database.read() as reader:
+    with SessionMemoryStore(path, NO_MODEL) as store, database_of(store).read() as reader:
         assert fetch_value(reader, "select min(id) from memory_chunks") == given + 1
 
 

@@ -16,11 +16,6 @@ from vector_memory.server.app import create_server
 from vector_memory.store import SessionMemoryStore
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=ERAS.values(), ids=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)

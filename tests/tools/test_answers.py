@@ -36,11 +36,6 @@ SEARCHING = [tool for tool in offered(tuple(Toolset)) if "query" in tool.paramet
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SessionMemoryStore, FileMemory]]:
     """Give a memory that holds a few texts of every kind, and a folder with the same texts."""
     folder = tmp_path_factory.mktemp("answers")

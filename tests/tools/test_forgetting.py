@@ -11,6 +11,7 @@ import pytest
 
 from eras import Call
 from faults.soundness import connected
+from inside import database_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from tool_calls import SESSION_TOOLS, good_arguments
 from vector_memory.server.tools.memory_tool import MemoryTool
@@ -81,7 +82,7 @@ def vectors(folder: Path) -> list[bytes]:
 
 
 def make_old(store: SessionMemoryStore, memory_id: int) -> None:
-    with store._storage._database.write() as connection:  # another connection would leave bytes behind
+    with database_of(store).write() as connection:  # another connection would leave bytes behind
         connection.execute("update session_memories set created_at = '2020' where id = ?", (memory_id,))
 
 

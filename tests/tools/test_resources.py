@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
+from inside import stop_counting
 from vector_memory.server.app import create_server
 from vector_memory.server.resources import session_uri
 from vector_memory.settings import Settings
@@ -195,7 +196,7 @@ async def test_reading_a_memory_counts_and_reading_lists_does_not(client: Client
     await read(client, "memory://sessions")
     await read(client, "memory://sessions/s")
     await read(client, "memory://memories/1")
-    store._access.close()
+    stop_counting(store)
     memory = store.get_memory_by_id(1).memory
     assert memory is not None
     assert memory.access_count == 1

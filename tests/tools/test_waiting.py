@@ -11,6 +11,7 @@ import pytest
 from fastmcp import FastMCP
 
 from eras import Call
+from inside import storage_of
 from other_process import OtherProcess
 from vector_memory.errors import DatabaseError
 from vector_memory.results.sessions import ChangesResult
@@ -122,7 +123,7 @@ def outstanding(store: SessionMemoryStore) -> list[int]:
     """Return memories whose vectors another process has promised: one more than there should be."""
     store.settings = store.settings.model_copy(update={"max_pending_vectors": 1})
     ids = [store.store_memory("report", text, session_id="s").memory_id for text in ("One.", "Two.")]
-    with store._storage.write() as writer:
+    with storage_of(store).write() as writer:
         for number in ids:
             writer.defer_vectors(number, Lease("other", time.time() + 55))
     return ids
@@ -148,7 +149,7 @@ async def test_a_receipt_waits_while_too_many_vectors_are_outstanding_and_the_te
         await until(lambda: store.count_memories() == len(outstanding) + 1)
         await anyio.sleep(2 * waiting.BACKLOG_POLL_SECONDS)
         assert not receipts
-        with store._storage.write() as writer:
+        with storage_of(store).write() as writer:
             writer.release_leases("other", outstanding[0])
     assert receipts[0]["success"]
 

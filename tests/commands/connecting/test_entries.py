@@ -132,11 +132,6 @@ async def test_the_entry_starts_a_server_with_no_path_in_another_folder(
     assert shared.is_file() if CLIENTS[name].shared else (folder / "memory" / "agent_session_memory.db").is_file()
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def test_the_change_is_shown_and_not_made_in_a_dry_run(run: Run, tmp_path: Path) -> None:
     Path(".vscode").mkdir()
     Path(".vscode/mcp.json").write_text(COMMENTED["json"], encoding="utf-8")
