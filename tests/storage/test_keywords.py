@@ -24,8 +24,8 @@ from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.storage.sqlite.word_ranking import rank
-from vector_memory.storage.term_coverage import covered_by_best
 from vector_memory.storage.terms import query_terms, terms
+from vector_memory.storage.word_ranking import covered_by_best
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED

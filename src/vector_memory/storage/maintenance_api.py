@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.records import CanonicalTag, Embedded, Memory, StoredChunk, StoredPassage
+from vector_memory.storage.records import Embedded, Memory, StoredChunk, StoredPassage
+
+if TYPE_CHECKING:
+    from vector_memory.storage.queries.portions import Portions
 
 EXPORT_AND_IMPORT = (
     "Run `vector-memory export` with that version, and `vector-memory import` with this one, into another memory."
@@ -132,34 +135,3 @@ class LastIds(NamedTuple):
 
     memory: int
     chunk: int
-
-
-class Portions(Protocol):
-    """Everything that is stored, to be read from one memory and written to another, of any engine.
-
-    What changes anything needs a writer.
-    """
-
-    def last_ids(self) -> LastIds:
-        """Return the highest ids that were ever given."""
-
-    def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
-        """Return the first `limit` memories with ids above `after_id`, sorted by id."""
-
-    def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
-        """Return the first `limit` blocks of the keyword index with ids above `after_id`, sorted by id."""
-
-    def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
-        """Add memories with the ids that they and their chunks have. Their words are not indexed yet.
-
-        Raises EmbeddingUnavailableError if their vectors are not comparable with the stored ones.
-        """
-
-    def clear_blocks(self) -> None:
-        """Empty the keyword index."""
-
-    def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
-        """Add blocks with their ids to the keyword index."""
-
-    def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
-        """Replace the canonical tags, give only higher ids from now on, and begin a new epoch."""

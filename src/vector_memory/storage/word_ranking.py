@@ -23,7 +23,7 @@ from vector_memory.storage.scoring import (
     scores_for,
 )
 from vector_memory.storage.spelling import MOST_BLOCKS, Spelling, spellings
-from vector_memory.storage.term_coverage import covered_by_best
+from vector_memory.storage.terms import named_by
 
 MAX_ENTRIES = 1 << 26
 """More units than a memory can have; a higher number counts as damage."""
@@ -189,3 +189,24 @@ def entries_at(layout: Layout, places: Numbers) -> Numbers:
     if (entries >= layout.bases[positions + 1]).any():
         raise DamagedError(DAMAGED_KEYWORDS)
     return entries
+
+
+def covered_by_best(
+    scores: NDArray[np.float64], terms: Sequence[str], words: Sequence[tuple[float, NDArray[np.integer]]]
+) -> float:
+    """Return the share of a query's words that the unit with the highest score has.
+
+    `words`: of each term, what no unit can score for it, and the places in `scores` of the units that have it. Terms
+    that name the same count once, as the most frequent of them.
+    """
+    if not scores.any():
+        return 0.0
+    place = int(scores.argmax())
+    weights: dict[str, float] = {}
+    covered: set[str] = set()
+    for term, (highest, places) in zip(terms, words, strict=True):
+        name = named_by(term)
+        weights[name] = min(highest, weights.get(name, highest))
+        if (places == place).any():
+            covered.add(name)
+    return sum(weights[name] for name in covered) / (sum(weights.values()) or 1.0)

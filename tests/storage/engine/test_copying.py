@@ -16,7 +16,8 @@ from vector_memory.errors import ValidationError
 from vector_memory.maintenance import copying
 from vector_memory.maintenance.copying import Copied
 from vector_memory.storage.base import Storage
-from vector_memory.storage.maintenance_api import Portions, WholeMemory, WordBlock
+from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
+from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Embedded, History
 
 PAIRS = list(permutations(ENGINES, 2))

@@ -20,7 +20,7 @@ from vector_memory.storage.scoring import (
     scores_for,
 )
 from vector_memory.storage.spelling import MOST_BLOCKS, Spelling, spellings
-from vector_memory.storage.term_coverage import covered_by_best
+from vector_memory.storage.word_ranking import covered_by_best
 
 WIDE_SCOPE = 8
 """If a scope has units in more than one in this many blocks, the postings of the whole file are read and cached."""

@@ -1,26 +1,24 @@
 """Everything in a schema in large portions: whole memories, and blocks of the keyword index."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.maintenance_api import LastIds, PlacedLengths, WholeMemory, WordBlock
+from vector_memory.storage.maintenance_api import LastIds, WholeMemory, WordBlock
 from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.insert import INSERT_CHUNKS, chunk_values
 from vector_memory.storage.postgres.memory_vectors import IS_INDEXED
-from vector_memory.storage.postgres.rows import fetch, fetch_value
-from vector_memory.storage.postgres.transactions import PostgresWriter
+from vector_memory.storage.postgres.rows import fetch_value
+from vector_memory.storage.postgres.transactions import PostgresConnection, PostgresWriter
 from vector_memory.storage.postgres.vectors import adopt_fingerprint
 from vector_memory.storage.postings import BUCKETS
-from vector_memory.storage.queries import chunks, memories
-from vector_memory.storage.records import CanonicalTag, Memory, StoredChunk, StoredPassage
+from vector_memory.storage.queries.portions import Portions
+from vector_memory.storage.records import CanonicalTag, StoredPassage
 
-# ruff: noqa: D102 - the methods are described in storage.maintenance_api
+# ruff: noqa: D102 - the methods are described in storage.queries.portions
 
 # A memory without a passage that has all its vectors has one row without a passage.
 PASSAGES = f"""
@@ -73,65 +71,25 @@ NUMBER = "nextval(pg_get_serial_sequence('keyword_blocks', 'id'))"
 ANALYZE = "analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyword_blocks, keyword_postings"
 
 
-class PostgresPortions:
-    """`storage.maintenance_api.Portions` over a connection in a transaction."""
+class PostgresPortions(Portions):
+    """Portions of a schema."""
 
     def __init__(self, connection: Connection) -> None:
+        super().__init__(PostgresConnection(connection))
         self._connection = connection
 
     def last_ids(self) -> LastIds:
         state = self._connection.state
         return LastIds(state.last_memory_id, state.last_chunk_id)
 
-    def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
-        sql = f"select {as_postgres(memories.COLUMNS)} from session_memories m where m.id > %s order by m.id limit %s"
-        found = fetch(self._connection, memories.memory_from_row, sql, (after_id, limit))
-        parts, passages = self._chunks(found), self._passages(found)
-        return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
-
-    def _chunks(self, memories: Sequence[Memory]) -> dict[int, list[StoredChunk]]:
-        sql = f"""
-            select {chunks.COLUMNS} from memory_chunks c
-            where c.parent_id = any(%s::bigint[]) order by c.parent_id, c.chunk_index
-        """
-        found = defaultdict[int, list[StoredChunk]](list)
-        for chunk in fetch(self._connection, chunks.chunk_from_row, sql, (ids_of(memories),)):
-            found[chunk.memory_id].append(chunk)
-        return found
-
-    def _passages(self, memories: Sequence[Memory]) -> dict[int, list[StoredPassage]]:
-        """Return the passages of the memories that have all their vectors."""
-        rows = self._connection.execute(PASSAGES, (ids_of(memories),), binary=True).fetchall()
+    def passages(self, memory_ids: list[int]) -> dict[int, list[StoredPassage]]:
+        rows = self._connection.execute(PASSAGES, (memory_ids,), binary=True).fetchall()
         found = {row[0]: list[StoredPassage]() for row in rows}
         present = [row for row in rows if row[-1] is not None]
         vectors = as_vectors([row[-1] for row in present], self._connection.state.dimensions)
         for (memory_id, chunk, start, end, states, _), vector in zip(present, vectors, strict=True):
             found[memory_id].append(StoredPassage(chunk, start, end, vector, states))
         return found
-
-    def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
-        sql = """
-            select id, session_id, units, rules from keyword_blocks where id > %s order by id limit %s
-        """
-        found = self._connection.execute(sql, (after_id, limit)).fetchall()
-        if not found:
-            return []
-        first, last = found[0][0], found[-1][0]
-        memories, postings = defaultdict[int, list[PlacedLengths]](list), defaultdict[int, dict[int, bytes]](dict)
-        sql = """
-            select block_id, memory_id, first_unit, lengths from keyword_memories
-            where block_id between %s and %s order by memory_id
-        """
-        for block_id, *placed in self._connection.execute(sql, (first, last), binary=True):
-            memories[block_id].append(PlacedLengths._make(placed))
-        sql = "select id, postings from keyword_postings where id >= %s and id < %s"
-        rows = self._connection.execute(sql, (first * BUCKETS, (last + 1) * BUCKETS), binary=True)
-        for number, row in rows:
-            postings[number // BUCKETS][number % BUCKETS] = row
-        return [
-            WordBlock(number, session_id, units, rules, memories[number], postings[number])
-            for number, session_id, units, rules in found
-        ]
 
     def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
         connection = self._connection
@@ -165,10 +123,6 @@ class PostgresPortions:
             }
             self._connection.execute(ADD_PASSAGES, parameters)
 
-    def clear_blocks(self) -> None:
-        for table in ("memories", "postings", "blocks"):
-            self._connection.execute(f"delete from keyword_{table}")
-
     def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
         later = self._connection.later
         later(ADD_BLOCKS, columns([block[:4] for block in blocks], 4))
@@ -193,11 +147,6 @@ class PostgresPortions:
         state.last_memory_id = max(state.last_memory_id, last.memory)
         state.last_chunk_id = max(state.last_chunk_id, last.chunk)
         state.has_new_ids = True
-
-
-def ids_of(memories: Sequence[Memory]) -> list[int]:
-    """Return the ids of memories."""
-    return [memory.id for memory in memories]
 
 
 def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
