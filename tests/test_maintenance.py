@@ -272,7 +272,7 @@ class FailingUpgrade:
 
     def is_finished(self) -> bool:
         with self._storage.read() as reader:
-            return reader.upkeep.count_outdated() == 0
+            return reader.upkeep.portions.count_outdated() == 0
 
 
 def test_words_are_indexed_again_although_the_database_fails_at_first(

@@ -157,6 +157,25 @@ def test_functions_that_anybody_may_create_beside_pgvector_are_a_warning(url: st
     assert "revoke create on schema public" in said(report, "search path")
 
 
+def test_postings_that_an_open_snapshot_keeps_are_told_with_who_has_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "MUCH_SPACE", 1 << 20)
+    assert "space" not in wrong_in(doctor(url).examine())
+    with psycopg.connect(DatabaseUrl.parse(url).conninfo()) as other:
+        other.execute("set transaction isolation level repeatable read")
+        other.execute("select 1")
+        change(
+            url, "do $$ begin for n in 1..600 loop update keyword_postings set postings = postings; end loop; end $$"
+        )
+        report = doctor(url).examine()
+        assert wrong_in(report).get("space") == State.WARNING, said(report, "space")
+        assert f"process {other.info.backend_pid} of the role postgres, in a transaction since" in said(report, "space")
+    assert "End that transaction" not in said(doctor(url).examine(), "space")
+    change(url, "vacuum full keyword_postings")
+    assert "space" not in wrong_in(doctor(url).examine())
+
+
 def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "LARGE", 3)
     change(

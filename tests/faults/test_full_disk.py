@@ -164,7 +164,7 @@ def test_a_file_whose_words_cannot_be_indexed_again_for_lack_of_space_is_searche
             assert (found(storage, "word7"), found(storage, "ledger")) == ([1], [1])
             with storage.read() as reader:
                 assert reader.memory(1).content == words
-                assert reader.upkeep.count_outdated() == 0
+                assert reader.upkeep.portions.count_outdated() == 0
 
 
 def test_a_file_replaced_on_a_full_disk_is_not_read_instead_of_the_opened_one(small_disk: Path) -> None:

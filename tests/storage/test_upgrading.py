@@ -17,6 +17,6 @@ def test_a_file_opens_while_another_process_keeps_it_locked(tmp_path: Path, monk
         opened = open_sqlite(tmp_path)
         with opened.read() as reader:
             assert reader.memory(memory_id).content == "x"
-            assert reader.upkeep.count_outdated() == 1
+            assert reader.upkeep.portions.count_outdated() == 1
     opened.close()
     locking.close()

@@ -41,7 +41,7 @@ class Backfill:
         `threshold` memories or more are left to a command.
         """
         with self._storage.read() as reader:
-            if not reader.upkeep.count_outdated() and not reader.count(Scope(), without_vectors=True):
+            if not reader.upkeep.portions.count_outdated() and not reader.count(Scope(), without_vectors=True):
                 return
         self._storage.finish_upgrade(self._indexer.cut_without_model)
         if 0 < self._count_missing() < threshold:

@@ -1,6 +1,6 @@
 """What only maintenance asks of a storage engine, beside `storage.base`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,22 +16,12 @@ EXPORT_AND_IMPORT = (
 """What to do with a memory of a development version."""
 
 
-class Upkeep(Protocol):
-    """What maintenance does in the transaction of a reader or writer."""
+class Upkeep(NamedTuple):
+    """What maintenance does in the transaction of a reader or writer. `rebuild_words`: of all memories."""
 
-    @property
-    def spare_vectors(self) -> "SpareVectors":
-        """The vectors of another model, which are filled in beside those in use."""
-
-    @property
-    def portions(self) -> "Portions":
-        """Everything that is stored, in large portions."""
-
-    def rebuild_words(self) -> None:
-        """Index the words of all memories again."""
-
-    def count_outdated(self) -> int:
-        """Return the number of memories whose words were indexed by earlier rules."""
+    spare_vectors: "SpareVectors"
+    portions: "Portions"
+    rebuild_words: Callable[[], None]
 
 
 class SpareVectors(Protocol):

@@ -59,7 +59,7 @@ def found(storage: Storage, query: str = "ledger", kind: MemoryKind = PROMPT) ->
 def is_right(storage: Storage) -> bool:
     """Return whether all words are indexed by the rules of this release."""
     with storage.read() as reader:
-        return not reader.upkeep.count_outdated() and are_words_correct(reader, faults_in(reader, nullcontext))
+        return not reader.upkeep.portions.count_outdated() and are_words_correct(reader, faults_in(reader, nullcontext))
 
 
 def revision(storage: Storage) -> Any:
@@ -122,7 +122,7 @@ def test_a_process_that_is_killed_loses_nothing_and_the_next_one_goes_on(engine:
     child.communicate()
     assert child.returncode == -signal.SIGKILL
     with engine.storage.read() as reader:
-        assert reader.upkeep.count_outdated() == SESSIONS - 2
+        assert reader.upkeep.portions.count_outdated() == SESSIONS - 2
     assert found(engine.storage, "stop") == ids
     finish(engine.storage)
     assert found(engine.storage) == ids
@@ -151,7 +151,7 @@ def test_a_rebuild_of_all_words_leaves_nothing_outdated(storage: Storage, ids: l
 def test_the_doctor_tells_of_outdated_words_and_does_not_take_them_for_damage(storage: Storage, ids: list[int]) -> None:
     with storage.read() as reader:
         right = are_words_correct(reader, faults_in(reader, nullcontext))
-        finding = words(right=right, outdated=reader.upkeep.count_outdated())
+        finding = words(right=right, outdated=reader.upkeep.portions.count_outdated())
     assert (finding.state, finding.fixable) == (State.WARNING, True)
     assert f"The words of {len(ids)} memories were indexed by the rules of an earlier release" in finding.message
 
@@ -178,7 +178,7 @@ def test_a_copy_is_as_outdated_as_its_source_and_can_be_finished(
                 running.copy_memories()
                 running.complete()
             with target.read() as reader:
-                assert reader.upkeep.count_outdated() == len(ids) - 1
+                assert reader.upkeep.portions.count_outdated() == len(ids) - 1
             assert found(target) == found(storage)
             finish(target)
             assert found(target) == [*ids[:1], *ids[2:], ids[-1] + 1]

@@ -203,7 +203,7 @@ def agreements(
         yield from texts(reader.count(Scope()), faults, restore)
 
     def indexed() -> Iterator[Finding]:
-        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.count_outdated())
+        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.portions.count_outdated())
 
     checks: dict[str, Check] = {
         **other,

@@ -10,6 +10,7 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.doctor.agreement import agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.place import readable_size
 from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import (
     Finding,
@@ -199,10 +200,23 @@ def upkeep_findings(connection: Connection) -> Iterator[Finding]:
         yield fixable("vacuum", message, State.WARNING)
     else:
         yield fine("vacuum", "The tables are clean, and large ones have statistics.")
+    yield space(inspection.bloat(connection))
     found = inspection.state_of(connection)
     yield generation(found.generations, found.lineage)
     yield orphans(inspection.orphaned_rows(connection))
     yield copied_fields(inspection.misfiled_memories(connection))
+
+
+def space(bloat: inspection.Bloat) -> Finding:
+    """Check that the keyword index does not take much more space than it needs."""
+    message = f"The keyword index takes {readable_size(bloat.taken)} for {readable_size(bloat.needed)}."
+    if not bloat.is_much:
+        return fine("space", message)
+    advice = "Run `vacuum full keyword_postings` in the schema while no server uses the memory."
+    if bloat.holder:
+        message += f" PostgreSQL may not clean it because of {bloat.holder}."
+        advice = f"End that transaction first. {advice}"
+    return warning("space", message, advice)
 
 
 def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:

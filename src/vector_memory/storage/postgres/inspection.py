@@ -27,6 +27,8 @@ LARGE = 10_000
 """Rows from which on a table without statistics, or with many dead rows, makes searches slow."""
 MOST_DEAD = 0.3
 """The share of dead rows from which on a table should be cleaned."""
+MUCH_SPACE, MOST_TIMES = 32 << 20, 8
+"""What postings may take: so many bytes anyway, and so many times what they need."""
 
 SERVER = """
 select current_setting('server_version') as version,
@@ -71,6 +73,18 @@ where schemaname = current_schema() and (
 ) order by relname
 """
 
+# Each store writes some postings anew; the old rows stay as long as a snapshot may see them, and then empty space.
+BLOAT = """
+select pg_total_relation_size('keyword_postings') as taken, coalesce(sum(octet_length(postings)), 0)::bigint as needed,
+    (
+        select format('process %s of the role %s, in a transaction since %s', pid, usename, xact_start::timestamp(0))
+        from pg_stat_activity
+        where backend_xmin is not null and pid <> pg_backend_pid() and datname = current_database()
+        order by xact_start limit 1
+    ) as holder
+from keyword_postings
+"""
+
 MISFILED = """
 select distinct m.id from memory_passages p join session_memories m on m.id = p.memory_id
 where (p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code)
@@ -95,6 +109,19 @@ class Server(NamedTuple):
     tls: str | None
     is_socket: bool
     open_schema: str | None
+
+
+class Bloat(NamedTuple):
+    """The bytes that the postings take and need, and who has the oldest snapshot, as far as the role may see it."""
+
+    taken: int
+    needed: int
+    holder: str | None
+
+    @property
+    def is_much(self) -> bool:
+        """Whether they take far more than they need."""
+        return self.taken > MUCH_SPACE + MOST_TIMES * self.needed
 
 
 @contextmanager
@@ -162,6 +189,11 @@ def rebuild_indexes(connection: Connection) -> int:
 def neglected_tables(connection: Connection) -> list[str]:
     """Return the tables with many dead rows, and large ones without statistics."""
     return fetch_column(connection, NEGLECTED, {"large": LARGE, "share": MOST_DEAD})
+
+
+def bloat(connection: Connection) -> Bloat:
+    """Return what the postings take."""
+    return Bloat._make(connection.execute(BLOAT).fetchall()[0])
 
 
 def vacuum(url: str, schema_name: str) -> int:

@@ -1,7 +1,7 @@
 """The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Scope
@@ -122,9 +122,11 @@ class PostgresReader(Reader):
 
     @property
     def upkeep(self) -> "Upkeep":
-        from vector_memory.storage.postgres.maintenance_api import PostgresUpkeep
+        from vector_memory.storage.maintenance_api import Upkeep
+        from vector_memory.storage.postgres import bulk_read, keywords, reembedding
 
-        return PostgresUpkeep(self.raw)
+        vectors, portions = reembedding.PostgresSpareVectors(self.raw), bulk_read.PostgresPortions(self.raw)
+        return Upkeep(vectors, portions, partial(keywords.rebuild, self.raw))
 
 
 class PostgresWriter(PostgresReader, Writer):

@@ -11,6 +11,7 @@ from vector_memory.storage.maintenance_api import LastIds, PlacedLengths, WholeM
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries import chunks, memories
 from vector_memory.storage.records import CanonicalTag, StoredChunk, StoredPassage
+from vector_memory.storage.terms import RULES
 
 
 def as_tuple(**columns: Any) -> tuple[Any, ...]:
@@ -69,6 +70,13 @@ class Portions(Queries, ABC):
             if number // BUCKETS in blocks:
                 blocks[number // BUCKETS].postings[number % BUCKETS] = postings
         return found
+
+    def count_outdated(self) -> int:
+        """Return the number of memories whose words were indexed by earlier rules."""
+        sql = """
+            select count(*) from keyword_memories k join keyword_blocks b on b.id = k.block_id where b.rules < %(rules)s
+        """
+        return int(self.connection.fetch_value(sql, {"rules": RULES}))
 
     def clear_blocks(self) -> None:
         """Empty the keyword index."""

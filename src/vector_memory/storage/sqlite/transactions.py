@@ -1,6 +1,7 @@
 """The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
@@ -119,9 +120,11 @@ class SqliteReader(Reader):
 
     @property
     def upkeep(self) -> "Upkeep":
-        from vector_memory.storage.sqlite.maintenance_api import SqliteUpkeep
+        from vector_memory.storage.maintenance_api import Upkeep
+        from vector_memory.storage.sqlite import bulk_read, keywords, reembedding
 
-        return SqliteUpkeep(self.raw)
+        vectors, portions = reembedding.SqliteSpareVectors(self.raw), bulk_read.SqlitePortions(self.raw)
+        return Upkeep(vectors, portions, partial(keywords.rebuild, self.raw))
 
 
 class SqliteWriter(SqliteReader, Writer):
