@@ -62,6 +62,23 @@ Script = dict[str, Sequence[Turn | Callable[[], Turn]]]
 
 DONE: Turn = (Say("Done."),)
 
+CODEX = """
+model = "gpt-5.5"
+model_provider = "scripted"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+wire_api = "responses"
+"""
+"""A configuration of Codex that uses this model."""
+CODEX_WAITS = [
+    "-c", "mcp_servers.vector-memory.required=true", "-c", "mcp_servers.vector-memory.startup_timeout_sec=60"
+]  # fmt: skip
+"""Otherwise the first prompt may come before the server is connected."""
+
 
 class ScriptedModel:
     """Serves a script on 127.0.0.1, and records the requests. Prompts can be added to `script` at any time."""

@@ -9,23 +9,13 @@ import pytest
 
 from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
-from real_client.scripted_model import ScriptedModel, Turn, memory
+from real_client.scripted_model import CODEX, ScriptedModel, Turn, memory
 
 pytestmark = pytest.mark.real_client
 
-CONFIGURATION = """
-model = "gpt-5.5"
-model_provider = "scripted"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{url}/v1"
-wire_api = "responses"
-
+CONFIGURATION = f"""{CODEX}
 [mcp_servers.vector-memory]
-command = "{command}"
+command = "{{command}}"
 args = ["serve"]
 required = true
 startup_timeout_sec = 60

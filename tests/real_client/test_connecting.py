@@ -11,7 +11,7 @@ import pytest
 
 from real_client.claude_code import Session, User
 from real_client.codex_terminal import CodexTerminal
-from real_client.scripted_model import SERVER, Call, Say, ScriptedModel, Turn
+from real_client.scripted_model import CODEX, CODEX_WAITS, SERVER, Call, Say, ScriptedModel, Turn
 from vector_memory.domain import Scope
 from vector_memory.server.instructions import instructions_for
 from vector_memory.settings import Profile, ServerOptions
@@ -30,29 +30,16 @@ REPORT = "The cooling fan of rack 7 is broken. The spare one is in the cellar, o
 SETTINGS = '{ "hooks" :{ "Stop":[\n\t{"hooks":[{"type":"command","command":"true"}  ]}\n\n]} ,\r\n"theme":"dark" }'
 """Settings with a hook of the user, written by hand."""
 
-CONFIGURATION = """\
-# mine
-model = "gpt-5.5"
-model_provider = "scripted"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{url}/v1" # for the test
-wire_api = "responses"
-
+MODEL = CODEX.replace('/v1"', '/v1" # for the test')
+CONFIGURATION = f"""# mine{MODEL}
 [tui]
 screen_reader_detection_done = true
 
-[projects."{project}"]
+[projects."{{project}}"]
 trust_level = "trusted"
 """
 
 CHOSEN = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
-
-WAITING = ["-c", "mcp_servers.vector-memory.required=true", "-c", "mcp_servers.vector-memory.startup_timeout_sec=60"]
-"""Otherwise the first prompt may come before the server is connected."""
 
 
 def run(*words: str | Path, env: Mapping[str, str], cwd: Path) -> str:
@@ -201,7 +188,7 @@ class Codex:
 
     def ask(self, prompt: str) -> str:
         is_there = "vector-memory" in "".join(path.read_text() for path in self.files() if path.name == "config.toml")
-        words = ["exec", "--skip-git-repo-check", *(WAITING if is_there else ()), prompt]
+        words = ["exec", "--skip-git-repo-check", *(CODEX_WAITS if is_there else ()), prompt]
         return run(self.command, *words, env=self.variables, cwd=self.project)
 
 

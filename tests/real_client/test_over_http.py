@@ -12,7 +12,7 @@ from http_page import snippet
 from over_http.conftest import Team, serving
 from real_client.claude_code import User
 from real_client.received import Answer
-from real_client.scripted_model import Call, Say, ScriptedModel, Turn
+from real_client.scripted_model import CODEX, CODEX_WAITS, Call, Say, ScriptedModel, Turn
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually
@@ -21,20 +21,6 @@ pytestmark = pytest.mark.real_client
 
 TEXT = "An engineer replaced the broken cooling fan."
 TOOLS = "mcp__vector-memory__"
-MODEL = """
-model = "gpt-5.5"
-model_provider = "scripted"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{url}/v1"
-wire_api = "responses"
-"""
-
-WAITING = ["-c", "mcp_servers.vector-memory.required=true", "-c", "mcp_servers.vector-memory.startup_timeout_sec=60"]
-"""Otherwise the model's first turn begins before the server is connected."""
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +101,7 @@ def asked_of_codex(codex: Path, folder: Path, model: ScriptedModel, **variables:
     received = len(model.answers())
     model.script["Begin."] = turns()
     subprocess.run(
-        [codex, "exec", "--skip-git-repo-check", *WAITING, "Begin."],
+        [codex, "exec", "--skip-git-repo-check", *CODEX_WAITS, "Begin."],
         env={**of_codex(folder), **variables},
         cwd=folder,
         stdin=subprocess.DEVNULL,
@@ -134,7 +120,7 @@ def of_codex(folder: Path) -> dict[str, str]:
 def test_codex_uses_the_memory_that_its_snippet_adds(
     codex: Path, team: Team, secret: str, tmp_path: Path, model: ScriptedModel
 ) -> None:
-    (tmp_path / "config.toml").write_text(MODEL.format(url=model.url), encoding="utf-8")
+    (tmp_path / "config.toml").write_text(CODEX.format(url=model.url), encoding="utf-8")
     line = snippet("bash", "codex mcp add", team.url).replace("codex", str(codex), 1)
     subprocess.run(["bash", "-c", line], env=of_codex(tmp_path), check=True, capture_output=True)
     assert_found(asked_of_codex(codex, tmp_path, model, VECTOR_MEMORY_TOKEN=secret))
@@ -143,7 +129,7 @@ def test_codex_uses_the_memory_that_its_snippet_adds(
 def test_codex_uses_the_memory_that_install_adds(
     codex: Path, team: Team, token_file: Path, tmp_path: Path, model: ScriptedModel
 ) -> None:
-    (tmp_path / "config.toml").write_text(MODEL.format(url=model.url), encoding="utf-8")
+    (tmp_path / "config.toml").write_text(CODEX.format(url=model.url), encoding="utf-8")
     words = ["install", "codex", "--http", team.url, "--token-file", str(token_file), "--tools-only", "--yes"]
     ours(*words, env=of_codex(tmp_path), cwd=tmp_path)
     assert_found(asked_of_codex(codex, tmp_path, model))
