@@ -161,7 +161,7 @@ def test_postings_that_an_open_snapshot_keeps_are_told_with_who_has_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspection, "MUCH_SPACE", 1 << 20)
-    assert "space" not in wrong_in(doctor(url).examine())
+    assert "space" not in found(doctor(url).examine())
     with psycopg.connect(DatabaseUrl.parse(url).conninfo()) as other:
         other.execute("set transaction isolation level repeatable read")
         other.execute("select 1")
@@ -171,7 +171,7 @@ def test_postings_that_an_open_snapshot_keeps_are_told_with_who_has_it(
         report = doctor(url).examine()
         assert f"process {other.info.backend_pid} of the role postgres, in a transaction since" in said(report, "space")
     change(url, "vacuum full keyword_postings")
-    assert "space" not in wrong_in(doctor(url).examine())
+    assert "space" not in found(doctor(url).examine())
 
 
 def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
