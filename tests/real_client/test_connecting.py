@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -44,9 +45,12 @@ CHOSEN = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 
 def run(*words: str | Path, env: Mapping[str, str], cwd: Path) -> str:
     """Run a command and return what it says."""
-    done = subprocess.run(
-        words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
-    )
+    try:
+        done = subprocess.run(
+            words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
+        )
+    except subprocess.TimeoutExpired as late:  # pytest shows the beginning of its output alone
+        pytest.fail(f"{late.stdout} {late.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -191,6 +195,17 @@ class Codex:
         words = ["exec", "--skip-git-repo-check", *(CODEX_WAITS if is_there else ()), prompt]
         return run(self.command, *words, env=self.variables, cwd=self.project)
 
+    def delegate_to(self, model: ScriptedModel) -> None:
+        """Have the model delegate its next task, and answer as soon as the report is stored."""
+
+        def as_soon_as_it_has_reported() -> Turn:
+            eventually(lambda: stored(self.project, "report"))
+            return [Say(ANSWER)]
+
+        delegated = Call("multi_agent_v1__spawn_agent", {"message": "Inspect the racks.", "agent_type": "default"})
+        answering = [as_soon_as_it_has_reported, [Say(ANSWER)]]  # the second, if Codex tells of the end meanwhile
+        model.script |= {"Inspect the racks.": [[Say(REPORT)]], QUESTION: [[delegated], *answering]}
+
 
 @pytest.mark.parametrize("scope", ["user", "project"])
 def test_codex_remembers_unasked_after_install_and_trust(
@@ -203,13 +218,7 @@ def test_codex_remembers_unasked_after_install_and_trust(
     assert '"Trust all and continue"' in user.ours("install", "codex", f"--{scope}", "--yes")
     user.trust_hooks()
 
-    def as_soon_as_it_has_reported() -> Turn:
-        eventually(lambda: stored(user.project, "report"))
-        return [Say(ANSWER)]
-
-    delegated = Call("multi_agent_v1__spawn_agent", {"message": "Inspect the racks.", "agent_type": "default"})
-    answering = [as_soon_as_it_has_reported, [Say(ANSWER)]]  # the second, if Codex tells of the end meanwhile
-    model.script |= {"Inspect the racks.": [[Say(REPORT)]], QUESTION: [[delegated], *answering]}
+    user.delegate_to(model)
     user.ask(QUESTION)
     assert "Search this memory before you begin a task" in model.requests[-1].text, "no other file needs to say it"
     assert stored(user.project, "input_prompt") == [QUESTION]
@@ -221,6 +230,21 @@ def test_codex_remembers_unasked_after_install_and_trust(
     assert user.files() == before
     user.ask("Is anything left?")
     assert "Is anything left?" not in stored(user.project, "input_prompt")
+
+
+def test_codex_waits_for_the_server_of_a_sub_agent_that_has_reported(
+    codex: Path, tmp_path: Path, model: ScriptedModel
+) -> None:
+    user = Codex(codex, tmp_path, model.url)
+    user.ours("install", "codex", "--user", "--yes")
+    user.trust_hooks()
+    late = tmp_path / "late"  # the second server, which is the sub-agent's
+    late.write_text(f'#!/bin/sh\nmkdir "$0.1" || sleep 15\nexec {sys.executable} -P -m vector_memory "$@"\n')
+    late.chmod(0o755)
+    user.config.write_text(re.sub("(?m)^command = .*", f'command = "{late}"', user.config.read_text()))
+    user.delegate_to(model)
+    user.ask(QUESTION)
+    assert stored(user.project, "report") == [REPORT]
 
 
 def test_codex_lists_the_server_of_a_project_that_is_trusted(codex: Path, tmp_path: Path) -> None:

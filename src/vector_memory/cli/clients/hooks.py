@@ -24,6 +24,9 @@ EVENTS = {
 TIMEOUT_SECONDS = 5
 """A server that is starting does not keep the user waiting for longer."""
 
+TIMEOUT_OF_REPORTS_SECONDS = 60
+"""Codex starts a server for each sub-agent, which on a busy machine may be ready after the report is."""
+
 TRUST = ("hooks", "state")
 
 UPPER = re.compile(r"\B(?=[A-Z])")
@@ -42,7 +45,7 @@ class HookPosition(NamedTuple):
 
 def handlers_for(server: str, silent: Collection[str] = ()) -> Handlers:
     """Return the hooks that call the tools of a server. `silent`: events of which the client does not tell enough."""
-    return {event: _handler(server, tool, fields) for event, (tool, fields) in EVENTS.items() if event not in silent}
+    return {event: _handler(server, event) for event in EVENTS if event not in silent}
 
 
 def found(content: Mapping[str, Any], server: str) -> Handlers:
@@ -91,9 +94,11 @@ def removed(content: Mapping[str, Any], server: str, original: Mapping[str, Any]
     return changed
 
 
-def _handler(server: str, tool: str, fields: tuple[str, ...]) -> dict[str, Any]:
+def _handler(server: str, event: str) -> dict[str, Any]:
+    tool, fields = EVENTS[event]
+    timeout = TIMEOUT_OF_REPORTS_SECONDS if event == "SubagentStop" else TIMEOUT_SECONDS
     handed_over = {field: f"${{{field}}}" for field in fields}
-    return {"type": "mcp_tool", "server": server, "tool": tool, "input": handed_over, "timeout": TIMEOUT_SECONDS}
+    return {"type": "mcp_tool", "server": server, "tool": tool, "input": handed_over, "timeout": timeout}
 
 
 def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[HookPosition, dict[str, Any]]]:
