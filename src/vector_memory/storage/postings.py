@@ -182,7 +182,7 @@ def postings_in(blocks: Numbers, read: ReadPostings) -> tuple[Numbers, Numbers, 
 
 
 def key_of(term: str) -> int:
-    """Return a number that stands for a term: its bucket and its hash."""
+    """Return a number that stands for a term, its bucket and its hash: at least 28 bits, as good as random."""
     bucket, hashed = hash_of(term)
     return bucket << HASH_BITS | hashed
 

@@ -220,9 +220,6 @@ class IndexFeed(Protocol):
     def memories_in(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope."""
 
-    def key_of(self, term: str) -> int:
-        """Return a number that stands for a term; its bits are as good as random, and at least 28."""
-
     def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
         """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
 

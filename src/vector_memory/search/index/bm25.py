@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vector_memory.search.index.lists import NO_POSTINGS, PostingList
 from vector_memory.search.index.units import ABSENT, Bools, Rows, Units
+from vector_memory.storage.postings import key_of
 from vector_memory.storage.scoring import (
     NOTHING_TYPED,
     PLACES_PER_BLOCK,
@@ -96,22 +97,22 @@ def respell(
     _, keys, places, counts = feed.postings_in(blocks)
     entries, inside = entries_at(units, rows[np.argsort(units.places[rows], kind="stable")], places)
     keys, entries, counts = keys[inside], entries[inside], counts[inside]
-    respelt, there = spellings(missing, terms, keys, feed.key_of), {}
+    respelt, there = spellings(missing, terms, keys, key_of), {}
     for term, spelling in respelt.items():
-        same = keys == feed.key_of(spelling.term)
+        same = keys == key_of(spelling.term)
         there[term] = Occurrences(entries[same], counts[same])
     return respelt, there
 
 
-def wanted_of(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> Occurring:
+def wanted_of(units: Units, members: Bools, terms: Sequence[str]) -> Occurring:
     """Return what `word_scores` asks the feed for."""
     rows, starts = np.flatnonzero(members), [0] * len(terms)
     if not len(rows):
         return [], []
     if is_wide(units, rows):
-        terms, starts = behind_of(units, known_lists(feed, units, terms))
+        terms, starts = behind_of(units, known_lists(units, terms))
         rows = np.flatnonzero(units.kinds[: units.memory_count] != ABSENT)
-    return terms, blocks_with(feed, units, rows, terms, starts)
+    return terms, blocks_with(units, rows, terms, starts)
 
 
 def behind_of(units: Units, known: Mapping[str, PostingList]) -> tuple[list[str], list[int]]:
@@ -128,18 +129,18 @@ def is_wide(units: Units, rows: Rows) -> bool:
 
 def occurrences_in_file(feed: IndexFeed, units: Units, terms: Sequence[str]) -> list[Occurrences]:
     """Return the occurrences of each term in the whole file. Cached postings are not read again."""
-    known = known_lists(feed, units, terms)
+    known = known_lists(units, terms)
     behind, starts = behind_of(units, known)
     rows = np.flatnonzero(units.kinds[: units.memory_count] != ABSENT)
     for term, new in zip(behind, occurrences_in_rows(feed, units, rows, behind, starts), strict=True):
         known[term] = known[term].extended(new.entries, new.counts, units.memory_count)
-        units.postings.keep(feed.key_of(term), known[term])
+        units.postings.keep(key_of(term), known[term])
     return [within(own, units.count) for own in known.values()]
 
 
-def known_lists(feed: IndexFeed, units: Units, terms: Sequence[str]) -> dict[str, PostingList]:
+def known_lists(units: Units, terms: Sequence[str]) -> dict[str, PostingList]:
     """Return the lists of terms in the whole file, as far as they are cached."""
-    return {term: units.postings.get(feed.key_of(term)) or NO_POSTINGS for term in terms}
+    return {term: units.postings.get(key_of(term)) or NO_POSTINGS for term in terms}
 
 
 def within(postings: PostingList, count: int) -> Occurrences:
@@ -159,7 +160,7 @@ def occurrences_in_rows(
     if not terms:
         return []
     starts = starts or [0] * len(terms)
-    blocks = blocks_with(feed, units, rows, terms, starts)
+    blocks = blocks_with(units, rows, terms, starts)
     order = np.argsort(units.places[rows], kind="stable")
     rows = rows[order]
     return [
@@ -168,10 +169,10 @@ def occurrences_in_rows(
     ]
 
 
-def blocks_with(feed: IndexFeed, units: Units, rows: Rows, terms: Sequence[str], starts: Sequence[int]) -> list[Rows]:
+def blocks_with(units: Units, rows: Rows, terms: Sequence[str], starts: Sequence[int]) -> list[Rows]:
     """Return for each term the blocks that may contain it, of the memories of the rows from its start on."""
     wanted = {start: blocks_of(units, rows[rows.searchsorted(start) :]) for start in set(starts)}
-    return [with_term(feed, units, wanted[start], term) for term, start in zip(terms, starts, strict=True)]
+    return [with_term(units, wanted[start], term) for term, start in zip(terms, starts, strict=True)]
 
 
 def in_memories(
@@ -197,13 +198,13 @@ def entries_at(units: Units, rows: Rows, places: NDArray[np.int64]) -> tuple[NDA
     return np.where(inside, units.firsts[owners] + numbers, 0).astype(np.int32), inside
 
 
-def with_term(feed: IndexFeed, units: Units, blocks: Rows, term: str) -> Rows:
+def with_term(units: Units, blocks: Rows, term: str) -> Rows:
     """Return those of the blocks that may contain a term."""
     if not len(blocks):
         return blocks
     sketch = units.sketch
     end = int(blocks[-1]) + 1
-    possible = sketch.blocks_with(feed.key_of(term), end)
+    possible = sketch.blocks_with(key_of(term), end)
     later = units.places[sketch.memory_count : units.memory_count] // PLACES_PER_BLOCK
     possible[later[later < end]] = True
     return blocks[possible[blocks]]

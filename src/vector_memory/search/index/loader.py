@@ -117,7 +117,7 @@ class PassageIndex:
         passages = self._passages
         if feed is not None and passages is not None and passages.units.knows(scope):
             units = passages.units
-            feed.read_ahead(lambda: wanted_of(feed, units, units.members(scope), terms))
+            feed.read_ahead(lambda: wanted_of(units, units.members(scope), terms))
 
     def cached(self, view: View, scope: Scope) -> CachedVectors | None:
         """Return vectors that include those of a scope, reading them if necessary; None: there are too many."""

@@ -91,10 +91,6 @@ class SqliteFeed:
         sql = f"select m.id from session_memories m where {condition.sql}"
         return fetch_column(self._connection, sql, condition.bindings)
 
-    def key_of(self, term: str) -> int:
-        """Return a number that stands for a term."""
-        return postings.key_of(term)
-
     def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
         """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
         return postings.postings_in(blocks, self._read_postings)
