@@ -1,6 +1,5 @@
 """The keyword index in memory: its scores equal those of the tables, and deleted words are not kept."""
 
-import contextlib
 import random
 import threading
 from collections.abc import Iterator
@@ -9,38 +8,27 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from faults.effort import effort
 from inside import database_of, index_of, indexer_of, retriever_of
 from other_process import OtherProcess
-from search.test_exact import QUERIES, SCOPES, fill, load_index, open_store
+from search.test_exact import fill, load_index, open_store
 from search.test_hybrid import fused_by_force
+from search.two_processes import STEPS, Step, take
 from vector_memory.domain import TRAITS, Page, Scope
-from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
+from vector_memory.errors import VectorMemoryError
 from vector_memory.search.index import bm25 as word_scores
 from vector_memory.search.index import lists, sketch
 from vector_memory.search.index import loader as passage_index
 from vector_memory.storage.postings import key_of
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("store"), st.integers(0, 1), st.integers(0, 2**32)),
-        st.tuples(st.just("delete"), st.integers(0, 1), st.integers(0, 2**32)),
-        st.tuples(st.just("rebuild"), st.integers(0, 1), st.none()),
-        st.tuples(st.just("search"), QUERIES, SCOPES),
-    ),
-    min_size=3,
-    max_size=25,
-)
 
 
 @pytest.fixture(params=[0, 10**6], ids=["blocks of the scope", "lists of the whole file"])
@@ -83,32 +71,10 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
 @settings(max_examples=effort(quick=20, long=400))
 @given(steps=STEPS)
 def test_two_processes_that_store_delete_and_rebuild_find_what_the_tables_say(
-    steps: list[tuple[str, object, object]], wide: int, tmp_path_factory: pytest.TempPathFactory
+    steps: list[Step], wide: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     assert wide >= 0
-    path = tmp_path_factory.mktemp("steps") / "memory.db"
-    with open_store(path) as one, open_store(path) as other:
-        stores = (one, other)
-        load_index(one)
-        load_index(other)
-        ids: list[int] = []
-        for step in steps:
-            match step:
-                case ("store", int(which), int(seed)):
-                    with contextlib.suppress(DuplicateMemoryError):
-                        fill(stores[which], random.Random(seed), 2)
-                    with database_of(one).read() as connection:
-                        ids = fetch_column(connection, "select id from session_memories order by id")
-                case ("delete", int(which), int(place)) if ids:
-                    stores[which].delete_memory(ids.pop(place % len(ids)))
-                case ("rebuild", int(which), _):
-                    with database_of(stores[which]).write() as connection:
-                        keywords.rebuild(connection)
-                    for store in stores:
-                        load_index(store)
-                case ("search", str(query), Scope() as scope):
-                    for store in stores:
-                        require_exact(store, query, scope)
+    take(steps, tmp_path_factory.mktemp("steps") / "memory.db", require_exact)
 
 
 def test_keywords_that_another_process_rebuilds_are_read_again(store: SessionMemoryStore, tmp_path: Path) -> None:

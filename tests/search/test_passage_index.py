@@ -1,6 +1,5 @@
 """The index in memory never changes answers: they are those of the file in the search's own transaction."""
 
-import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,11 @@ from faults.effort import effort
 from inside import database_of, index_of, load_index, retriever_of
 from lattice import DIMENSIONS
 from other_process import OtherProcess
-from search.test_exact import QUERIES, SCOPES, brute_force, fill, open_store, passages_of, similarity
+from search.test_exact import brute_force, fill, open_store, passages_of, similarity
+from search.two_processes import STEPS, Step, take
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.errors import DatabaseError, DuplicateMemoryError
+from vector_memory.errors import DatabaseError
 from vector_memory.search.index import loader as passage_index
 from vector_memory.search.index import revisions
 from vector_memory.search.index.comparison import candidates
@@ -34,15 +34,6 @@ from vector_memory.storage.sqlite.vectors import all_vectors_of, vectors_of
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("store"), st.integers(0, 1), st.integers(0, 2**32)),
-        st.tuples(st.just("delete"), st.integers(0, 1), st.integers(0, 2**32)),
-        st.tuples(st.just("search"), QUERIES, SCOPES),
-    ),
-    min_size=3,
-    max_size=25,
-)
 
 
 @pytest.fixture(params=[54_687, 60, 0], ids=["whole file cached", "a session cached", "signatures"])
@@ -235,27 +226,10 @@ def test_many_new_memories_of_another_process_are_found_before_they_are_read(
 @settings(max_examples=effort(quick=20, long=400))
 @given(steps=STEPS)
 def test_two_processes_that_store_and_delete_find_what_a_brute_force_scan_finds(
-    steps: list[tuple[str, object, object]], room: int, tmp_path_factory: pytest.TempPathFactory
+    steps: list[Step], room: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     assert room >= 0
-    path = tmp_path_factory.mktemp("steps") / "memory.db"
-    with open_store(path) as one, open_store(path) as other:
-        stores = (one, other)
-        load_index(one)
-        load_index(other)
-        ids: list[int] = []
-        for step in steps:
-            match step:
-                case ("store", int(which), int(seed)):
-                    with contextlib.suppress(DuplicateMemoryError):
-                        fill(stores[which], random.Random(seed), 2)
-                    with database_of(one).read() as connection:
-                        ids = fetch_column(connection, "select id from session_memories order by id")
-                case ("delete", int(which), int(place)) if ids:
-                    stores[which].delete_memory(ids.pop(place % len(ids)))
-                case ("search", str(query), Scope() as scope):
-                    for store in stores:
-                        require_exact(store, query, scope)
+    take(steps, tmp_path_factory.mktemp("steps") / "memory.db", require_exact)
 
 
 def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
