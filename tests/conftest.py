@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ for name in [name for name in os.environ if name in VARIABLES or name.startswith
 os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1")
 os.umask(0o022)
 sys.dont_write_bytecode = False
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup lets it be ignored, also by what the tests start
 gc.disable()  # until all tests are collected: what they import and are stays
 
 # A busy machine is slow, and the fixtures that properties share are not changed by them.
@@ -119,6 +121,18 @@ def pytest_sessionfinish() -> None:
     """Stop the database server that tests of the engines have started."""
     if clusters := sys.modules.get("clusters"):
         clusters.stop_shared_cluster()
+
+
+@pytest.fixture(autouse=True)
+def _long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a busy machine may let them run out."""
+    monkeypatch.setattr("vector_memory.indexing.background.LEASE_SECONDS", 40.0)
+
+
+@pytest.fixture
+def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often for what others have left behind, and try again often."""
+    monkeypatch.setattr("vector_memory.indexing.background.LEASE_SECONDS", 0.5)
 
 
 @pytest.fixture(autouse=True)

@@ -43,18 +43,6 @@ class GatedEmbedder(LatticeEmbedder):
         return super().embed(texts)
 
 
-@pytest.fixture(autouse=True)
-def _long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a busy machine may let them run out."""
-    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
-
-
-@pytest.fixture
-def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often for what others have left behind."""
-    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
-
-
 @pytest.fixture
 def embedder() -> Iterator[GatedEmbedder]:
     gated = GatedEmbedder("refused")
@@ -320,7 +308,7 @@ os._exit(9)
 """
 
 
-@pytest.mark.usefixtures("_short_leases")
+@pytest.mark.usefixtures("_short_rounds")
 def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: Path) -> None:
     with deferring(tmp_path / "memory.db", LatticeEmbedder()) as survivor:
         told = finished("-c", KILLED, address_of(tmp_path / "memory.db"))
@@ -332,7 +320,7 @@ def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: 
         assert not without_vectors(survivor)
 
 
-@pytest.mark.usefixtures("_short_leases")
+@pytest.mark.usefixtures("_short_rounds")
 def test_a_lease_from_before_the_clock_was_set_back_counts_as_run_out(
     opened: SessionMemoryStore, embedder: GatedEmbedder
 ) -> None:

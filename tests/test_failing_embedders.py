@@ -20,6 +20,7 @@ from vector_memory.search import retriever
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("_short_rounds")
 NOTES = Scope("working_memory", session_id="s")
 
 
@@ -50,12 +51,6 @@ class FailingEmbedder(LatticeEmbedder):
         if "tokens" in self.failing and text:
             self.fault(text)
         return super().token_spans(text)
-
-
-@pytest.fixture(autouse=True)
-def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again often."""
-    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
 
 
 @pytest.fixture(params=["deferring", "at once"])

@@ -59,9 +59,8 @@ class SteppingEmbedder(LatticeEmbedder):
 
 
 @pytest.fixture(autouse=True)
-def _small_batches_and_long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "BATCH", BATCH)
-    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)  # otherwise a busy machine may let them run out
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
 
 

@@ -30,18 +30,6 @@ LEASE = 2.0
 """It is renewed after half of it: a busy machine may be late by a second."""
 
 
-@pytest.fixture(autouse=True)
-def _long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a busy machine may let them run out."""
-    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
-
-
-@pytest.fixture
-def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often for what others have left behind."""
-    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
-
-
 @pytest.fixture
 def embedder() -> Iterator[GatedEmbedder]:
     gated = GatedEmbedder()

@@ -31,7 +31,6 @@ def slow(source, target, *, on_progress, **options):
         time.sleep(60)
     back_up(source, target, on_progress=progress, **options)
 backup.back_up = slow
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, under which the tests may run, lets it be ignored
 sys.argv = ["vector-memory", "backup", str(more[0]), "--database-path", str(path)]
 main()
 """

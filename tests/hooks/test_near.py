@@ -11,7 +11,6 @@ from hook_texts import REPORT
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.indexing import background
 from vector_memory.server.hooks import handlers
 from vector_memory.sessions import recap
 from vector_memory.settings import Recall, SearchMode, Settings
@@ -102,7 +101,6 @@ async def test_what_a_neighbour_has_just_stored_is_waited_for(
 ) -> None:
     monkeypatch.setattr(recap, "RECALL_SECONDS", 60.0)
     monkeypatch.setattr(handlers, "READING_SECONDS", 60.0)
-    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
     gate = Gate()
     async with talking(ALL) as talk:
         with SessionMemoryStore(tmp_path / "memory.db", embedder=gate) as neighbour:
@@ -117,7 +115,6 @@ async def test_what_has_no_vectors_after_a_moment_is_told_if_it_has_most_of_seve
     talking: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recap, "RECALL_SECONDS", 0.2)
-    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
     gate = Gate()
     async with talking(ALL) as talk:
         with SessionMemoryStore(tmp_path / "memory.db", embedder=gate) as neighbour:
