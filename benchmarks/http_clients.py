@@ -4,22 +4,25 @@
 import http.client
 import json
 import random
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 from texts import prompt, question, report
 
-from vector_memory.settings import DATABASE_NAME
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.settings import DEFAULT_DIM, DatabaseUrl
+from vector_memory.storage.opening import prepare_database
+from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry
+from vector_memory.tenancy.tokens import Permission
 
 MODERN = "2026-07-28"
 ENVELOPE = {
@@ -35,14 +38,19 @@ MANY = 10**9
 
 
 class HttpServer:
-    """The real server process with two namespaces, and a token for each."""
+    """The real server process with two namespaces, and a token for each. `url`: of a database for them."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, url: str | None = None) -> None:
+        if url:
+            prepare_database(DatabaseUrl.parse(url), dimensions=DEFAULT_DIM)
+            flags = (*flags, "--database-url", url)
+        registry = DatabaseRegistry(DatabaseUrl.parse(url)) if url else FolderRegistry(folder)
         self._tokens = {}
         for name in (NAMESPACE, OTHER):
-            FolderRegistry(folder).create(name)
-            self._tokens[name] = token_file(folder).create(name, name, Permission.ADMIN)
-        self.database = folder / "namespaces" / NAMESPACE / DATABASE_NAME
+            registry.create(name)
+            self._tokens[name] = registry.tokens.create(name, name, Permission.ADMIN)
+        self._address = registry.address(NAMESPACE)
+        registry.close()
         command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", "0", "--data-dir", str(folder)]
         self.process = subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
@@ -56,6 +64,15 @@ class HttpServer:
     def __exit__(self, *_exception: object) -> None:
         self.process.terminate()
         self.process.wait(60)
+
+    def texts(self) -> dict[int, str]:
+        """Return what the first namespace holds, by id, read past the server."""
+        if isinstance(self._address, DatabaseUrl):
+            with psycopg.connect(self._address.conninfo()) as connection:
+                connection.execute("select set_config('search_path', %s, true)", (self._address.schema,))
+                return dict(connection.execute("select id, content from session_memories").fetchall())
+        with closing(sqlite3.connect(f"file:{self._address}?mode=ro", uri=True)) as connection:
+            return dict(connection.execute("select id, content from session_memories"))
 
     def caller(self, namespace: str = NAMESPACE) -> "Caller":
         """Return one client with a connection of its own."""

@@ -2,13 +2,14 @@
 """The server over HTTP beside the same server over standard input and output, and what happens under load.
 
     uv run --group benchmark benchmarks/over_http.py [PART ...] [--seconds 10] [--clients 100] [--minutes 1]
-        [--json FILE] [--docs]
+        [--postgres FOLDER] [--json FILE] [--docs]
 
 Parts: callers (searches by 1, 8 and 32 callers at once over HTTP, and by one over standard input and output in turn
 with one over HTTP), stores (searches while 48 others store reports of 5,000 tokens without a pause) and mixed (many
 clients search, store and read; then the memory is compared with what was acknowledged); default: all. Every part has a
 server of its own. The storing callers soon exceed VECTOR_MEMORY_MAX_PENDING_VECTORS: then their receipts wait, up to 40
-seconds, and so does the end of that part. --docs writes the tables into docs/http.md. The exit code is 1 if a call
+seconds, and so does the end of that part. With --postgres the namespaces are in a database whose server keeps its data
+in FOLDER, which must have a short path. --docs writes the tables into docs/http.md. The exit code is 1 if a call
 failed or anything was lost.
 """
 
@@ -16,18 +17,18 @@ import argparse
 import json
 import os
 import random
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "performance"))
 
 from client import ROOT, Server
+from cluster import running
 from tables import table, write_into_docs
 from texts import report
 from timing import summary
@@ -52,7 +53,7 @@ Figures = dict[str, Any]
 def callers(options: argparse.Namespace, folder: Path) -> Figures:
     """Measure searches by one caller over both transports in turn, and by several over HTTP."""
     figures: Figures = {}
-    with HttpServer(folder / "one") as server:
+    with started(options, folder / "one") as server:
         local, over_http = Server(folder / "local.db"), server.caller()
         local.initialize()
         store_first(local.call, over_http.call, count=STORED_FIRST)
@@ -64,10 +65,16 @@ def callers(options: argparse.Namespace, folder: Path) -> Figures:
         figures |= {name: summary(load.times["search"]) for name, (load, _) in alternating.items()}
         local.stop()
         figures |= at_once(server, "HTTP", options.seconds)
-    with HttpServer(folder / "several", "--workers", str(WORKERS)) as server:
+    with started(options, folder / "several", "--workers", str(WORKERS)) as server:
         store_first(server.caller().call, count=STORED_FIRST)
         figures |= at_once(server, f"HTTP, {WORKERS} workers", options.seconds)
     return figures
+
+
+def started(options: argparse.Namespace, folder: Path, *flags: str) -> HttpServer:
+    """Start a server whose namespaces are in a folder, or in a new database."""
+    url = options.cluster.create_database(f"over_http_{time.time_ns()}") if options.cluster else None
+    return HttpServer(folder, *flags, url=url)
 
 
 def at_once(server: HttpServer, name: str, seconds: float) -> Figures:
@@ -88,7 +95,7 @@ def at_once(server: HttpServer, name: str, seconds: float) -> Figures:
 def stores(options: argparse.Namespace, folder: Path) -> Figures:
     """Measure searches of two namespaces while others store reports of 5,000 tokens in one without a pause."""
     texts = [report(number) for number in range(DIFFERENT_REPORTS)]
-    with HttpServer(folder) as server:
+    with started(options, folder) as server:
         storers = [server.caller() for _ in range(STORERS)]
         searchers = {name: server.caller(name) for name in (NAMESPACE, OTHER)}
         store_first(*(searcher.call for searcher in searchers.values()), count=STORED_FIRST)
@@ -106,7 +113,7 @@ def stores(options: argparse.Namespace, folder: Path) -> Figures:
 def mixed(options: argparse.Namespace, folder: Path) -> Figures:
     """Let many clients search, store and read, and compare the memory with what was acknowledged."""
     seconds, load = options.minutes * 60, Load()
-    with HttpServer(folder) as server:
+    with started(options, folder) as server:
         store_first(server.caller().call, count=STORED_FIRST)
         many = [server.caller() for _ in range(options.clients)]
 
@@ -125,8 +132,7 @@ def mixed(options: argparse.Namespace, folder: Path) -> Figures:
                 time.sleep(seconds / 3)
                 taken.append(server.memory_mb("VmRSS"))
         peak = server.memory_mb("VmHWM")
-        with closing(sqlite3.connect(f"file:{server.database}?mode=ro", uri=True)) as connection:
-            there = dict(connection.execute("select id, content from session_memories"))
+        there = server.texts()
     calls = sum(map(len, load.times.values()))
     return {
         "clients": options.clients,
@@ -201,15 +207,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement of the first two parts")
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=1, help="of the mixed load")
+    parser.add_argument("--postgres", type=Path, metavar="FOLDER")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--docs", action="store_true", help="write docs/http.md")
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     figures: Figures = {"CPUs": os.cpu_count(), "load before": round(os.getloadavg()[0], 1)}
-    for name in options.parts or PARTS:
-        with tempfile.TemporaryDirectory() as scratch:
-            figures[name] = PARTS[name](options, Path(scratch))
+    with running(options.postgres) if options.postgres else nullcontext() as options.cluster:
+        for name in options.parts or PARTS:
+            with tempfile.TemporaryDirectory() as scratch:
+                figures[name] = PARTS[name](options, Path(scratch))
     text = "\n\n".join([f"CPUs {figures['CPUs']}, load before {figures['load before']}.", *tables(figures)])
     print(text)
     if options.json:
