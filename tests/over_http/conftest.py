@@ -13,11 +13,13 @@ import uvicorn
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
+from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.outbox import Outbox
 from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.connections import Connection
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
+from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Permission, TokenFile, token_file
 from waiting import eventually
@@ -84,6 +86,25 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         FolderRegistry(folder).create(name)
     with serving(HttpOptions(http=True, data_dir=folder), folder) as url:
         yield Team(url, folder)
+
+
+class GatedEngine(ToyEngine):
+    """Embeds queries, or texts, or both, while its gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS.embedding_dim)
+        self.gate = threading.Event()
+
+
+@pytest.fixture
+def gated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: GatedEngine) -> Iterator[Team]:
+    """A server with the namespaces red and blue, which has the `engine` of the module."""
+    monkeypatch.setattr(namespaces, "load_embedder", lambda _settings: engine)
+    for name in ("red", "blue"):
+        FolderRegistry(tmp_path).create(name)
+    with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path) as url:
+        yield Team(url, tmp_path)
+        engine.gate.set()
 
 
 @pytest.fixture

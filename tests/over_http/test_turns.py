@@ -2,25 +2,18 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
-from threading import Event
 from typing import Any
 
 import httpx2
 import pytest
 
 from over_http.calling import answer_in, post
-from over_http.conftest import SETTINGS, Team, serving
+from over_http.conftest import GatedEngine, Team
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.turns import AT_ONCE, Turns
-from vector_memory.settings import HttpOptions
 from vector_memory.storage.cancellation import give_way
-from vector_memory.tenancy import namespaces
-from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually, until
 
 pytestmark = pytest.mark.anyio
@@ -104,12 +97,11 @@ async def test_a_call_that_waits_or_takes_long_lets_others_work_meanwhile(monkey
         pass
 
 
-class HeldEngine(ToyEngine):
-    """Embeds nothing before its gate is open."""
+class QueriesHeld(GatedEngine):
+    """Embeds texts at once."""
 
     def __init__(self) -> None:
-        super().__init__(SETTINGS.embedding_dim)
-        self.gate = Event()
+        super().__init__()
         self.asked: list[str] = []
 
     def embed_query(self, text: str) -> Vectors:
@@ -119,21 +111,13 @@ class HeldEngine(ToyEngine):
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldEngine]:
-    made = HeldEngine()
-    monkeypatch.setattr(namespaces, "load_embedder", lambda _settings: made)
+def engine(monkeypatch: pytest.MonkeyPatch) -> QueriesHeld:
     monkeypatch.setattr("vector_memory.server.turns.SECONDS_IN_THE_WAY", 3_600)
-    yield made
-    made.gate.set()
+    return QueriesHeld()
 
 
-@pytest.fixture
-def team(tmp_path: Path, engine: HeldEngine) -> Iterator[Team]:
-    """A server whose searches wait for the engine's gate."""
-    del engine
-    FolderRegistry(tmp_path).create("red")
-    with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path) as url:
-        yield Team(url, tmp_path)
+def search(team: Team, secret: str, query: str, **options: Any) -> httpx2.Response:
+    return post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": query}, **options)
 
 
 def running_calls(team: Team, secret: str) -> int:
@@ -142,19 +126,28 @@ def running_calls(team: Team, secret: str) -> int:
     return int(re.findall(r"^vector_memory_running_calls (\d+)", said, re.MULTILINE)[0])
 
 
-def test_a_search_whose_caller_has_left_is_never_begun(team: Team, engine: HeldEngine) -> None:
-    secret = team.token("ada")
-
-    def search(query: str, **options: Any) -> httpx2.Response:
-        return post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": query}, **options)
-
+def test_a_search_whose_caller_has_left_is_never_begun(gated: Team, engine: QueriesHeld) -> None:
+    secret = gated.token("ada")
     with ThreadPoolExecutor(AT_ONCE) as callers:
-        held = [callers.submit(search, f"what is number {number}") for number in range(AT_ONCE)]
+        held = [callers.submit(search, gated, secret, f"what is number {number}") for number in range(AT_ONCE)]
         eventually(lambda: len(engine.asked) == AT_ONCE)
         with pytest.raises(httpx2.TimeoutException):
-            search("who has left", timeout=1)
-        eventually(lambda: running_calls(team, secret) == AT_ONCE)
+            search(gated, secret, "who has left", timeout=1)
+        eventually(lambda: running_calls(gated, secret) == AT_ONCE)
         engine.gate.set()
         assert all(answer_in(one.result())["success"] for one in held)
-    assert answer_in(search("who is there"))["success"]
+    assert answer_in(search(gated, secret, "who is there"))["success"]
     assert "who has left" not in engine.asked
+
+
+def test_a_look_up_does_not_wait_for_all_searches_of_its_namespace(gated: Team, engine: QueriesHeld) -> None:
+    secret = gated.token("ada")
+    with ThreadPoolExecutor(20) as callers:
+        held = [callers.submit(search, gated, secret, f"what is number {number}") for number in range(19)]
+        eventually(lambda: running_calls(gated, secret) == len(held))
+        found = callers.submit(post, gated.url, secret, tool="get_memory_by_id", arguments={"memory_id": 1})
+        found.add_done_callback(lambda _: asked.extend(engine.asked))
+        eventually(lambda: running_calls(gated, secret) == len(held) + 1)
+        asked: list[str] = []
+        engine.gate.set()
+    assert len(asked) < len(engine.asked) == len(held)

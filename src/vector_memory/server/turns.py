@@ -96,14 +96,11 @@ _intake: Limiter = RunVar("intake")
 
 
 @asynccontextmanager
-async def turn_of_caller(*, stores: bool = False) -> AsyncIterator[None]:
-    """Wait for a turn of the caller's namespace, and have it during the block. Its stores take turns with searches."""
-    try:
-        turns = _turns.get()
-    except LookupError:
-        turns = Turns()
-        _turns.set(turns)
-    async with turns.taken(f"{current_caller().namespace}{' stores' * stores}"):
+async def turn_of_caller(work: str = "searches") -> AsyncIterator[None]:
+    """Wait for a turn of the caller's namespace, and have it during the block. Its kinds of `work` take turns, too."""
+    if (turns := _turns.get(None)) is None:
+        _turns.set(turns := Turns())
+    async with turns.taken(f"{current_caller().namespace} {work}"):
         yield
 
 
@@ -115,7 +112,7 @@ async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P
     work = partial(function, *args, **kwargs)
     if any(isinstance(argument, str) and len(argument) > LONG for argument in args):
         return await _limited(_long_writers, LONG_WRITERS, work)
-    async with turn_of_caller(stores=True):
+    async with turn_of_caller("stores"):
         return await _limited(_writers, WRITERS, work)
 
 
@@ -130,11 +127,8 @@ async def in_intake_thread(function: Callable[P, T], *args: P.args, **kwargs: P.
 
 
 async def _limited(limiter: Limiter, most: int, work: Callable[[], T]) -> T:
-    try:
-        found = limiter.get()
-    except LookupError:
-        found = CapacityLimiter(most)
-        limiter.set(found)
+    if (found := limiter.get(None)) is None:
+        limiter.set(found := CapacityLimiter(most))
     try:
         return await run_sync(work, limiter=found)
     except CancelledCallError:

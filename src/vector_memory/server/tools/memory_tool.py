@@ -100,8 +100,9 @@ class MemoryTool(FunctionTool):
             limit = longest_answer(given)
             await with_names(given, known, get_context(), stores=self.name.startswith("store_"))
             # Others choose a thread themselves, or wait for what may happen.
-            searches = reads(self.fn) and not iscoroutinefunction(self.fn)
-            async with turn_of_caller() if searches else nullcontext():
+            is_simple = reads(self.fn) and not iscoroutinefunction(self.fn)
+            work = "searches" if given.keys() & {"query", "queries"} else "look-ups"
+            async with turn_of_caller(work) if is_simple else nullcontext():
                 answer = await super().run(given)
         except Exception as error:  # the outermost handler: every exception becomes an answer
             answer = failed_result(self.result_model, to_memory_error(error, self))
