@@ -97,18 +97,18 @@ def test_lists_made_while_others_store_and_delete_say_what_the_tables_say(
     store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vector_memory.search.index.loader.BLOCKS_PER_READ", 2)
-    read, calls = SqliteFeed.postings_in, 0
+    read, calls = SqliteFeed.read_postings, 0
     with open_store(tmp_path / "memory.db") as other:
 
-        def disturbed(feed: SqliteFeed, blocks: np.ndarray) -> object:
+        def disturbed(feed: SqliteFeed, row_ids: np.ndarray) -> object:
             nonlocal calls
             calls += 1
             if calls in (2, 4):
                 other.delete_memory(10 * calls)
                 other.store_memory("report", f"zebra b1 quokka{calls} new", session_id=f"other {calls}")
-            return read(feed, blocks)
+            return read(feed, row_ids)
 
-        monkeypatch.setattr(SqliteFeed, "postings_in", disturbed)
+        monkeypatch.setattr(SqliteFeed, "read_postings", disturbed)
         load_index(store)
         assert calls > 4
         for query in ("zebra b1", "quokka2 zebra", "new b0"):

@@ -7,13 +7,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.storage.spelling import Spelling
+
+if TYPE_CHECKING:
+    from vector_memory.storage.postings import FoundPostings
 
 Vectors = NDArray[np.float32]
 Signatures = NDArray[np.uint64]
@@ -220,17 +223,11 @@ class IndexFeed(Protocol):
     def memories_in(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope."""
 
-    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
-        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
-
-    def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
-        """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
-
-        One query reads the postings of all terms.
-        """
+    def read_postings(self, row_ids: Numbers) -> "FoundPostings":
+        """Return the rows of postings that exist."""
 
     def read_ahead(self, asked: Callable[[], Occurring]) -> None:
-        """Read what `occurrences` will probably be asked for, if that is faster together with other questions."""
+        """Read the postings that will probably be asked for, if that is faster together with other questions."""
 
     def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:
         """Return at most `limit` passages with ids above `passage_id`. Without their vectors it may be faster."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vector_memory.search.index.lists import NO_POSTINGS, PostingList
 from vector_memory.search.index.units import ABSENT, Bools, Rows, Units
-from vector_memory.storage.postings import key_of
+from vector_memory.storage.postings import key_of, occurrences, postings_in
 from vector_memory.storage.scoring import (
     NOTHING_TYPED,
     PLACES_PER_BLOCK,
@@ -70,9 +70,9 @@ def word_scores(
     wide = is_wide(units, rows)
     found = occurrences_in_file(feed, units, terms) if wide else occurrences_in_rows(feed, units, rows, terms)
     inside, missing = [], dict[str, str]()
-    for term, occurrences in zip(terms, found, strict=True):
-        is_inside = members.take(units.owners.take(occurrences.entries))
-        inside.append(Occurrences(occurrences.entries[is_inside], occurrences.counts[is_inside]))
+    for term, within in zip(terms, found, strict=True):
+        is_inside = members.take(units.owners.take(within.entries))
+        inside.append(Occurrences(within.entries[is_inside], within.counts[is_inside]))
         if term in plain and not is_inside.any():
             missing[term] = plain[term]
     asked, respelt = terms, dict[str, Spelling]()
@@ -94,7 +94,7 @@ def respell(
     feed: IndexFeed, units: Units, rows: Rows, blocks: Rows, missing: Mapping[str, str], terms: Sequence[str]
 ) -> tuple[dict[str, Spelling], dict[str, Occurrences]]:
     """Return what words without occurrences in the memories of the rows were read as, and where that is, by terms."""
-    _, keys, places, counts = feed.postings_in(blocks)
+    _, keys, places, counts = postings_in(blocks, feed.read_postings)
     entries, inside = entries_at(units, rows[np.argsort(units.places[rows], kind="stable")], places)
     keys, entries, counts = keys[inside], entries[inside], counts[inside]
     respelt, there = spellings(missing, terms, keys, key_of), {}
@@ -165,7 +165,7 @@ def occurrences_in_rows(
     rows = rows[order]
     return [
         in_memories(units, rows, places, counts, start)
-        for (places, counts), start in zip(feed.occurrences(terms, blocks), starts, strict=True)
+        for (places, counts), start in zip(occurrences(terms, blocks, feed.read_postings), starts, strict=True)
     ]
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vector_memory.search.index.bm25 import entries_at
 from vector_memory.search.index.lists import MAX_POSTINGS_BYTES, NO_POSTINGS, OVERHEAD, PostingList
 from vector_memory.search.index.units import ABSENT, Rows, Units
-from vector_memory.storage.postings import key_of
+from vector_memory.storage.postings import key_of, postings_in
 from vector_memory.storage.scoring import IndexFeed
 from vector_memory.storage.terms import STOP_WORDS, terms
 
@@ -62,7 +62,7 @@ class CommonWords:
 
 def most_common(feed: IndexFeed, sample: Rows, blocks: int) -> NDArray[np.int64]:
     """Return the keys of the words, ascending, that most units of a sample of all blocks contain, and that fit."""
-    _, keys, _, _ = feed.postings_in(sample)
+    _, keys, _, _ = postings_in(sample, feed.read_postings)
     stop = [key_of(term) for term in terms(" ".join(STOP_WORDS))]  # nobody asks for them
     found, counts = np.unique(keys[~np.isin(keys, stop)], return_counts=True)
     order = np.argsort(-counts, kind="stable")[:MOST_WORDS]

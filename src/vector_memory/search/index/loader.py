@@ -26,6 +26,7 @@ from vector_memory.search.index.signatures import CachedVectors, Passages, View
 from vector_memory.search.index.sketch import coverable
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
+from vector_memory.storage.postings import postings_in
 from vector_memory.storage.scoring import IndexFeed, Revision
 
 logger = logging.getLogger(__name__)
@@ -220,7 +221,7 @@ class PassageIndex:
                     if reads_all:
                         common = common or CommonWords(reader.feed, units, later)
                     read = later[start : start + BLOCKS_PER_READ]
-                    owners, keys, places, counts = reader.feed.postings_in(read)
+                    owners, keys, places, counts = postings_in(read, reader.feed.read_postings)
                 sketch.add(read, owners, keys)
                 if common is not None:
                     common.add(keys, places, counts)

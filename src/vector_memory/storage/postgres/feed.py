@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.storage import postings
@@ -80,17 +79,6 @@ class PostgresFeed:
         condition = memory_filter(scope)
         return self._column(f"select m.id from session_memories m where {condition.sql}", condition.parameters)
 
-    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
-        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
-        return postings.postings_in(blocks, self._read_postings)
-
-    def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
-        """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
-
-        One query reads the postings of all terms.
-        """
-        return postings.occurrences(terms, blocks, self._read_postings)
-
     def read_ahead(self, asked: Callable[[], Occurring]) -> None:
         """Read what `occurrences` will probably be asked for. It does not matter if it is asked for something else."""
         row_ids = postings.rows_with(*asked())
@@ -131,7 +119,8 @@ class PostgresFeed:
         """Return the same for passages of a scope of one kind, which are in one table with all others."""
         return vectors_of(self._connection, passage_ids)
 
-    def _read_postings(self, row_ids: Numbers) -> FoundPostings:
+    def read_postings(self, row_ids: Numbers) -> FoundPostings:
+        """Return the rows of postings that exist."""
         if self._ahead is not None and np.array_equal(self._ahead[0], row_ids):
             return self._ahead[1]
         return read_postings(self._connection, row_ids)

@@ -6,10 +6,8 @@ from typing import Any
 
 import apsw
 import numpy as np
-from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
-from vector_memory.storage import postings
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
 from vector_memory.storage.scoring import (
@@ -91,17 +89,6 @@ class SqliteFeed:
         sql = f"select m.id from session_memories m where {condition.sql}"
         return fetch_column(self._connection, sql, condition.bindings)
 
-    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
-        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
-        return postings.postings_in(blocks, self._read_postings)
-
-    def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
-        """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
-
-        One query reads the postings of all terms.
-        """
-        return postings.occurrences(terms, blocks, self._read_postings)
-
     def read_ahead(self, asked: Callable[[], Occurring]) -> None:
         """Do nothing: reading takes as long at any time."""
 
@@ -134,7 +121,8 @@ class SqliteFeed:
         """Return the same for passages of a scope of one kind, one at a time: fast for ids that are far apart."""
         return read_scattered_vectors(self._connection, table_of(scope), self.dimensions(), passage_ids)
 
-    def _read_postings(self, row_ids: Numbers) -> FoundPostings:
+    def read_postings(self, row_ids: Numbers) -> FoundPostings:
+        """Return the rows of postings that exist."""
         return read_postings(self._connection, row_ids)
 
     def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
