@@ -1,10 +1,19 @@
 """The one place where tests reach behind the facade: to see what a memory keeps, and to change it as others would."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import apsw
+
+from vector_memory.domain import Scope
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.search import PassageIndex, Retriever
 from vector_memory.storage.base import Storage
+from vector_memory.storage.queries.words import ScopeWords
+from vector_memory.storage.sqlite.keywords import read_postings
+from vector_memory.storage.sqlite.transactions import SqliteConnection
+from vector_memory.storage.word_ranking import ScopeRanking, rank_units
 from vector_memory.store import SessionMemoryStore
 
 
@@ -42,3 +51,8 @@ def indexer_of(store: SessionMemoryStore) -> Indexer:
 def stop_counting(store: SessionMemoryStore) -> None:
     """Write down which memories were read, and count no more."""
     store._access.close()
+
+
+def rank(connection: apsw.Connection, scope: Scope, terms: Sequence[str]) -> ScopeRanking:
+    """Rank the units of a scope that contain any of the terms, from the tables."""
+    return rank_units(ScopeWords(SqliteConnection(connection), scope, partial(read_postings, connection)), terms)

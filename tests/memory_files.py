@@ -1,7 +1,7 @@
 """Memories as files: made, looked at from outside, and used by other processes."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -127,3 +127,15 @@ def process(code: str, *paths: Path) -> Iterator[Forked]:
     finally:
         child.kill()
         child.communicate()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the write lock of a file, as another process does in the middle of a transaction."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.set_busy_timeout(60_000)
+        connection.execute("begin immediate")
+        try:
+            yield
+        finally:
+            connection.execute("rollback")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eras import ERAS
-from faults.soundness import connected
 from hook_texts import ANSWER, PROMPT, REPORT
+from memory_files import locked
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.server.hooks import HOOKS
@@ -186,11 +186,9 @@ async def test_a_prompt_does_not_wait_for_the_write_lock_and_is_stored_later(
 ) -> None:
     await talk.prompt("s", PROMPT)
     monkeypatch.undo()
-    with connected(tmp_path / "memory.db") as connection:
-        connection.execute("begin immediate")
+    with locked(tmp_path / "memory.db"):
         assert await talk.prompt("s", "Another prompt, while somebody writes.") is None
         assert len(talk.memories()) == 1
-        connection.execute("rollback")
     await until(lambda: len(talk.memories()) == 2)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from eras import ERAS
 from faults.bad_disk import BROKEN, FULL, Codes, bad_disk
-from faults.soundness import connected
 from hook_texts import ANSWER, PROMPT, REPORT
+from memory_files import locked
 from vector_memory.errors import DatabaseError
 from vector_memory.outbox import Outbox, delivery
 from vector_memory.outbox.folder import outboxes_of
@@ -72,12 +72,10 @@ async def test_a_prompt_is_stored_though_the_file_is_locked_for_longer_than_a_st
     talk: Any, tmp_path: Path, outbox: Outbox
 ) -> None:
     await store_one(talk, outbox)
-    with connected(tmp_path / "memory.db") as connection:
-        connection.execute("begin immediate")
+    with locked(tmp_path / "memory.db"):
         assert await talk.prompt("s", NEXT) is None
         await until(lambda: "kept the database locked" in outbox.contents().problem)
         assert kept(outbox) == [NEXT]
-        connection.execute("rollback")
     await stored(talk, PROMPT, NEXT)
     await until(outbox.is_empty)
 

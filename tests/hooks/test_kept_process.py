@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from faults.conftest import mounted
-from faults.soundness import connected
 from faults.test_full_disk import fill
 from hook_texts import PROMPT
+from memory_files import locked
 from servers import Server
 from vector_memory.outbox.folder import outboxes_of
 from waiting import eventually
@@ -49,15 +49,6 @@ def texts(server: Server) -> list[str]:
     """Return what is stored, in the order of storing."""
     found = server.call("search_changes", session_id="s", full=True, limit=100)["results"]
     return [one["content"] for one in found]
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the write lock of a memory, as a process does that is stuck."""
-    with connected(path) as connection:
-        connection.execute("begin immediate")
-        yield
-        connection.execute("rollback")
 
 
 @contextmanager

@@ -1,13 +1,11 @@
 """While another program holds the write lock, a real server answers whatever does not have to write."""
 
-import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
+from memory_files import locked
 from servers import LEGACY, MODERN, Server
 
 STORES = 70
@@ -19,19 +17,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with Server(tmp_path_factory.mktemp("locked"), version=request.param) as started:
         assert started.hello().call("store_report", **report(0, "s"))["success"]
         yield started
-
-
-@contextlib.contextmanager
-def nobody_can_write(path: Path) -> Iterator[None]:
-    """Hold the write lock of the file."""
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(30_000)
-    connection.execute("begin immediate")
-    try:
-        yield
-    finally:
-        connection.execute("rollback")
-        connection.close()
 
 
 def report(number: int, session: str) -> dict[str, Any]:
@@ -48,7 +33,7 @@ def numbers_stored(server: Server, session: str) -> set[int]:
 
 
 def test_reads_are_answered_while_many_calls_wait_to_write(server: Server) -> None:
-    with nobody_can_write(server.path):
+    with locked(server.path):
         waiting = {server.ask_tool("store_report", **report(number, "s")) for number in range(1, STORES)}
         waiting |= {server.ask_tool("delete_memory", memory_id=1) for _ in range(DELETES)}
         asked = [
@@ -75,7 +60,7 @@ def test_reads_are_answered_while_many_calls_wait_to_write(server: Server) -> No
 
 def test_calls_that_are_cancelled_while_they_wait_are_neither_run_nor_answered(server: Server) -> None:
     """Some of them wait for the lock, some for a thread, some as text."""
-    with nobody_can_write(server.path):
+    with locked(server.path):
         asked = [server.ask_tool("store_report", **report(number, "t")) for number in range(1, 50)]
         assert server.call("list_sessions")["success"]
         kept = asked[5::10]

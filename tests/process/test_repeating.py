@@ -1,19 +1,14 @@
 """A store whose answer did not arrive can be repeated: one memory, the same id (P6)."""
 
-import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
-from memory_files import create_file
+from memory_files import create_file, locked
 from servers import LEGACY, MODERN, Server
 from vector_memory.settings import DEFAULT_DIM
 from waiting import eventually
-
-PATIENCE = 30_000
 
 
 @pytest.fixture(scope="module", params=[LEGACY, MODERN])
@@ -22,19 +17,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     create_file(folder / "memory.db", DEFAULT_DIM)
     with Server(folder, version=request.param) as started:
         yield started.hello()
-
-
-@contextlib.contextmanager
-def nobody_can_write(path: Path) -> Iterator[None]:
-    """Hold the write lock of the file, as another process does in the middle of a transaction."""
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(PATIENCE)
-    connection.execute("begin immediate")
-    try:
-        yield
-    finally:
-        connection.execute("rollback")
-        connection.close()
 
 
 def report(session: str) -> dict[str, Any]:
@@ -47,7 +29,7 @@ def ids_of(server: Server, session: str) -> list[int]:
 
 
 def test_a_store_that_was_cancelled_can_be_repeated(server: Server) -> None:
-    with nobody_can_write(server.path):
+    with locked(server.path):
         cancelled = server.ask_tool("store_report", **report("cancelled"))
         assert server.call("list_sessions")["success"]
         server.send(
@@ -59,7 +41,7 @@ def test_a_store_that_was_cancelled_can_be_repeated(server: Server) -> None:
 
 
 def test_a_store_can_be_repeated_while_the_first_call_is_still_under_way(server: Server) -> None:
-    with nobody_can_write(server.path):
+    with locked(server.path):
         asked = [server.ask_tool("store_report", **report("impatient")) for _ in range(3)]
         assert server.call("list_sessions")["success"]
     answers = [server.receive()["result"]["structuredContent"] for _ in asked]

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import execute
-from inside import database_of
+from inside import database_of, rank
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retrieval
 from vector_memory.search.fusion import FIRST_BY_WORDS
 from vector_memory.search.question import is_name
 from vector_memory.storage.scoring import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
-from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
@@ -56,7 +55,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
     )
     with database_of(store).read() as connection:
-        best = rank(connection, scope, query_terms(query), {}).best(10**6).matches
+        best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
     weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
     first, embedded = [match.id for match in best[:FIRST_BY_WORDS]], dict(nearest)

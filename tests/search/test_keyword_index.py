@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from faults.effort import effort
-from inside import database_of, index_of, indexer_of, retriever_of
+from inside import database_of, index_of, indexer_of, rank, retriever_of
 from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from search.test_hybrid import fused_by_force
@@ -24,7 +24,6 @@ from vector_memory.storage.postings import key_of
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.transactions import SqliteReader
-from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
@@ -59,7 +58,7 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
         words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
         ids, memory_ids = view.units.ids_of(words.entries)
         found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))
-        best = rank(connection, scope, terms, {}).best(10**6).matches
+        best = rank(connection, scope, terms).best(10**6).matches
     assert found == {(match.memory_id, match.id): match.score for match in best}
     expected = [unit for unit, _ in fused_by_force(store, query, scope)][:100]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inside import rank
 from memory_files import are_words_of_texts
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.storage import postings
@@ -23,7 +24,6 @@ from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteWriter
-from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms, terms
 from vector_memory.storage.word_ranking import covered_by_best
 
@@ -104,7 +104,7 @@ def as_chunk(index: int, text: str) -> Chunk:
 
 
 def find(connection: apsw.Connection, query: str, scope: Scope | None = None, limit: int = 1000) -> list[Match]:
-    return list(rank(connection, scope or Scope(), query_terms(query), {}).best(limit).matches)
+    return list(rank(connection, scope or Scope(), query_terms(query)).best(limit).matches)
 
 
 def is_in(memory: dict[str, Any], scope: Scope) -> bool:
@@ -165,7 +165,7 @@ def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
             if is_in(memory, scope):
                 there.update(own)
         wanted = plain_bm25(there, query_terms(query))
-        ranking = rank(connection, scope, query_terms(query), {})
+        ranking = rank(connection, scope, query_terms(query))
         found = ranking.best(1000)
         assert found.complete
         assert same(found.matches, wanted)

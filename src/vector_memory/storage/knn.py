@@ -1,12 +1,25 @@
 """Finds the units of a scope that are nearest to a vector, with the same results as a scan of the scope."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.scoring import ROUNDING, Match, Method, Numbers, Ranked, Vectors, best, cosines
+from vector_memory.storage.queries.words import ScopeWords
+from vector_memory.storage.scoring import (
+    NOTHING_TYPED,
+    ROUNDING,
+    Match,
+    Method,
+    Numbers,
+    Ranked,
+    Vectors,
+    best,
+    cosines,
+)
+from vector_memory.storage.word_ranking import ScopeRanking, rank_units
 
 MAX_K = 4_096
 """Maximum number of passages to ask for at once, which is the limit of sqlite-vec.
@@ -34,25 +47,6 @@ class Candidates(NamedTuple):
     memories: Numbers
     vectors: Vectors
     wanted: NDArray[np.bool_]
-
-
-class VectorTable(Protocol):
-    """The passages of one scope that have vectors."""
-
-    def nearest(self, query: Vectors, k: int) -> Candidates:
-        """Return the `k` (at most MAX_K) passages nearest to the query, nearest first."""
-
-    def sorted_by_unit(self, limit: int) -> Numbers:
-        """Return the first `limit` passages sorted by unit id; -1: all.
-
-        Shape (passages, 3): the ids of the passage, of its unit and of its memory.
-        """
-
-    def vectors_of(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the ids of those passages that have vectors, ascending, and the vectors."""
-
-    def vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the unit of each passage of these units, and the vectors of the passages."""
 
 
 class Matches:
@@ -90,24 +84,28 @@ class Matches:
         return len(self._units)
 
 
-class NearestUnits:
-    """Finds the units nearest to a vector exactly, with a table that finds the nearest passages.
+class ScopeCandidates(ABC):
+    """The CandidateSource of a scope: it finds the units nearest to a vector exactly, from the nearest passages.
 
     Passages are fetched in growing batches until enough units are nearer than the last passage fetched: no unseen unit
-    can then rank among them. If more passages are equally near than the table can return, the scope is scanned in the
+    can then rank among them. If more passages are equally near than the engine can return, the scope is scanned in the
     order of unit ids until enough units are known.
     """
 
-    def __init__(self, table: VectorTable, method: Method) -> None:
-        self._table = table
+    def __init__(self, method: Method, words: ScopeWords) -> None:
         self._method = method
+        self._words = words
+
+    def rank_words(self, terms: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> ScopeRanking:
+        """Rank the units of the scope that contain any of the terms."""
+        return rank_units(self._words, terms, plain)
 
     def nearest(self, query: Vectors, count: int) -> Ranked:
         """Return the `count` nearest units of the scope."""
         found, horizon = Matches(), 1.0
         k = max(self._method.batch, count * PASSAGES_PER_UNIT)
         while k <= MAX_K and self._method.iterative:
-            candidates = self._table.nearest(query, k)
+            candidates = self._nearest_passages(query, k)
             similarities = cosines(candidates.vectors, query)
             wanted = candidates.wanted
             found.add(candidates.units[wanted], candidates.memories[wanted], similarities[wanted])
@@ -122,11 +120,11 @@ class NearestUnits:
     def _scanned(self, query: Vectors, count: int, found: Matches, horizon: float) -> Ranked:
         """Scan the scope in the order of unit ids. No unit that is not in `found` is nearer than the horizon."""
         limit = MAX_PASSAGES_SCANNED if self._method.iterative else -1
-        passages = self._table.sorted_by_unit(limit)
+        passages = self._passages(limit)
         for start in range(0, len(passages), PASSAGES_PER_SCAN):
             rows = passages[start : start + PASSAGES_PER_SCAN]
             rows = rows[np.argsort(rows[:, 0])]
-            ids, vectors = self._table.vectors_of(rows[:, 0].tolist())
+            ids, vectors = self._vectors_of(rows[:, 0].tolist())
             rows = rows[np.isin(rows[:, 0], ids)]
             found.add(rows[:, 1], rows[:, 2], cosines(vectors, query))
             if len(rows) and found.settled(horizon, seen=int(rows[:, 1].max())) >= count:
@@ -136,8 +134,27 @@ class NearestUnits:
 
     def similarities(self, query: Vectors, matches: Sequence[Match]) -> dict[int, float]:
         """Return the cosines of units found elsewhere, by id. Units without vectors are left out."""
-        units, vectors = self._table.vectors_of_units([match.id for match in matches])
+        units, vectors = self._vectors_of_units([match.id for match in matches])
         highest: dict[int, float] = {}
         for unit, similarity in zip(units.tolist(), cosines(vectors, query).tolist(), strict=True):
             highest[unit] = max(highest.get(unit, -1.0), similarity)
         return highest
+
+    @abstractmethod
+    def _nearest_passages(self, query: Vectors, k: int) -> Candidates:
+        """Return the `k` (at most MAX_K) passages nearest to the query, nearest first."""
+
+    @abstractmethod
+    def _passages(self, limit: int) -> Numbers:
+        """Return the first `limit` passages sorted by unit id; -1: all.
+
+        Shape (passages, 3): the ids of the passage, of its unit and of its memory.
+        """
+
+    @abstractmethod
+    def _vectors_of(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+        """Return the ids of those passages that have vectors, ascending, and the vectors."""
+
+    @abstractmethod
+    def _vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+        """Return the unit of each passage of these units, and the vectors of the passages."""

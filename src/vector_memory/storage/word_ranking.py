@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
-from vector_memory.storage.postings import LENGTH, FoundPostings, key_of, occurrences, postings_in
+from vector_memory.storage.postings import LENGTH, key_of, occurrences, postings_in
+from vector_memory.storage.queries.words import MemoryInBlock, ScopeWords
 from vector_memory.storage.scoring import (
     NOTHING_TYPED,
     PLACES_PER_BLOCK,
@@ -30,35 +30,6 @@ MAX_ENTRIES = 1 << 26
 
 OUTSIDE = -1
 """The length of a unit that is not in the scope."""
-
-
-class MemoryInBlock(NamedTuple):
-    """A memory of a scope: the block of its units, the number of the first one there, and that unit's id.
-
-    `lengths`: the terms of its units, an array of LENGTH.
-    """
-
-    memory_id: int
-    block_id: int
-    first: int
-    lengths: bytes
-    first_unit: int
-
-
-class WordTable(Protocol):
-    """The keyword index of one scope, in one snapshot."""
-
-    def memories(self) -> tuple[Sequence[MemoryInBlock], Mapping[int, int]]:
-        """Return the memories of the scope, sorted by block and first unit, and how many units their blocks have."""
-
-    def read_postings(self, row_ids: Numbers) -> FoundPostings:
-        """Return the postings of those rows that exist."""
-
-    def units_at(self, places: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the ids of units, given their memories and their numbers in these."""
-
-    def numbers_of(self, matches: Sequence[Match]) -> list[int]:
-        """Return the numbers of units in their memories; 0 for a memory that is not chunked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +57,7 @@ class ScopeRanking:
     `shares`: of each entry of the layout.
     """
 
-    def __init__(self, table: WordTable, layout: Layout, shares: NDArray[np.float64], wording: Wording) -> None:
+    def __init__(self, table: ScopeWords, layout: Layout, shares: NDArray[np.float64], wording: Wording) -> None:
         self.wording = wording
         self._table = table
         self._layout = layout
@@ -114,9 +85,9 @@ class ScopeRanking:
         }
 
 
-def rank_units(table: WordTable, wanted: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> ScopeRanking:
+def rank_units(table: ScopeWords, wanted: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> ScopeRanking:
     """Score the units of a scope that contain any of the terms by BM25, with the statistics of the scope."""
-    layout = layout_of(*table.memories())
+    layout = layout_of(table.memories())
     scores = np.zeros(len(layout.lengths))
     read = occurrences(wanted, [layout.block_ids] * len(wanted), table.read_postings)
     found = {term: inside(layout, *postings) for term, postings in zip(wanted, read, strict=True)}
@@ -147,11 +118,12 @@ def inside(layout: Layout, places: Numbers, counts: NDArray[np.uint16]) -> tuple
     return entries[there], counts[there]
 
 
-def layout_of(rows: Sequence[MemoryInBlock], sizes: Mapping[int, int]) -> Layout:
-    """Return the units of a scope as entries. `sizes`: how many units each block has. Raises DamagedError."""
-    memories, blocks, numbers, blobs, firsts = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+def layout_of(rows: Sequence[MemoryInBlock]) -> Layout:
+    """Return the units of a scope as entries. Raises DamagedError."""
+    memories, blocks, numbers, blobs, firsts, sizes = zip(*rows, strict=True) if rows else ((), (), (), (), (), ())
     block_ids, block_of = np.unique(np.array(blocks, np.int64), return_inverse=True)
-    block_sizes = np.array([sizes.get(block, OUTSIDE) for block in block_ids.tolist()], np.int64)
+    block_sizes = np.zeros(len(block_ids), np.int64)
+    block_sizes[block_of] = sizes
     units = np.array([len(blob) // LENGTH.itemsize for blob in blobs], np.int64)
     require_valid_layout(block_sizes, block_of, np.array(numbers, np.int64), units)
     bases = np.concatenate([[0], np.cumsum(block_sizes)])

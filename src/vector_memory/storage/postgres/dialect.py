@@ -8,6 +8,10 @@ DIALECT = {
     "among": Fragment("= any(%(?)s)"),
     "among_texts": Fragment("= any(%(?)s::text[])"),
     "each": Fragment("unnest(%(?)s::bigint[]) each(value)"),
+    "each_pair": Fragment(
+        "(select n as number, (%(?)s::bigint[])[n][1] as first, (%(?)s::bigint[])[n][2] as second"
+        " from generate_subscripts(%(?)s::bigint[], 1) n)"
+    ),
     "each_tag": Fragment("unnest(?.tags) tag(value)"),
     "has_tag": Fragment("m.tags && %(?)s::text[]"),
     "tags": Fragment("array_to_json(?.tags)::text"),

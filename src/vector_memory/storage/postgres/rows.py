@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from vector_memory.storage.connection import made_by
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.statement import Cursor, Parameters
 
@@ -16,8 +17,8 @@ def fetch(connection: Connection, make: Callable[..., T], sql: str, parameters: 
 
 def rows_of(cursor: Cursor, make: Callable[..., T]) -> list[T]:
     """Return `make(**columns)` for each row of a query that was run."""
-    names = [column.name for column in cursor.description or ()]
-    return [make(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+    made = made_by(make, [column.name for column in cursor.description or ()])
+    return list(map(made, cursor.fetchall()))
 
 
 def columns_of(cursor: Cursor) -> dict[str, Any]:

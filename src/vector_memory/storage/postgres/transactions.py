@@ -109,7 +109,7 @@ class PostgresReader(Reader):
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 
-        return PostgresCandidates(self.raw, scope, method)
+        return PostgresCandidates(PostgresConnection(self.raw), scope, method)
 
     def visible(self, scope: Scope) -> Scope:
         return scope

@@ -13,6 +13,7 @@ DIALECT = {
     "among": AMONG,
     "among_texts": AMONG,
     "each": Fragment("json_each(%(?)s) each"),
+    "each_pair": Fragment("(select key number, value ->> 0 first, value ->> 1 second from json_each(%(?)s))"),
     "each_tag": Fragment("json_each(?.tags) tag"),
     "has_tag": Fragment(
         "exists (select 1 from json_each(m.tags) tag, json_each(%(?)s) wanted where tag.value = wanted.value)"

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import apsw
 
+from vector_memory.storage.connection import made_by
 from vector_memory.storage.sqlite.time_limit import type_check
 
 T = TypeVar("T")
@@ -17,13 +18,14 @@ SIMPLE: dict[object, type] = {kind: kind for kind in (int, float, str, bytes, bo
 def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> list[T]:
     """Run a query and return `make(**columns)` for each row."""
     cursor = connection.execute(sql, bindings)
-    found: list[T] = []
-    names: tuple[str, ...] = ()
-    for row in cursor:
-        names = names or tuple(column[0] for column in cursor.get_description())
-        _check_for(make, names)(row)
-        found.append(make(**dict(zip(names, row, strict=True))))
-    return found
+    if (first := next(cursor, None)) is None:
+        return []
+    names = tuple(column[0] for column in cursor.get_description())
+    check, made = _check_for(make, names), made_by(make, names)
+    rows = [first, *cursor]
+    for row in rows:
+        check(row)
+    return list(map(made, rows))
 
 
 @lru_cache(maxsize=256)

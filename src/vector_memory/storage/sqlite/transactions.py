@@ -105,9 +105,9 @@ class SqliteReader(Reader):
         return vectors.token_states(self.raw, kind, unit_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
-        from vector_memory.storage.sqlite.candidates import MemoryCandidates
+        from vector_memory.storage.sqlite.candidates import SqliteCandidates
 
-        return MemoryCandidates(self.raw, scope, method)
+        return SqliteCandidates(SqliteConnection(self.raw), scope, method)
 
     def visible(self, scope: Scope) -> Scope:
         return scope
