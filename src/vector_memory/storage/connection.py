@@ -75,13 +75,6 @@ class Counted(NamedTuple):
     number: int
 
 
-def made_by(make: Callable[..., T], names: Sequence[str]) -> Callable[[Sequence[Any]], T]:
-    """Return what makes `make(**columns)` of a row with these columns."""
-    if getattr(make, "_fields", None) == tuple(names):
-        return make._make  # type: ignore[attr-defined, no-any-return]  # a named tuple, much faster
-    return lambda row: make(**dict(zip(names, row, strict=True)))
-
-
 def value_of(**columns: Any) -> Any:
     """Return the value of a row with one column."""
     (value,) = columns.values()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from vector_memory.domain import TRAITS, Scope
+from vector_memory.domain import Scope
 from vector_memory.storage.knn import Candidates, ScopeCandidates
 from vector_memory.storage.queries.words import ScopeWords
 from vector_memory.storage.scoring import Method, Numbers, Vectors
@@ -19,7 +19,7 @@ class SqliteCandidates(ScopeCandidates):
         super().__init__(method, ScopeWords(connection, scope, partial(read_postings, connection.raw)))
         self._raw = connection.raw
         self._scope = scope
-        self._table = table_of(scope)
+        self._table = vectors.table_of(scope)
 
     def _nearest_passages(self, query: Vectors, k: int) -> Candidates:
         return vectors.nearest(self._raw, self._table, self._scope, query, k)
@@ -32,8 +32,3 @@ class SqliteCandidates(ScopeCandidates):
 
     def _vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         return vectors.vectors_of_units(self._raw, self._table, unit_ids)
-
-
-def table_of(scope: Scope) -> str:
-    """Return the vec0 table for a scope of one kind."""
-    return vectors.table_for(chunked=scope.kind is not None and TRAITS[scope.kind].chunked)

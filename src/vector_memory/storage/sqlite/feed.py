@@ -20,13 +20,12 @@ from vector_memory.storage.scoring import (
     Vectors,
     signatures_of,
 )
-from vector_memory.storage.sqlite.candidates import table_of
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
 from vector_memory.storage.sqlite.upgrading import has_old_words
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
-from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
+from vector_memory.storage.sqlite.vectors import all_vectors_of, table_of, vector_dimensions
 
 MISSING = "The revision record of the database is missing: run `vector-memory doctor --fix`."
 

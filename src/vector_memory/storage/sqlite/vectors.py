@@ -33,6 +33,11 @@ def table_for(*, chunked: bool) -> str:
     return CHUNK_TABLE if chunked else MEMORY_TABLE
 
 
+def table_of(scope: Scope) -> str:
+    """Return the vec0 table for a scope of one kind."""
+    return CHUNK_TABLE if scope.kind is not None and TRAITS[scope.kind].chunked else MEMORY_TABLE
+
+
 def vector_dimensions(connection: apsw.Connection) -> int:
     """Return the length of the file's vectors."""
     sql = fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
