@@ -18,7 +18,7 @@ def rows_of(cursor: Cursor, make: Callable[..., T]) -> list[T]:
     """Return `make(**columns)` for each row of a query that was run."""
     names = tuple(column.name for column in cursor.description or ())
     if getattr(make, "_fields", None) == names:  # a named tuple, which is made of values faster than by names
-        return list(map(make._make, cursor.fetchall()))  # type: ignore[attr-defined]
+        return [make(*row) for row in cursor.fetchall()]
     return [make(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
 
 

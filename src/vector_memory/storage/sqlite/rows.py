@@ -20,12 +20,12 @@ def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, binding
     if (first := next(cursor, None)) is None:
         return []
     names = tuple(column[0] for column in cursor.get_description())
-    rows, check = [first, *cursor], _check_for(make, names)
-    for row in rows:
+    check, found = _check_for(make, names), list[T]()
+    has_names = getattr(make, "_fields", None) == names  # a named tuple, which is made of values faster than by names
+    for row in (first, *cursor):
         check(row)
-    if getattr(make, "_fields", None) == names:  # a named tuple, which is made of values faster than by names
-        return list(map(make._make, rows))  # type: ignore[attr-defined]
-    return [make(**dict(zip(names, row, strict=True))) for row in rows]
+        found.append(make(*row) if has_names else make(**dict(zip(names, row, strict=True))))
+    return found
 
 
 @lru_cache(maxsize=256)
