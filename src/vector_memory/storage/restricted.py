@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Project, Scope
+from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import (
@@ -19,7 +19,6 @@ from vector_memory.storage.records import (
     Cursor,
     Derived,
     History,
-    Lease,
     Memory,
     Moment,
     NamedBy,
@@ -32,13 +31,12 @@ from vector_memory.storage.records import (
     SessionSummary,
     Span,
     StoredChunk,
-    UnitWords,
 )
 
 # ruff: noqa: D102 - the methods are described in storage.base
 
 if TYPE_CHECKING:
-    from vector_memory.storage.scoring import CandidateSource, IndexFeed, Method
+    from vector_memory.storage.scoring import CandidateSource, Method
 
 
 def denied(sessions: Collection[str]) -> AccessDeniedError:
@@ -49,20 +47,28 @@ def denied(sessions: Collection[str]) -> AccessDeniedError:
 class Limited:
     """What is limited to some sessions."""
 
-    def __init__(self, sessions: Collection[str]) -> None:
+    unlimited: ClassVar[frozenset[str]]
+    """What can be reached as it is: it says nothing of a session that the caller cannot know."""
+
+    def __init__(self, whole: Any, sessions: Collection[str]) -> None:
+        self._whole = whole
         self._sessions = tuple(sessions)
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
+        if name in self.unlimited:
+            return getattr(self._whole, name)
         if name.startswith("__"):
             raise AttributeError(name)
         raise denied(self._sessions)
 
 
 class LimitedReader(Limited):
-    """What a reader sees of some sessions."""
+    """What a reader sees of some sessions. A search asks for token states of what it has found in visible sessions."""
+
+    unlimited = frozenset({"token_states", "count_all", "fingerprint", "require_comparable", "feed"})
 
     def __init__(self, reader: Reader, sessions: Collection[str]) -> None:
-        super().__init__(sessions)
+        super().__init__(reader, sessions)
         self._reader = reader
 
     def visible(self, scope: Scope) -> Scope:
@@ -124,14 +130,8 @@ class LimitedReader(Limited):
     def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
         return self._reader.outlines(self._seen(memory_ids))
 
-    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
-        return self._reader.token_states(kind, unit_ids)  # of units that a search of visible sessions has found
-
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
         return self._reader.count(self.visible(scope), since=since, without_vectors=without_vectors)
-
-    def count_all(self) -> int:
-        return self._reader.count_all()
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         return self._reader.count_by(self.visible(scope), by)
@@ -163,21 +163,11 @@ class LimitedReader(Limited):
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         return self._reader.changes_after(cursor, self.visible(scope), limit)
 
-    def fingerprint(self) -> Fingerprint | None:
-        return self._reader.fingerprint()
-
-    def require_comparable(self, fingerprint: Fingerprint) -> None:
-        self._reader.require_comparable(fingerprint)
-
     def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
         return self._reader.pending(self.visible(scope), until, owner)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         return self._reader.candidates(self.visible(scope), method)
-
-    @property
-    def feed(self) -> "IndexFeed | None":
-        return self._reader.feed
 
     def require_writable(self, session_id: str | None) -> None:
         """Raise AccessDeniedError for a session that is not one of these."""
@@ -194,7 +184,9 @@ class LimitedReader(Limited):
 
 
 class LimitedWriter(LimitedReader):
-    """What a writer may do in some sessions."""
+    """What a writer may do in some sessions: it changes what it has just added or found."""
+
+    unlimited = LimitedReader.unlimited | {"defer_vectors", "record_access"}
 
     def __init__(self, writer: Writer, sessions: Collection[str]) -> None:
         super().__init__(writer, sessions)
@@ -204,26 +196,18 @@ class LimitedWriter(LimitedReader):
         self.require_writable(new.session_id)
         return self._writer.add_memory(new, derived, content_hash=content_hash, history=history)
 
-    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
-        self._writer.defer_vectors(memory_id, lease)
-
     def delete(self, memory_id: int) -> int | None:
         return self._writer.delete(memory_id) if self.origins([memory_id]) else None
-
-    def record_access(self, memory_ids: Sequence[int], now: str) -> None:
-        self._writer.record_access(memory_ids, now)
 
 
 class LimitedStorage(Limited):
     """A storage in which only some sessions exist."""
 
-    def __init__(self, storage: Storage, sessions: Collection[str]) -> None:
-        super().__init__(sessions)
-        self._storage = storage
+    unlimited = frozenset({"read_only", "version", "require_time_to_write", "prepare_words", "purge_deleted"})
 
-    @property
-    def read_only(self) -> bool:
-        return self._storage.read_only
+    def __init__(self, storage: Storage, sessions: Collection[str]) -> None:
+        super().__init__(storage, sessions)
+        self._storage = storage
 
     @contextmanager
     def read(self) -> Iterator[LimitedReader]:
@@ -234,15 +218,3 @@ class LimitedStorage(Limited):
     def write(self) -> Iterator[LimitedWriter]:
         with self._storage.write() as writer:
             yield LimitedWriter(writer, self._sessions)
-
-    def version(self) -> int:
-        return self._storage.version()
-
-    def require_time_to_write(self) -> None:
-        self._storage.require_time_to_write()
-
-    def prepare_words(self, texts: Sequence[str]) -> UnitWords:
-        return self._storage.prepare_words(texts)
-
-    def purge_deleted(self) -> bool:
-        return self._storage.purge_deleted()
