@@ -9,7 +9,7 @@ from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.maintenance_api import SpareVectors
+from vector_memory.storage.queries.reembedding import SpareVectors
 from vector_memory.storage.records import Memory
 
 PAUSE_SECONDS = 0.02

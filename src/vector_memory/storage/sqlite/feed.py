@@ -10,6 +10,7 @@ import numpy as np
 from vector_memory.domain import Scope
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
+from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import (
     IndexedMemory,
     NewPassages,
@@ -20,7 +21,7 @@ from vector_memory.storage.scoring import (
     Vectors,
     signatures_of,
 )
-from vector_memory.storage.sqlite.filters import memory_filter
+from vector_memory.storage.sqlite.dialect import as_sqlite, bound
 from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
 from vector_memory.storage.sqlite.upgrading import has_old_words
@@ -86,7 +87,7 @@ class SqliteFeed:
         """Return the ids of the memories of a scope."""
         condition = memory_filter(scope)
         sql = f"select m.id from session_memories m where {condition.sql}"
-        return fetch_column(self._connection, sql, condition.bindings)
+        return fetch_column(self._connection, as_sqlite(sql), bound(condition.parameters))
 
     def read_ahead(self, asked: Callable[[], Occurring]) -> None:
         """Do nothing: reading takes as long at any time."""

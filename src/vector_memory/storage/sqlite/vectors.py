@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.knn import Candidates
+from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.insert import Passage
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import Numbers
-from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
+from vector_memory.storage.sqlite.dialect import as_sqlite, bound
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
@@ -133,6 +134,9 @@ def intern(connection: apsw.Connection, name: str) -> int:
     return int(fetch_value(connection, "select id from index_keys where name = ?", (name,)))
 
 
+UNINDEXED = ("category", "tags", "own_agent_id", "after_id", "created_after", "created_before", "sessions")
+"""Fields of a scope that are not in the vector index."""
+
 INDEX_CONDITIONS = {
     "session_id": "session_key = :session_key",
     "kind": "kind_key = :kind_key",
@@ -175,11 +179,11 @@ def nearest(connection: apsw.Connection, table: str, scope: Scope, query: NDArra
         with found as materialized (
             select passage_id, embedding, distance from {table} where embedding match :query and k = :k{conditions}
         )
-        select coalesce(p.chunk_id, p.memory_id), p.memory_id, ({unindexed.sql}) is true, found.embedding
+        select coalesce(p.chunk_id, p.memory_id), p.memory_id, ({as_sqlite(unindexed.sql)}) is true, found.embedding
         from found join memory_passages p on p.id = found.passage_id join session_memories m on m.id = p.memory_id
         order by found.distance, found.passage_id
         """,
-        {"query": query.tobytes(), "k": k} | bindings | unindexed.bindings,
+        {"query": query.tobytes(), "k": k} | bindings | bound(unindexed.parameters),
     ).fetchall()
     return candidates_of(rows, len(query))
 
@@ -249,9 +253,9 @@ def passages_in(connection: apsw.Connection, scope: Scope, limit: int) -> Number
     sql = f"""
         select p.id, coalesce(p.chunk_id, p.memory_id) as unit, p.memory_id
         from session_memories m cross join memory_passages p on p.memory_id = m.id
-        where {condition.sql} order by unit, p.id limit :limit
+        where {as_sqlite(condition.sql)} order by unit, p.id limit :limit
     """
-    rows = connection.execute(sql, condition.bindings | {"limit": limit}).fetchall()
+    rows = connection.execute(sql, bound(condition.parameters) | {"limit": limit}).fetchall()
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
