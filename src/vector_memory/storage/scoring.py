@@ -263,6 +263,14 @@ def best(scores: NDArray[np.floating], ids: Numbers, count: int) -> Numbers:
     return order
 
 
+def means_of(owners: Numbers, vectors: Vectors) -> tuple[Numbers, Vectors]:
+    """Return the owners of vectors, ascending, each once, and the means of their vectors."""
+    found, places, counts = np.unique(owners, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(found), vectors.shape[1]), np.float32)
+    np.add.at(sums, places, vectors)
+    return found, sums / counts.astype(np.float32)[:, np.newaxis]
+
+
 def cosines(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
     """Return the rounded cosines of unit vectors, shape (vectors, dimensions), with the query's unit vector.
 

@@ -17,7 +17,7 @@ from vector_memory.storage.queries.memories import MemoryChanges, MemoryQueries
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.queries.sessions import SessionQueries
 from vector_memory.storage.queries.tags import TagChanges, TagQueries
-from vector_memory.storage.records import Cursor, EmbeddedPassage, Memory, StoredPassage
+from vector_memory.storage.records import Cursor, Memory, StoredPassage
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
@@ -34,13 +34,9 @@ class Reader(MemoryQueries, ChunkQueries, SessionQueries, DuplicateQueries, TagQ
     def together(self, *reads: Callable[["Reader"], Any]) -> list[Any]:
         """Return what reads return that do not need each other. An engine may ask for all of it in one round trip."""
 
-    @abstractmethod
     def passages_of(self, memory: Memory) -> list[StoredPassage]:
         """Return the passages of a memory with their vectors, in order; none if it does not have all its vectors."""
-
-    @abstractmethod
-    def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
-        """Return the passages of a memory that have vectors so far, in order."""
+        return self.upkeep.portions.passages([memory.id]).get(memory.id, [])
 
     @abstractmethod
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
@@ -66,9 +62,9 @@ class Reader(MemoryQueries, ChunkQueries, SessionQueries, DuplicateQueries, TagQ
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""
 
-    @abstractmethod
     def visible(self, scope: Scope) -> Scope:
         """Return the part of a scope that this reader may see. Readers narrow the scopes they are given themselves."""
+        return scope
 
     @property
     @abstractmethod

@@ -12,7 +12,7 @@ from vector_memory.storage.postgres.generations import gaps_in
 from vector_memory.storage.postgres.rows import rows_of
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.queries.insert import Numbered, Passage, duplicate_of
-from vector_memory.storage.records import Cursor, EmbeddedPassage, Memory, Pending, StoredPassage
+from vector_memory.storage.records import Cursor, Memory, Pending
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
@@ -69,20 +69,10 @@ class PostgresReader(Reader):
     def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
         return self.raw.gathered(reads, self)
 
-    def passages_of(self, memory: Memory) -> list[StoredPassage]:
-        from vector_memory.storage.postgres import memory_vectors
-
-        return memory_vectors.passages_of(self.raw, memory)
-
-    def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
-        from vector_memory.storage.postgres import memory_vectors
-
-        return memory_vectors.embedded_passages(self.raw, memory_id)
-
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.postgres import memory_vectors
+        from vector_memory.storage.postgres import vectors
 
-        return memory_vectors.mean_vectors(self.raw, memory_ids)
+        return vectors.mean_vectors(self.raw, memory_ids)
 
     def cursor(self) -> Cursor:
         state = self.raw.state
@@ -110,9 +100,6 @@ class PostgresReader(Reader):
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 
         return PostgresCandidates(PostgresConnection(self.raw), scope, method)
-
-    def visible(self, scope: Scope) -> Scope:
-        return scope
 
     @cached_property
     def feed(self) -> "IndexFeed":

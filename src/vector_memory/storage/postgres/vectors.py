@@ -12,7 +12,10 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import passage_filter
 from vector_memory.storage.queries.insert import Passage
 from vector_memory.storage.records import Memory
-from vector_memory.storage.scoring import Numbers, Vectors, cosines
+from vector_memory.storage.scoring import Numbers, Vectors, cosines, means_of
+
+IS_INDEXED = "m.embedding_model_id is not null"
+"""Whether a memory has all its vectors."""
 
 # One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
 ADD = """
@@ -124,6 +127,19 @@ def nearest(connection: Connection, scope: Scope, query: Vectors, k: int) -> Can
         vectors[order],
         np.ones(len(rows), np.bool_),
     )
+
+
+def mean_vectors(connection: Connection, memory_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+    """Return the ids of the memories that have all their vectors, ascending, and their means, shape (ids, dimensions).
+
+    Each mean is over the vectors of all passages of the memory.
+    """
+    sql = f"""
+        select p.memory_id, p.embedding from memory_passages p
+        join session_memories m on m.id = p.memory_id and {IS_INDEXED}
+        where p.memory_id = any(%s::bigint[]) order by p.id
+    """
+    return means_of(*_fetched(connection, sql, memory_ids))
 
 
 def vectors_of(connection: Connection, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:

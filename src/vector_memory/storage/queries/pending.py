@@ -15,7 +15,7 @@ from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
-from vector_memory.storage.records import RECENT_SECONDS, Lease, Memory, Pending
+from vector_memory.storage.records import RECENT_SECONDS, EmbeddedPassage, Lease, Memory, Pending
 
 MAX_ATTEMPTS = 3
 
@@ -44,7 +44,16 @@ def parameters_of(lease: Lease) -> dict[str, Any]:
 
 
 class PendingQueries(Queries):
-    """Reads which vectors are to come."""
+    """Reads which vectors are to come, and for which there are some."""
+
+    def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
+        """Return the passages of a memory that have vectors so far, in order."""
+        sql = """
+            select coalesce(c.chunk_index, 0) as unit, p.start_char as start, p.end_char as end
+            from memory_passages p left join memory_chunks c on c.id = p.chunk_id
+            where p.memory_id = %(id)s order by p.id
+        """
+        return self.connection.fetch(EmbeddedPassage, sql, {"id": memory_id})
 
     def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
         """Return the memory with the smallest id above `after_id` that lacks vectors, and that nobody works on.

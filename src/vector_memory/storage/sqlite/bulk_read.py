@@ -8,17 +8,17 @@ import apsw
 import numpy as np
 
 from vector_memory.domain import Fingerprint
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.maintenance_api import LastIds, WholeMemory, WordBlock
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.insert import Passage
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import CanonicalTag, StoredPassage
 from vector_memory.storage.sqlite.insert import insert_chunk_rows
-from vector_memory.storage.sqlite.memory_vectors import IS_INDEXED
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteWriter
-from vector_memory.storage.sqlite.vectors import add_passages, adopt_fingerprint, all_vectors_of
+from vector_memory.storage.sqlite.vectors import IS_INDEXED, add_passages, adopt_fingerprint, all_vectors_of
 
 # ruff: noqa: D102 - the methods are described in storage.queries.portions
 
@@ -47,8 +47,12 @@ class SqlitePortions(Portions):
             """,
             (json.dumps(complete),),
         ).fetchall()
-        _, vectors = all_vectors_of(self._connection, [row[0] for row in rows])
         found: dict[int, list[StoredPassage]] = {memory_id: [] for memory_id in complete}
+        if not rows:
+            return found
+        ids, vectors = all_vectors_of(self._connection, [row[0] for row in rows])
+        if len(ids) < len(rows):
+            raise DamagedError("A passage has no vector: run `vector-memory doctor --fix`.")
         for (_, memory_id, chunk, start, end, states), vector in zip(rows, vectors, strict=True):
             found[memory_id].append(StoredPassage(chunk, start, end, vector, states))
         return found

@@ -9,7 +9,7 @@ import apsw
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, Scope
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.queries.insert import Numbered, Passage
-from vector_memory.storage.records import Cursor, EmbeddedPassage, Memory, StoredPassage
+from vector_memory.storage.records import Cursor, Memory
 from vector_memory.storage.sqlite import rows
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
 from vector_memory.storage.transactions import Reader, Writer
@@ -70,20 +70,10 @@ class SqliteReader(Reader):
     def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
         return [read(self) for read in reads]
 
-    def passages_of(self, memory: Memory) -> list[StoredPassage]:
-        from vector_memory.storage.sqlite import memory_vectors
-
-        return memory_vectors.passages_of(self.raw, memory)
-
-    def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
-        from vector_memory.storage.sqlite import memory_vectors
-
-        return memory_vectors.embedded_passages(self.raw, memory_id)
-
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.sqlite import memory_vectors
+        from vector_memory.storage.sqlite import vectors
 
-        return memory_vectors.mean_vectors(self.raw, memory_ids)
+        return vectors.mean_vectors(self.raw, memory_ids)
 
     def cursor(self) -> Cursor:
         sql = "select seq from sqlite_sequence where name = 'session_memories'"
@@ -108,9 +98,6 @@ class SqliteReader(Reader):
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
 
         return SqliteCandidates(SqliteConnection(self.raw), scope, method)
-
-    def visible(self, scope: Scope) -> Scope:
-        return scope
 
     @property
     def feed(self) -> "IndexFeed":

@@ -19,11 +19,14 @@ from vector_memory.storage.knn import Candidates
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.insert import Passage
 from vector_memory.storage.records import Memory
-from vector_memory.storage.scoring import Numbers
+from vector_memory.storage.scoring import Numbers, means_of
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
+
+IS_INDEXED = "m.embedding_model_id is not null"
+"""Whether a memory has all its vectors."""
 
 CHUNK_TABLE = "vec_chunk_search"
 MEMORY_TABLE = "vec_session_search"
@@ -193,6 +196,22 @@ def candidates_of(rows: Sequence[tuple[int, int, int, bytes]], dimensions: int) 
     units, memories, wanted, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
     vectors = np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)
     return Candidates(np.array(units, np.int64), np.array(memories, np.int64), vectors, np.array(wanted, np.bool_))
+
+
+def mean_vectors(connection: apsw.Connection, memory_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:
+    """Return the ids of the memories that have all their vectors, ascending, and their means, shape (ids, dimensions).
+
+    Each mean is over the vectors of all passages of the memory.
+    """
+    sql = f"""
+        select p.id, p.memory_id from json_each(?) wanted
+        join session_memories m on m.id = wanted.value and {IS_INDEXED}
+        join memory_passages p on p.memory_id = m.id
+    """
+    rows: list[Any] = connection.execute(sql, (json.dumps(memory_ids),)).fetchall()
+    owners: dict[int, int] = dict(rows)
+    passages, vectors = all_vectors_of(connection, list(owners))
+    return means_of(np.array([owners[passage] for passage in passages.tolist()], np.int64), vectors)
 
 
 def vectors_of_units(
