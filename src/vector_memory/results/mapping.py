@@ -1,7 +1,7 @@
 """Converts stored memories to results."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from vector_memory.domain import MatchLevel, MemoryKind
 from vector_memory.results.budget import cut
@@ -15,14 +15,13 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     MemoryEntry,
     ObservationNote,
+    Result,
     SharedProvenance,
     Source,
     StoredText,
 )
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Memory, Origin
-
-S = TypeVar("S", FineSearchResult, MediumSearchResult)
 
 ORIGIN = set(SharedProvenance.model_fields)
 """The fields that say where a found text comes from."""
@@ -135,13 +134,13 @@ def notes_on(reader: Reader, report_ids: Collection[int]) -> list[ObservationNot
     ]
 
 
-def hoist_common_fields(answer: S) -> S:
-    """Return the answer without what it says twice, or what `expand_chunk_context` does without.
+def hoist_common_fields(answer: Result) -> Result:
+    """Return an answer with chunks or sections without what it says twice; any other as it is.
 
     What all results have in common stands beside them, and what a memory's results have in common in the first of them.
     Each has its date, and each section the title of its document.
     """
-    if IS_LEAN.get():  # it says so in its own way
+    if IS_LEAN.get() or not isinstance(answer, FineSearchResult | MediumSearchResult):  # lean ones have their own way
         return answer
     shared: dict[str, Any] = {}
     kept = {"created_at"} | ({"title"} if isinstance(answer, MediumSearchResult) else set())

@@ -54,14 +54,6 @@ def asked(query: str | None, queries: Sequence[str] | None) -> str | list[str] |
     return both[0] if len(both) == 1 else both
 
 
-def required(query: str | None, queries: Sequence[str] | None) -> str | list[str]:
-    """Return what `asked` returns. Raises ValidationError if there is no question."""
-    questions = asked(query, queries)
-    if questions is None:
-        raise ValidationError(f"A question is missing: send query, or up to {MAX_QUERIES} in queries.")
-    return questions
-
-
 class Probes:
     """Asks several questions. `record_access` counts whole memories as read."""
 
@@ -74,7 +66,9 @@ class Probes:
 
         `search` answers one question with a page. Of each question its best 100 hits count. Raises ValidationError.
         """
-        questions = required(None, queries)
+        questions = asked(None, queries)
+        if questions is None:
+            raise ValidationError(f"A question is missing: send query, or up to {MAX_QUERIES} in queries.")
         if isinstance(questions, str):
             return search(questions, page=page)
         part = replace(page, offset=min(page.offset, MAX_LIMIT), detail=None, is_part=True)

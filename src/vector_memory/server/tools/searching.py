@@ -2,19 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.results.mapping import hoist_common_fields
-from vector_memory.results.sessions import (
-    CoarseSearchResult,
-    FineSearchResult,
-    MediumSearchResult,
-    Result,
-    SearchMemoriesResult,
-)
+from vector_memory.results.sessions import Result
+from vector_memory.search.explaining import Grain
 from vector_memory.search.neighbours import NEIGHBOURS
-from vector_memory.search.probes import asked, required
+from vector_memory.search.probes import asked
 from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
@@ -71,100 +66,30 @@ SEVERAL: Parameters = {"query": (OneQuery, None), **QUERIES}
 NEAR: Parameters = {"neighbours": (Neighbours, NEIGHBOURS)}
 MODE: Parameters = {"search_mode": (Mode, None)}
 DETAIL: Parameters = {"detail": (Detail, None)}
+BY_TIME: Parameters = {"latest_first": (LatestFirst, True), **DETAIL}
+ORDER: Parameters = {"order": (Order, None), **DETAIL}
 NO_MORE: Parameters = {}
 
 
-def in_session(
-    store: SessionMemoryStore,
-    scope: Scope,
-    page: Page,
-    explain: str | int | None,
-    *,
-    query: str | None,
-    latest_first: bool,
-    neighbours: int = 0,
-) -> SearchMemoriesResult:
-    """Return the memories of a session that match a query best, or without one the newest (or oldest)."""
-    search: Callable[[Page], SearchMemoriesResult]
-    if query is None:
-        search = partial(store.search_scoped, scope, latest_first=latest_first)
-    else:
-        search = partial(store.search_memories, query, scope, neighbours=neighbours)
-    return traced(store, search, query, scope, page, explain)
-
-
-def memories(
-    store: SessionMemoryStore, scope: Scope, page: Page, explain: str | int | None, *, query: str | None
-) -> SearchMemoriesResult:
-    """Return whole memories of a kind that is not chunked."""
-    return traced(store, partial(store.search_memories, query, scope), query, scope, page, explain)
-
-
-def chunks(
-    store: SessionMemoryStore,
-    scope: Scope,
-    page: Page,
-    explain: str | int | None,
-    *,
-    query: str | None,
-    search_mode: str | None,
-    queries: list[str] | None = None,
-    neighbours: int = NEIGHBOURS,
-) -> FineSearchResult:
-    """Return chunks."""
-    questions = required(query, queries)
-    search = partial(store.search_chunks, questions, scope, mode=search_mode, neighbours=neighbours)
-    return hoist_common_fields(traced(store, search, questions, scope, page, explain, mode=search_mode))
-
-
-def sections(
-    store: SessionMemoryStore,
-    scope: Scope,
-    page: Page,
-    explain: str | int | None,
-    *,
-    query: str | None,
-    search_mode: str | None,
-    queries: list[str] | None = None,
-) -> MediumSearchResult:
-    """Return the sections around chunks."""
-    questions = required(query, queries)
-    search = partial(store.search_sections, questions, scope, mode=search_mode)
-    found = traced(store, search, questions, scope, page, explain, grain="section", mode=search_mode)
-    return hoist_common_fields(found)
-
-
-def full_documents(
-    store: SessionMemoryStore,
-    scope: Scope,
-    page: Page,
-    explain: str | int | None,
-    *,
-    query: str | None,
-    order: str | None,
-    queries: list[str] | None = None,
-) -> CoarseSearchResult:
-    """Return whole documents."""
-    questions = asked(query, queries)
-    search = partial(store.search_documents, questions, scope, order=order)
-    return traced(store, search, questions, scope, page, explain, grain="document", order=order)
-
-
 class Answers(NamedTuple):
-    """How a tool answers: the function, the end of its name, the word in its title, its default limit, its options."""
+    """How a tool answers: the store's search, the size of its results, the end of the tool's name, a word of its title.
 
-    search: Callable[..., Any]
+    `limit`: the default. `options`: parameters that all tools with these answers have.
+    """
+
+    search: str
+    grain: Grain
     suffix: str
     word: str
     limit: int
     options: Parameters
 
 
-STATES = Answers(in_session, "", "", 5, {"latest_first": (LatestFirst, True), **DETAIL})
-WHOLE = Answers(memories, "", "", 10, {})
-CHUNKS = Answers(chunks, "_specific_chunks", ": chunks", 10, MODE)
-SECTIONS = Answers(sections, "_section_context", ": sections", 5, MODE)
-DOCUMENTS = Answers(full_documents, "_full_documents", ": documents", 3, {"order": (Order, None), **DETAIL})
+STATES = Answers("search_memories", "chunk", "", "", 5, BY_TIME)
+WHOLE = Answers("search_memories", "chunk", "", "", 10, {})
+CHUNKS = Answers("search_chunks", "chunk", "_specific_chunks", ": chunks", 10, MODE)
+SECTIONS = Answers("search_sections", "section", "_section_context", ": sections", 5, MODE)
+DOCUMENTS = Answers("search_documents", "document", "_full_documents", ": documents", 3, ORDER)
 
 
 def searching(
@@ -188,14 +113,25 @@ def searching(
         max_tokens: int | None,
         explain: str | int | None,
         detail: str | None = None,
+        query: str | None = None,
+        queries: list[str] | None = None,
+        search_mode: str | None = None,
+        latest_first: bool = True,
         **given: Any,
     ) -> Result:
         filters = SCOPE & given.keys()
         scope = Scope(kind, **dict(zip(filters, map(given.pop, filters), strict=True)))
         page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
-        return cast("Result", answers.search(store, scope, page, explain, **given))
+        asks, order = asked(query, queries), given.get("order")
+        if asks is None and answers.search == "search_memories":
+            search = partial(store.search_scoped, scope, latest_first=latest_first)
+        else:
+            search = partial(getattr(store, answers.search), asks, scope, mode=search_mode, **given)
+        return hoist_common_fields(
+            traced(store, search, asks, scope, page, explain, grain=answers.grain, mode=search_mode, order=order)
+        )
 
-    find.__annotations__["return"] = answers.search.__annotations__["return"]
+    find.__annotations__["return"] = getattr(SessionMemoryStore, answers.search).__annotations__["return"]
     whole: Parameters = {
         "store": (Store,),
         **parameters,
