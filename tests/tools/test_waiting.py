@@ -97,7 +97,7 @@ async def test_too_many_waiting_calls_answer_at_once(call: Call, monkeypatch: py
     monkeypatch.setattr(waiting, "MAX_WAITING", 1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: call("search_changes", **HERE, wait=PATIENCE))
-        await until(lambda: waiting._limiter().borrowed_tokens)
+        await until(lambda: (calls := waiting.waiting_calls.get(None)) and calls.borrowed_tokens)
         answer = (await call("search_changes", **HERE, wait=PATIENCE)).structured_content
         assert answer["total_new"] == 0
         tasks.cancel_scope.cancel()
@@ -107,7 +107,7 @@ async def test_others_are_served_while_calls_wait(call: Call, store: SessionMemo
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(lambda: call("search_changes", **HERE, wait=PATIENCE))
-        await until(lambda: waiting._limiter().borrowed_tokens == 20)
+        await until(lambda: (calls := waiting.waiting_calls.get(None)) and calls.borrowed_tokens == 20)
         assert (await call("list_sessions")).structured_content["success"]
         put(store, "Enough.")
 

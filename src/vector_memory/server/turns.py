@@ -95,12 +95,18 @@ _file_writers: Limiter = RunVar("file_writers")
 _intake: Limiter = RunVar("intake")
 
 
+def of_loop(variable: RunVar[T], make: Callable[[], T]) -> T:
+    """Return the value that a variable has in this event loop; `make` makes it at the first time."""
+    if (found := variable.get(None)) is None:
+        found = make()
+        variable.set(found)
+    return found
+
+
 @asynccontextmanager
 async def turn_of_caller(work: str = "searches") -> AsyncIterator[None]:
     """Wait for a turn of the caller's namespace, and have it during the block. Its kinds of `work` take turns, too."""
-    if (turns := _turns.get(None)) is None:
-        _turns.set(turns := Turns())
-    async with turns.taken(f"{current_caller().namespace} {work}"):
+    async with of_loop(_turns, Turns).taken(f"{current_caller().namespace} {work}"):
         yield
 
 
@@ -127,10 +133,8 @@ async def in_intake_thread(function: Callable[P, T], *args: P.args, **kwargs: P.
 
 
 async def _limited(limiter: Limiter, most: int, work: Callable[[], T]) -> T:
-    if (found := limiter.get(None)) is None:
-        limiter.set(found := CapacityLimiter(most))
     try:
-        return await run_sync(work, limiter=found)
+        return await run_sync(work, limiter=of_loop(limiter, partial(CapacityLimiter, most)))
     except CancelledCallError:
         # The thread noticed first: the cancellation that ends this task without an answer is about to arrive.
         await sleep_forever()

@@ -20,11 +20,6 @@ ASKED = "asked"
 NOT_ASKED = "The user could not be asked: nothing was deleted. Try again."
 
 
-def counted(number: int, one: str, several: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {one if number == 1 else several}"
-
-
 class Confirmation(BaseModel):
     """The user's consent to a deletion."""
 

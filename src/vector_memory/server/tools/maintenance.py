@@ -9,9 +9,10 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import Field
 
+from vector_memory.domain.text import counted
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
-from vector_memory.server.tools.confirmation import confirm, counted
+from vector_memory.server.tools.confirmation import confirm
 from vector_memory.server.tools.params import (
     CLEANS_UP,
     DELETES,
@@ -94,5 +95,5 @@ async def cleanup_old_memories(
 
 def _older_than(store: SessionMemoryStore, days_old: int) -> str:
     number = store.cleanup_old_memories(days_old, dry_run=True).memories_deleted
-    memories, days = counted(number, "memory", "memories"), counted(days_old, "day", "days")
+    memories, days = counted(number, "memory", "memories"), counted(days_old, "day")
     return f"{memories} older than {days}, from all sessions and agents"

@@ -8,6 +8,7 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import BeforeValidator, Field
 
+from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
@@ -22,7 +23,7 @@ from vector_memory.results.tagged import (
     TagWeightsResult,
     UniqueTagsResult,
 )
-from vector_memory.server.tools.confirmation import confirm, counted
+from vector_memory.server.tools.confirmation import confirm
 from vector_memory.server.tools.params import (
     CLEANS_UP,
     DELETES,
@@ -187,5 +188,5 @@ def get_tag_weights(*, store: Store, offset: Skip = 0) -> TagWeightsResult:
 
 def _least_used(store: SessionMemoryStore, days_old: int, max_to_keep: int) -> str:
     found = store.tagged.clear(days_old, max_to_keep, dry_run=True)
-    memories, days = counted(found.deleted_count, "memory", "memories"), counted(days_old, "day", "days")
+    memories, days = counted(found.deleted_count, "memory", "memories"), counted(days_old, "day")
     return f"{memories} older than {days}, least used first, and keep {found.remaining_count:,}"

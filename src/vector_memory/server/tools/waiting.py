@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, sleep
@@ -11,7 +12,7 @@ from anyio.to_thread import run_sync
 
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import ChangesResult
-from vector_memory.server.turns import in_writers_thread
+from vector_memory.server.turns import in_writers_thread, of_loop
 from vector_memory.store import SessionMemoryStore
 
 P = ParamSpec("P")
@@ -28,7 +29,7 @@ BACKLOG_SECONDS = 40.0
 
 BACKLOG_POLL_SECONDS = 0.5
 
-_waiting: RunVar[CapacityLimiter] = RunVar("waiting")
+waiting_calls: RunVar[CapacityLimiter] = RunVar("waiting")
 _ends: RunVar[bool] = RunVar("ends", default=False)
 
 
@@ -43,7 +44,7 @@ async def until_new(
     give_up = time.monotonic() + seconds
     version = store.version()
     answer = await run_sync(ask, since)
-    waiting = _limiter()
+    waiting = of_loop(waiting_calls, partial(CapacityLimiter, MAX_WAITING))
     if answer.total_new or not waiting.available_tokens:
         return answer
     async with waiting:
@@ -73,12 +74,3 @@ async def stored(store: SessionMemoryStore, function: Callable[P, T], *args: P.a
 def stop_waiting() -> None:
     """Answer all waiting calls of this event loop now, and later ones at once, because the process is ending."""
     _ends.set(True)
-
-
-def _limiter() -> CapacityLimiter:
-    try:
-        return _waiting.get()
-    except LookupError:
-        limiter = CapacityLimiter(MAX_WAITING)
-        _waiting.set(limiter)
-        return limiter
