@@ -20,7 +20,7 @@ from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
 from vector_memory.server.completions import add_completions
-from vector_memory.server.conversation import OVER_HTTP, Conversation
+from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
@@ -92,8 +92,7 @@ def create_server(
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
     conversation: dict[str, Any] = {}
     if Toolset.SESSION in offer.chosen():
-        only = Conversation(project, may_store=not offer.read_only)
-        conversation = {"conversation": only, OVER_HTTP: over_http is not None}
+        conversation = {"conversation": Conversation(project, not offer.read_only, over_http is not None)}
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Any]]:

@@ -13,9 +13,6 @@ from vector_memory.server.current_store import current_caller, store_of_caller
 from vector_memory.sessions.recap import LAST
 from vector_memory.tenancy.tokens import Permission
 
-OVER_HTTP = "over_http"
-"""The name of the part that says whether clients are on other machines."""
-
 SESSION_KEY = "vector-memory/session"
 """The key of a call's `_meta` under which a relay sends the session that its client's hooks have named."""
 
@@ -38,53 +35,42 @@ class HeardSession:
     told: set[int] = field(default_factory=set)
 
 
+@dataclass(slots=True)
 class Conversation:
-    """What the server learns of its client. `started`: when the server started. `heard`: sessions that hooks report.
+    """What the server learns of its client. `session_id`: the client's own session, if a hook has named it.
 
-    `prompts`: hashes and times of the prompts of each, which may not be stored yet.
+    `is_over_http`: the client is on another machine, as far as the server knows. `started`: when the server started.
+    `heard`: sessions that hooks report. `prompts`: hashes and times of the prompts of each, which may not be stored
+    yet.
     """
 
-    def __init__(self, project: Project, *, may_store: bool) -> None:
-        self.project = project
-        self.may_store = may_store
-        self.started = utc_now()
-        self.heard: dict[str, HeardSession] = {}
-        self.prompts: dict[str, list[tuple[str, str]]] = {}
-        self._session_id: str | None = None
-
-    @property
-    def own_session(self) -> str | None:
-        """The client's own session, if a hook has named it."""
-        return self._session_id
-
-    def enter(self, session_id: str) -> None:
-        """Note the client's own session."""
-        self._session_id = session_id
+    project: Project
+    may_store: bool
+    is_over_http: bool
+    session_id: str | None = None
+    started: str = field(default_factory=utc_now)
+    heard: dict[str, HeardSession] = field(default_factory=dict)
+    prompts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def session(self) -> str:
         """Return the session for a store that names none: the client's own, or one for the project and the day."""
-        return self._session_id or self.project.session_on(utc_now()[: len("2000-01-01")])
+        return self.session_id or self.project.session_on(utc_now()[: len("2000-01-01")])
 
 
 def conversation_of(context: Context) -> Conversation:
     """Return the conversation that a call belongs to, on a server with session tools."""
     only: Conversation = context.lifespan_context["conversation"]
-    if not is_over_http(context):
+    if not only.is_over_http:
         return only
     # Each call is a conversation of its own: what one client has said must not reach another.
-    caller = current_caller()
-    may_store = only.may_store and caller.may(Permission.WRITE)
-    conversation = Conversation(Project(caller.namespace, owns_memory=True), may_store=may_store)
-    request = context.request_context
-    session_id = request.meta.get(SESSION_KEY) if request and request.meta else None
-    if isinstance(session_id, str) and session_id.strip():
-        conversation.enter(session_id.strip())
-    return conversation
-
-
-def is_over_http(context: Context) -> bool:
-    """Return whether the client of a call is on another machine, as far as the server knows."""
-    return bool(context.lifespan_context[OVER_HTTP])
+    caller, request = current_caller(), context.request_context
+    named = request.meta.get(SESSION_KEY) if request and request.meta else None
+    return Conversation(
+        Project(caller.namespace, owns_memory=True),
+        may_store=only.may_store and caller.may(Permission.WRITE),
+        is_over_http=True,
+        session_id=(named.strip() or None) if isinstance(named, str) else None,
+    )
 
 
 def client_of(context: Context) -> str:
@@ -103,7 +89,7 @@ async def with_names(given: dict[str, Any], properties: Mapping[str, Any], conte
     if given.get("session_id") == LAST:
         conversation = conversation_of(context)
         past = store_of_caller(context.lifespan_context).past
-        found = await run_sync(past.last_session, conversation.project, conversation.own_session)
+        found = await run_sync(past.last_session, conversation.project, conversation.session_id)
         given["session_id"] = found or (conversation.session() if stores else LAST)
     if stores and "session_id" in properties:
         given.setdefault("session_id", conversation_of(context).session())

@@ -18,7 +18,7 @@ from mcp_types import CallToolRequestParams, TextContent
 from vector_memory.domain import utc_now
 from vector_memory.domain.times import utc
 from vector_memory.errors import VectorMemoryError
-from vector_memory.server.conversation import client_of, conversation_of, is_over_http
+from vector_memory.server.conversation import client_of, conversation_of
 from vector_memory.server.current_store import store_of_caller
 from vector_memory.server.hooks.capture import Event, log_failure
 from vector_memory.server.hooks.handlers import hear_prompt, keep_answer, keep_report, keep_summary
@@ -76,10 +76,10 @@ def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | N
     session_id = given.get("session_id", "").strip()
     if is_of_subagent(Path(given.get("transcript_path", "")), session_id):
         return None
-    if is_over_http(context):  # the path would be one of this machine, which is not the client's
+    if conversation.is_over_http:  # the path would be one of this machine, which is not the client's
         given.pop("transcript_path", None)
     if session_id:
-        conversation.enter(session_id)
+        conversation.session_id = session_id
     store = store_of_caller(context.lifespan_context)
     return Event(store, conversation, conversation.session(), time_in(given), client_of(context), given)
 
