@@ -12,7 +12,7 @@ from vector_memory.domain import SearchMode
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
-from vector_memory.files import FileMemory, explaining
+from vector_memory.files import FileMemory
 from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.shortening import size, value_size
@@ -178,11 +178,11 @@ def test_by_meaning_only_nothing_is_said_of_words(folder: Path, index_file: Path
 def test_a_file_with_the_words_behind_all_that_is_ranked_is_not_said_to_lack_them(
     folder: Path, index_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explaining, "MAX_DEPTH", 1)
+    for family in ("files", "search"):
+        monkeypatch.setattr(f"vector_memory.{family}.explaining.MAX_DEPTH", 1)
     (folder / "a.md").write_text("A quokka.")
     (folder / "b.md").write_text("A quokka and many other words.")
     settings = Settings(embedding_model="toy", search_mode=SearchMode.KEYWORD)
     with FileMemory(folder, settings, index_file=index_file, model=EmbeddingModel(ToyEngine)) as memory:
         index(memory)
-        told = trace(memory, "quokka", explain="b.md")["file"]
-    assert told["why"] == "At least 1 others come before it."
+        assert trace(memory, "quokka", explain="b.md")["file"]["why"] == "At least 1 others come before it."

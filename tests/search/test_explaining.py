@@ -106,7 +106,7 @@ def test_it_is_found_of_exactly_the_memories_in_the_answer(
 def test_the_last_score_of_the_page_equals_the_answers(store: SessionMemoryStore) -> None:
     last = store.search_documents("a b c d", REPORTS, Page(limit=2), order="relevance").results[-1]
     told = explained(store, limit=2, grain="document", memory_id=3)["memory"]["why"]
-    assert told.endswith(f"on a later page; the last result of this page has {round(last.score or 0, 3)}.")
+    assert told.endswith(f"on a later page; the last result here has {round(last.score or 0, 3)}.")
     assert "It ranks 2 " in explained(store, limit=2, offset=50, memory_id=4)["memory"]["why"]
 
 
@@ -123,7 +123,7 @@ def test_what_the_threshold_cuts_is_told(tmp_path: Path) -> None:
     ("memory_id", "scope", "told"),
     [
         (1, REPORTS, "It is on this page"),
-        ("3", REPORTS, "on a later page; the last result of this page has"),
+        ("3", REPORTS, "on a later page; the last result here has"),
         (99, REPORTS, "There is no such memory"),
         (5, REPORTS, "outside the filters: memory_type, session_id."),
         (1, Scope("report", created_before="2025", agent_id="y"), "outside the filters: agent_id, created_before."),

@@ -40,10 +40,8 @@ def traced(
     if query is not None and not isinstance(query, str):
         raise ValidationError("A trace is about one question: send query alone with explain.")
     memory_id = None if explain == EVERYTHING else memory_of(explain)
-    if query is None or SearchOrder.of(order) is SearchOrder.RECENT:
-        trace = store.explaining.list(scope, memory_id)
-    else:
-        trace = store.explaining.explain(query, scope, Asked(page, grain, memory_id), SearchMode.of(mode))
+    compared = None if SearchOrder.of(order) is SearchOrder.RECENT else query
+    trace = store.explaining.explain(compared, scope, Asked(page, grain, memory_id), SearchMode.of(mode))
     tokens = min(page.max_tokens or LARGEST, store.settings.max_response_tokens)
     fitted = fitting(trace, min(tokens // 2, tokens - MIN_TOKENS) * BYTES_PER_TOKEN)
     if fitted is None:
