@@ -7,7 +7,6 @@ requests when the input ends.
 import asyncio
 import os
 import select
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -43,22 +42,17 @@ SECONDS_TO_ANSWER = 10.0
 SECONDS_BETWEEN_LOOKS = 0.05
 
 
-class Lane:
-    """Requests of one kind: `free` more may begin, the others wait as text, which takes far less memory."""
-
-    def __init__(self, at_once: int) -> None:
-        self.free = at_once
-        self.waiting: deque[Request] = deque()
-
-
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request that is not answered yet."""
+    """A request, as text until it begins. `settled`: it is answered, or never will be."""
 
     line: bytes
-    lane: Lane
+    settled: asyncio.Future[None]
     call: Call = field(default_factory=Call)
-    begun: bool = False
+
+
+Lane = asyncio.Queue[Request]
+"""Requests of one kind that wait, as text, which takes far less memory."""
 
 
 class Wire:
@@ -84,17 +78,20 @@ class Wire:
         # Separate threads: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
-        self._hooks, self._reads = Lane(READS_AT_ONCE), Lane(READS_AT_ONCE)
-        self._writes, self._long = Lane(WRITES_AT_ONCE), Lane(LONG_AT_ONCE)
+        self._hooks, self._reads, self._writes, self._long = Lane(), Lane(), Lane(), Lane()
         self._open: dict[RequestId, Request] = {}
         self._bytes_open = 0
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[MessageStream]:
         """Carry messages while the block runs; yield the server's pair of streams."""
-        async with create_client_server_memory_streams() as (ours, servers), asyncio.TaskGroup() as self._tasks:
+        lanes = {self._hooks: READS_AT_ONCE, self._reads: READS_AT_ONCE}
+        lanes |= {self._writes: WRITES_AT_ONCE, self._long: LONG_AT_ONCE}
+        async with create_client_server_memory_streams() as (ours, servers), asyncio.TaskGroup() as tasks:
             from_server, self._to_server = ours
-            carrying = [self._tasks.create_task(job) for job in (self._carry_in(), self._carry_out(from_server))]
+            jobs = [self._carry_in(), self._carry_out(from_server)]
+            jobs += [self._follow(lane) for lane, at_once in lanes.items() for _ in range(at_once)]
+            carrying = [tasks.create_task(job) for job in jobs]
             yield servers
             for task in carrying:
                 task.cancel()
@@ -121,9 +118,9 @@ class Wire:
         """Pass a message on. Only requests wait: a request in progress may be waiting for any other message."""
         match message:
             case JSONRPCRequest():
-                request = self._open[coerce_request_id(message.id)] = Request(line, self._lane_of(message, line))
-                request.lane.waiting.append(request)
-                self._begin(request.lane)
+                request = Request(line, asyncio.get_running_loop().create_future())
+                self._open[coerce_request_id(message.id)] = request
+                self._lane_of(message, line).put_nowait(request)
                 self._bytes_open += len(line)
                 while self._bytes_open > MAX_BYTES_OPEN:
                     await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
@@ -138,28 +135,24 @@ class Wire:
             return self._hooks
         return self._long if len(line) > LONG else self._writes if self._is_writing(message) else self._reads
 
-    def _begin(self, lane: Lane) -> None:
-        """Pass on the requests that need not wait any more."""
-        while lane.free and lane.waiting:
-            request = lane.waiting.popleft()
+    async def _follow(self, lane: Lane) -> None:
+        """Pass the requests of a lane on, each when the one before it is settled."""
+        while True:
+            request = await lane.get()
             if not request.call.cancelled:
-                request.begun = True
-                lane.free -= 1
-                self._tasks.create_task(self._pass_on(request))
-
-    async def _pass_on(self, request: Request) -> None:
-        # The stream passes the sender's context to the task that answers.
-        current_call.set(request.call)
-        await self._to_server.send(SessionMessage(read_message(request.line)))
+                # The stream passes the sender's context to the task that answers.
+                current_call.set(request.call)
+                await self._to_server.send(SessionMessage(read_message(request.line)))
+                await request.settled
+            del request  # while the next one is awaited, its line would stay in memory
 
     def _settle(self, request_id: RequestId, *, cancelled: bool = False) -> None:
-        """Forget a request that is answered, or never will be, and let others begin."""
+        """Forget a request that is answered, or never will be, and let another begin."""
         request = self._open.pop(coerce_request_id(request_id), None)
         if request is not None:
             request.call.cancelled = cancelled
             self._bytes_open -= len(request.line)
-            request.lane.free += request.begun
-            self._begin(request.lane)
+            request.settled.set_result(None)
 
     async def _carry_out(self, from_server: AsyncIterable[SessionMessage | Exception]) -> None:
         async for item in from_server:
