@@ -21,16 +21,16 @@ from vector_memory.results.sessions import Result
 from vector_memory.server.current_store import current_caller
 from vector_memory.server.hooks import HOOKS
 from vector_memory.server.http.metrics import CANCELLED, Metrics
-from vector_memory.server.tools import FUNCTIONS
+from vector_memory.server.tools import functions_of
 from vector_memory.server.tools.failures import failed_result, protocol_errors
+from vector_memory.settings import Toolset
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Paces
 
 logger = logging.getLogger(__name__)
 
-NAMES = {function.__name__ for groups in FUNCTIONS.values() for group in groups.values() for function in group}
-NAMES |= HOOKS.keys()
+NAMES = {function.__name__ for function in functions_of(Toolset)} | HOOKS.keys()
 IDS = ("memory_id", "chunk_id", "parent_report_id")
 ID = re.compile(r"[0-9]{1,19}")
 """What an id looks like. An argument may be anything that a client sends."""

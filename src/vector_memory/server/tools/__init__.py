@@ -1,78 +1,60 @@
 """The tools, in the order that clients see."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from vector_memory.server.tools import (
-    changes,
-    documents,
-    files,
-    maintenance,
-    searching,
-    storing,
-    tagged,
-)
+from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
 from vector_memory.settings import Profile, Toolset
 
 Function = Callable[..., Any]
 
-SESSION_TOOLS: dict[str, tuple[Function, ...]] = {
-    "Storing": storing.TOOLS,
-    "Searching": searching.TOOLS,
-    "Documents": (
-        documents.load_session_context_for_task,
-        documents.expand_chunk_context,
-        documents.reconstruct_document,
-        documents.get_memory_by_id,
-        documents.write_document_to_file,
-    ),
-    "Maintenance": (
-        maintenance.get_session_stats,
-        maintenance.list_sessions,
-        maintenance.delete_memory,
-        maintenance.cleanup_old_memories,
-    ),
-    "Catching up": (changes.search_changes,),
-}
-"""The session tools, by purpose."""
-
-TAGGED_TOOLS: dict[str, tuple[Function, ...]] = {
-    "Tagged memories": (
-        tagged.store_memory,
-        tagged.search_memories,
-        tagged.list_recent_memories,
-        tagged.get_by_memory_id,
-        tagged.delete_by_memory_id,
-        tagged.get_memory_stats,
-        tagged.clear_old_memories,
-    ),
-    "Tags": (
-        tagged.get_unique_tags,
-        tagged.get_canonical_tags,
-        tagged.get_tag_frequencies,
-        tagged.get_tag_weights,
-    ),
-}
-"""The tools of tagged memories, by purpose."""
-
-FILE_TOOLS: dict[str, tuple[Function, ...]] = {
-    "Memory files": (
-        files.memory_search,
-        files.memory_get,
-        files.memory_write,
-        files.memory_status,
-    ),
-}
-"""The tools over a folder of Markdown files."""
-
 FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
-    Toolset.SESSION: SESSION_TOOLS,
-    Toolset.TAGGED: TAGGED_TOOLS,
-    Toolset.FILES: FILE_TOOLS,
+    Toolset.SESSION: {
+        "Storing": storing.TOOLS,
+        "Searching": searching.TOOLS,
+        "Documents": (
+            documents.load_session_context_for_task,
+            documents.expand_chunk_context,
+            documents.reconstruct_document,
+            documents.get_memory_by_id,
+            documents.write_document_to_file,
+        ),
+        "Maintenance": (
+            maintenance.get_session_stats,
+            maintenance.list_sessions,
+            maintenance.delete_memory,
+            maintenance.cleanup_old_memories,
+        ),
+        "Catching up": (changes.search_changes,),
+    },
+    Toolset.TAGGED: {
+        "Tagged memories": (
+            tagged.store_memory,
+            tagged.search_memories,
+            tagged.list_recent_memories,
+            tagged.get_by_memory_id,
+            tagged.delete_by_memory_id,
+            tagged.get_memory_stats,
+            tagged.clear_old_memories,
+        ),
+        "Tags": (
+            tagged.get_unique_tags,
+            tagged.get_canonical_tags,
+            tagged.get_tag_frequencies,
+            tagged.get_tag_weights,
+        ),
+    },
+    Toolset.FILES: {"Memory files": (files.memory_search, files.memory_get, files.memory_write, files.memory_status)},
 }
 """The functions behind the tools of each toolset, by purpose."""
+
+
+def functions_of(toolsets: Iterable[Toolset]) -> list[Function]:
+    """Return the functions behind the tools of several toolsets."""
+    return [function for toolset in toolsets for group in FUNCTIONS[toolset].values() for function in group]
+
 
 made = cache(MemoryTool.of)
 """Return the tool for a function. Making one takes 7 ms, so a server makes only the tools that it offers."""
@@ -100,7 +82,7 @@ CORE = {
 
 
 def offered(
-    toolsets: Collection[Toolset],
+    toolsets: Iterable[Toolset],
     *,
     read_only: bool = False,
     profile: Profile = Profile.FULL,
@@ -111,7 +93,7 @@ def offered(
 
     `on_this_machine`: the client's files are the server's; otherwise no tool writes files. `is_lean`: what they answer.
     """
-    functions = [function for toolset in toolsets for group in FUNCTIONS[toolset].values() for function in group]
+    functions = functions_of(toolsets)
     if not on_this_machine:
         functions.remove(documents.write_document_to_file)
     if read_only:
@@ -124,19 +106,13 @@ def offered(
     return tuple(tool.in_lean_form() for tool in tools) if is_lean else tuple(tools)
 
 
-WRITING = {
-    function.__name__
-    for groups in FUNCTIONS.values()
-    for functions in groups.values()
-    for function in functions
-    if not reads(function)
-}
+WRITING = {function.__name__ for function in functions_of(Toolset) if not reads(function)}
 WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the memory; the file is written elsewhere
 
 NEEDS_ADMIN = {function.__name__ for function in (maintenance.cleanup_old_memories, tagged.clear_old_memories)}
 """The tools that delete memories of all sessions and agents."""
 
-TAGGED_NAMES = {function.__name__ for functions in TAGGED_TOOLS.values() for function in functions}
+TAGGED_NAMES = {function.__name__ for function in functions_of([Toolset.TAGGED])}
 """The tools of tagged memories."""
 
 
