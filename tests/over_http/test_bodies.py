@@ -227,7 +227,7 @@ async def test_a_body_that_finds_no_room_in_time_is_told_why(
         monkeypatch.setattr(bodies, "BODY_SECONDS", 0.05)
         with pytest.raises(BodyError, match="take all its room") as error:
             await waiting.request("late", size)
-        assert error.value.status == 503
+        assert error.value.refusal.status == 503
         monkeypatch.undo()
         waiting.end("0")
         again = group.create_task(waiting.request("again", size))

@@ -91,7 +91,8 @@ class Gate:
                 return await self._bodies.read(scope, receive, held)
             except BodyError as error:
                 is_refused = True
-                await answer(send, error.status, f"{error}\n".encode(), CLOSE, *error.headers)
+                status, words, headers = error.refusal
+                await answer(send, status, f"{words}\n".encode(), CLOSE, *headers)
                 return {"type": "http.disconnect"}
 
         async def send_unless_refused(message: Message) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from vector_memory.server.current_store import CLAIM
@@ -38,37 +38,26 @@ MAX_STRUCTURE = 2**16
 TEXT = re.compile(rb'"[^"]*"')
 
 
-class BodyError(Exception):
-    """A body is refused, with a status and headers of HTTP."""
+class Refusal(NamedTuple):
+    """Why a body is refused, with a status and headers of HTTP."""
 
     status: int
     words: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
-    def __init__(self) -> None:
-        super().__init__(self.words)
+
+SLOW = Refusal(408, "The body has not arrived in time.")
+FULL = Refusal(503, "The calls with this token take all its room: send fewer or smaller ones at a time.", (RETRY,))
+COMPLEX = Refusal(413, "The body has more values than any call.")
+"""Parsing it would take too much memory."""
 
 
-class SlowBodyError(BodyError):
-    """It has not arrived in time."""
+class BodyError(Exception):
+    """A body is refused."""
 
-    status = 408
-    words = "The body has not arrived in time."
-
-
-class FullRoomError(BodyError):
-    """It has waited for room for too long."""
-
-    status = 503
-    words = "The calls with this token take all its room: send fewer or smaller ones at a time."
-    headers = (RETRY,)
-
-
-class ComplexBodyError(BodyError):
-    """Parsing it would take too much memory."""
-
-    status = 413
-    words = "The body has more values than any call."
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.words)
+        self.refusal = refusal
 
 
 class Room:
@@ -138,22 +127,21 @@ class Bodies:
         stay = Stay(self._rooms.setdefault(owner_of(scope), Rooms()), longest(scope))
         held.callback(stay.end)
         body, more = bytearray(), True
-        late: type[BodyError]
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while more and len(body) <= MAX_BODY:
-                    late = SlowBodyError
+                    late = SLOW
                     message = await receive()
                     if message["type"] != "http.request":
                         return message
                     piece, more = message.get("body", b""), message.get("more_body", False)
-                    late = FullRoomError
+                    late = FULL
                     await stay.grow(len(piece))
                     body += piece
         except TimeoutError:
-            raise late from None
+            raise BodyError(late) from None
         if is_complex(body):
-            raise ComplexBodyError
+            raise BodyError(COMPLEX)
         return {"type": "http.request", "body": bytes(body), "more_body": more}
 
 
