@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
@@ -60,14 +60,8 @@ IN_STORE = {Toolset.SESSION, Toolset.TAGGED}
 """The toolsets that work on the store."""
 
 
-class Part(Protocol):
-    """A part that a server works with: the store, or the memory files."""
-
-    def start_background_work(self) -> None:
-        """Start the background threads."""
-
-    def unload_idle(self) -> None:
-        """Unload idle models and namespaces. May take seconds."""
+Part = SessionMemoryStore | Namespaces | FileMemory
+"""What a server works with."""
 
 
 class OverHttp(NamedTuple):
