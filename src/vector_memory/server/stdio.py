@@ -79,7 +79,7 @@ class Wire:
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
         self._hooks, self._reads, self._writes, self._long = Lane(), Lane(), Lane(), Lane()
-        self._open: dict[RequestId, Request] = {}
+        self._open: dict[RequestId, list[Request]] = {}  # some clients use an id again
         self._bytes_open = 0
 
     @asynccontextmanager
@@ -119,7 +119,7 @@ class Wire:
         match message:
             case JSONRPCRequest():
                 request = Request(line, asyncio.get_running_loop().create_future())
-                self._open[coerce_request_id(message.id)] = request
+                self._open.setdefault(coerce_request_id(message.id), []).append(request)
                 self._lane_of(message, line).put_nowait(request)
                 self._bytes_open += len(line)
                 while self._bytes_open > MAX_BYTES_OPEN:
@@ -148,8 +148,11 @@ class Wire:
 
     def _settle(self, request_id: RequestId, *, cancelled: bool = False) -> None:
         """Forget a request that is answered, or never will be, and let another begin."""
-        request = self._open.pop(coerce_request_id(request_id), None)
-        if request is not None:
+        key = coerce_request_id(request_id)
+        if requests := self._open.get(key):
+            request = requests.pop(0)
+            if not requests:
+                del self._open[key]
             request.call.cancelled = cancelled
             self._bytes_open -= len(request.line)
             request.settled.set_result(None)
