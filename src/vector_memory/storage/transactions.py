@@ -62,10 +62,6 @@ class Reader(MemoryQueries, ChunkQueries, SessionQueries, DuplicateQueries, TagQ
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""
 
-    def visible(self, scope: Scope) -> Scope:
-        """Return the part of a scope that this reader may see. Readers narrow the scopes they are given themselves."""
-        return scope
-
     @property
     @abstractmethod
     def feed(self) -> "IndexFeed | None":

@@ -145,6 +145,10 @@ class MemoryQueries(Queries):
         parameters = condition.parameters | {"limit": limit, "offset": offset}
         return self.connection.fetch(memory_from_row, sql, parameters)
 
+    def visible(self, scope: Scope) -> Scope:
+        """Return the part of a scope that this reader may see. Readers narrow the scopes they are given themselves."""
+        return scope
+
     def ids(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope, ascending."""
         condition = memory_filter(scope)
