@@ -72,7 +72,7 @@ class PostgresMemory:
                 found = list(schema_findings(connection, self._address.schema))
                 if all(finding.state == State.OK for finding in found):
                     found += upkeep_findings(connection)
-            if all(finding.state == State.OK or finding.name in {"vacuum", "generation"} for finding in found):
+            if all(finding.state == State.OK or finding.name in {"vacuum", "space", "generation"} for finding in found):
                 with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
                     indexer = Indexer(self._model, self._settings)
                     found += agreements(reader, indexer, translated_errors, restore=RESTORE, unread=unread, other={})
