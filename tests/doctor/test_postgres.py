@@ -112,9 +112,9 @@ def test_what_is_damaged_is_found_and_repaired(url: str, name: str) -> None:
     examined = doctor(url)
     report = examined.examine()
     assert name in found(report)
+    assert said(report, "text"), "what is stored is examined nevertheless"
     report, repairs = examined.repair_all(report)
-    assert repairs
-    assert found(report) == USUAL
+    assert (found(report), bool(repairs)) == (USUAL, True)
     with SessionMemoryStore(url, SETTINGS) as store:
         after = store.search_documents("naïve1", Scope(kind=MemoryKind.REPORT))
         assert texts_in(store) == texts

@@ -67,17 +67,18 @@ class PostgresMemory:
             yield problem("connection", f"There is no connection to {self._address}. {error}")
 
     def contents(self) -> list[Finding]:
+        found: list[Finding] = []
         try:
             with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
-                found = list(schema_findings(connection, self._address.schema))
-                if all(finding.state == State.OK for finding in found):
-                    found += upkeep_findings(connection)
-            if all(finding.state == State.OK or finding.name in {"vacuum", "space", "generation"} for finding in found):
-                with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
-                    indexer = Indexer(self._model, self._settings)
-                    found += agreements(reader, indexer, translated_errors, restore=RESTORE, unread=unread, other={})
+                found += schema_findings(connection, self._address.schema)
+                if any(finding.state != State.OK for finding in found):
+                    return found
+                found += upkeep_findings(connection)
+            with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
+                indexer = Indexer(self._model, self._settings)
+                found += agreements(reader, indexer, translated_errors, restore=RESTORE, unread=unread, other={})
         except VectorMemoryError as error:
-            return [problem("contents", f"The memory cannot be read. {error}")]
+            found.append(problem("contents", f"The memory cannot be read. {error}"))
         return found
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
