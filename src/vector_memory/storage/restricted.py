@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
-from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.base import Reader, Writer
 from vector_memory.storage.records import (
     ChunkOutline,
     CountedBy,
@@ -205,16 +205,12 @@ class LimitedStorage(Limited):
 
     unlimited = frozenset({"read_only", "version", "require_time_to_write", "prepare_words", "purge_deleted"})
 
-    def __init__(self, storage: Storage, sessions: Collection[str]) -> None:
-        super().__init__(storage, sessions)
-        self._storage = storage
-
     @contextmanager
     def read(self) -> Iterator[LimitedReader]:
-        with self._storage.read() as reader:
+        with self._whole.read() as reader:
             yield LimitedReader(reader, self._sessions)
 
     @contextmanager
     def write(self) -> Iterator[LimitedWriter]:
-        with self._storage.write() as writer:
+        with self._whole.write() as writer:
             yield LimitedWriter(writer, self._sessions)
