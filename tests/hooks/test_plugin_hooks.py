@@ -37,8 +37,8 @@ def test_each_hook_calls_the_running_server_of_the_plugin(hooks: dict[str, list[
     [server] = json.loads((ROOT / "plugin" / ".mcp.json").read_text(encoding="utf-8"))["mcpServers"]
     for [hook] in hooks.values():
         assert (hook["type"], hook["server"]) == ("mcp_tool", f"plugin:{plugin}:{server}")
-        reports = hook["tool"] == "hook_subagent"
-        assert reports or hook["timeout"] <= 5, "a server that is starting must not keep the user waiting"
+        most = 60 if hook["tool"] == "hook_subagent" else 5
+        assert hook["timeout"] <= most, "a server that is starting must not keep the user waiting"
 
 
 def test_install_writes_the_same_hooks_for_a_server_of_another_name(hooks: dict[str, list[dict[str, Any]]]) -> None:

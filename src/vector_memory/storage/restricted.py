@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
-from vector_memory.storage.base import Reader, Writer
+from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import (
     ChunkOutline,
     CountedBy,
@@ -39,18 +39,21 @@ if TYPE_CHECKING:
     from vector_memory.storage.scoring import CandidateSource, Method
 
 
+Whole = TypeVar("Whole")
+
+
 def denied(sessions: Collection[str]) -> AccessDeniedError:
     """Return the error for whatever is not in the sessions that a token is limited to."""
     return AccessDeniedError(f"This token is limited to sessions: {', '.join(sessions)}.")
 
 
-class Limited:
+class Limited(Generic[Whole]):
     """What is limited to some sessions."""
 
     unlimited: ClassVar[frozenset[str]]
     """What can be reached as it is: it says nothing of a session that the caller cannot know."""
 
-    def __init__(self, whole: Any, sessions: Collection[str]) -> None:
+    def __init__(self, whole: Whole, sessions: Collection[str]) -> None:
         self._whole = whole
         self._sessions = tuple(sessions)
 
@@ -62,14 +65,10 @@ class Limited:
         raise denied(self._sessions)
 
 
-class LimitedReader(Limited):
+class LimitedReader(Limited[Reader]):
     """What a reader sees of some sessions. A search asks for token states of what it has found in visible sessions."""
 
     unlimited = frozenset({"token_states", "count_all", "fingerprint", "require_comparable", "feed"})
-
-    def __init__(self, reader: Reader, sessions: Collection[str]) -> None:
-        super().__init__(reader, sessions)
-        self._reader = reader
 
     def visible(self, scope: Scope) -> Scope:
         return replace(scope, sessions=self._sessions)
@@ -78,66 +77,66 @@ class LimitedReader(Limited):
         def limited(read: Callable[[Reader], Any], reader: Reader) -> Any:
             return read(cast("Reader", LimitedReader(reader, self._sessions)))
 
-        return self._reader.together(*(partial(limited, read) for read in reads))
+        return self._whole.together(*(partial(limited, read) for read in reads))
 
     def memory(self, memory_id: int) -> Memory:
         self._require(memory_id)
-        return self._reader.memory(memory_id)
+        return self._whole.memory(memory_id)
 
     def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
-        return self._reader.memories(self._seen(memory_ids))
+        return self._whole.memories(self._seen(memory_ids))
 
     def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
-        found = self._reader.origins(memory_ids)
+        found = self._whole.origins(memory_ids)
         return {number: origin for number, origin in found.items() if origin.session_id in self._sessions}
 
     def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
-        found = self._reader.observations_on(self._seen(report_ids), limit, characters)
+        found = self._whole.observations_on(self._seen(report_ids), limit, characters)
         seen = self.origins([observation.id for observation in found])
         return [observation for observation in found if observation.id in seen]
 
     def neighbours(
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
     ) -> dict[int, Neighbours]:
-        return self._reader.neighbours(self._seen(memory_ids), count, characters, same_agent=same_agent)
+        return self._whole.neighbours(self._seen(memory_ids), count, characters, same_agent=same_agent)
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
-        return self._reader.list_memories(self.visible(scope), limit, offset, order=order)
+        return self._whole.list_memories(self.visible(scope), limit, offset, order=order)
 
     def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
-        return self._reader.timeline(self.visible(scope), limit, characters)
+        return self._whole.timeline(self.visible(scope), limit, characters)
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         self.require_writable(new.session_id)
-        return self._reader.find_duplicate(new, content_hash, at)
+        return self._whole.find_duplicate(new, content_hash, at)
 
     def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
         self.require_writable(new.session_id)
-        return self._reader.times_of_duplicates(new, content_hash)
+        return self._whole.times_of_duplicates(new, content_hash)
 
     def chunk(self, chunk_id: int) -> StoredChunk | None:
-        found = self._reader.chunk(chunk_id)
+        found = self._whole.chunk(chunk_id)
         return found if found is not None and self.origins([found.memory_id]) else None
 
     def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
-        found = self._reader.chunks(chunk_ids)
+        found = self._whole.chunks(chunk_ids)
         seen = self.origins([chunk.memory_id for chunk in found.values()])
         return {number: chunk for number, chunk in found.items() if chunk.memory_id in seen}
 
     def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
-        return self._reader.chunks_of(memory_id, first, last) if self.origins([memory_id]) else []
+        return self._whole.chunks_of(memory_id, first, last) if self.origins([memory_id]) else []
 
     def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
-        return self._reader.outlines(self._seen(memory_ids))
+        return self._whole.outlines(self._seen(memory_ids))
 
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
-        return self._reader.count(self.visible(scope), since=since, without_vectors=without_vectors)
+        return self._whole.count(self.visible(scope), since=since, without_vectors=without_vectors)
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
-        return self._reader.count_by(self.visible(scope), by)
+        return self._whole.count_by(self.visible(scope), by)
 
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
-        return self._reader.sessions(self.visible(scope), limit, agents)
+        return self._whole.sessions(self.visible(scope), limit, agents)
 
     def latest_session(self, project: Project, besides: str | None = None) -> str | None:
         del project  # these sessions are all there is
@@ -150,24 +149,24 @@ class LimitedReader(Limited):
 
     def session_counts(self, session_id: str) -> SessionCounts:
         self.require_writable(session_id)
-        return self._reader.session_counts(session_id)
+        return self._whole.session_counts(session_id)
 
     def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
-        return self._reader.find_names(by, part, self.visible(scope), limit)
+        return self._whole.find_names(by, part, self.visible(scope), limit)
 
     def cursor(self) -> Cursor:
         # The newest of all would tell how much other sessions store, and when.
-        newest = max(self._reader.ids(self.visible(Scope())), default=0)
-        return Cursor(newest, may_fall=True, gaps=self._reader.cursor().gaps)
+        newest = max(self._whole.ids(self.visible(Scope())), default=0)
+        return Cursor(newest, may_fall=True, gaps=self._whole.cursor().gaps)
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
-        return self._reader.changes_after(cursor, self.visible(scope), limit)
+        return self._whole.changes_after(cursor, self.visible(scope), limit)
 
     def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
-        return self._reader.pending(self.visible(scope), until, owner)
+        return self._whole.pending(self.visible(scope), until, owner)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
-        return self._reader.candidates(self.visible(scope), method)
+        return self._whole.candidates(self.visible(scope), method)
 
     def require_writable(self, session_id: str | None) -> None:
         """Raise AccessDeniedError for a session that is not one of these."""
@@ -200,7 +199,7 @@ class LimitedWriter(LimitedReader):
         return self._writer.delete(memory_id) if self.origins([memory_id]) else None
 
 
-class LimitedStorage(Limited):
+class LimitedStorage(Limited[Storage]):
     """A storage in which only some sessions exist."""
 
     unlimited = frozenset({"read_only", "version", "require_time_to_write", "prepare_words", "purge_deleted"})

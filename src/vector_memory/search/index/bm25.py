@@ -70,9 +70,9 @@ def word_scores(
     wide = is_wide(units, rows)
     found = occurrences_in_file(feed, units, terms) if wide else occurrences_in_rows(feed, units, rows, terms)
     inside, missing = [], dict[str, str]()
-    for term, within in zip(terms, found, strict=True):
-        is_inside = members.take(units.owners.take(within.entries))
-        inside.append(Occurrences(within.entries[is_inside], within.counts[is_inside]))
+    for term, each in zip(terms, found, strict=True):
+        is_inside = members.take(units.owners.take(each.entries))
+        inside.append(Occurrences(each.entries[is_inside], each.counts[is_inside]))
         if term in plain and not is_inside.any():
             missing[term] = plain[term]
     asked, respelt = terms, dict[str, Spelling]()

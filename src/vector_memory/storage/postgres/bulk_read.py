@@ -12,8 +12,9 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.insert import INSERT_CHUNKS, chunk_values
 from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.transactions import PostgresConnection, PostgresWriter
-from vector_memory.storage.postgres.vectors import IS_INDEXED, adopt_fingerprint
+from vector_memory.storage.postgres.vectors import adopt_fingerprint
 from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.queries.memories import IS_INDEXED
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import CanonicalTag, StoredPassage
 

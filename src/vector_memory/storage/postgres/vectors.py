@@ -11,11 +11,9 @@ from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import passage_filter
 from vector_memory.storage.queries.insert import Passage
+from vector_memory.storage.queries.memories import IS_INDEXED
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import Numbers, Vectors, cosines, means_of
-
-IS_INDEXED = "m.embedding_model_id is not null"
-"""Whether a memory has all its vectors."""
 
 # One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
 ADD = """

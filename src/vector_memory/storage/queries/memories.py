@@ -26,6 +26,9 @@ ORIGIN = """
 m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at, m.turn
 """
 
+IS_INDEXED = "m.embedding_model_id is not null"
+"""Whether a memory has all its vectors."""
+
 COLUMNS = f"""
 {ORIGIN.rstrip()}, m.content, m.description, {{tags:m}} as tags, m.metadata, m.content_hash, m.updated_at,
 m.accessed_at, m.access_count, m.auto_chunk, m.chunk_count

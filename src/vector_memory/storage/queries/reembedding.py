@@ -8,7 +8,7 @@ from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.queries.insert import Passage, stored_passages
-from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
+from vector_memory.storage.queries.memories import COLUMNS, IS_INDEXED, memory_from_row
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.queries.tags import TagChanges
 from vector_memory.storage.records import Embedded, Memory
@@ -18,9 +18,7 @@ SPARE = "spare_"
 
 FINGERPRINT = "model, dimensions, precision, engine"
 
-MISSING = """
-m.embedding_model_id is not null and not exists (select 1 from spare_memory_passages where memory_id = m.id)
-"""
+MISSING = f"{IS_INDEXED} and not exists (select 1 from spare_memory_passages where memory_id = m.id)"
 
 
 class SpareVectors(Queries, ABC):

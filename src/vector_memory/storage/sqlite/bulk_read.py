@@ -12,13 +12,14 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.maintenance_api import LastIds, WholeMemory, WordBlock
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.insert import Passage
+from vector_memory.storage.queries.memories import IS_INDEXED
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import CanonicalTag, StoredPassage
 from vector_memory.storage.sqlite.insert import insert_chunk_rows
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteWriter
-from vector_memory.storage.sqlite.vectors import IS_INDEXED, add_passages, adopt_fingerprint, all_vectors_of
+from vector_memory.storage.sqlite.vectors import add_passages, adopt_fingerprint, all_vectors_of
 
 # ruff: noqa: D102 - the methods are described in storage.queries.portions
 

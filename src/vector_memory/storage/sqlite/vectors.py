@@ -18,15 +18,13 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.knn import Candidates
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.insert import Passage
+from vector_memory.storage.queries.memories import IS_INDEXED
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import Numbers, means_of
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
-
-IS_INDEXED = "m.embedding_model_id is not null"
-"""Whether a memory has all its vectors."""
 
 CHUNK_TABLE = "vec_chunk_search"
 MEMORY_TABLE = "vec_session_search"
