@@ -15,7 +15,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Report, State
-from vector_memory.settings import Settings
+from vector_memory.settings import Settings, memory_address
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
@@ -29,7 +29,7 @@ CHILD = """
 import sys, time
 from pathlib import Path
 from vector_memory.store import SessionMemoryStore
-from vector_memory.settings import Settings
+from vector_memory.settings import Settings, memory_address
 settings = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
 path, *more = map(Path, sys.argv[1:])
 """
@@ -41,8 +41,8 @@ with SessionMemoryStore(path, settings) as store:
 """
 
 
-def doctor(path: Path, settings: Settings = SETTINGS) -> Doctor:
-    return Doctor(path, settings, EmbeddingModel(lambda: load_embedder(settings)))
+def doctor(address: Path | str, settings: Settings = SETTINGS) -> Doctor:
+    return Doctor(memory_address(address), settings, EmbeddingModel(lambda: load_embedder(settings)))
 
 
 class Modelless(ToyEngine):
@@ -52,8 +52,8 @@ class Modelless(ToyEngine):
         raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
-def examine(path: Path, settings: Settings = SETTINGS) -> Report:
-    return doctor(path, settings).examine()
+def examine(address: Path | str, settings: Settings = SETTINGS) -> Report:
+    return doctor(address, settings).examine()
 
 
 def found(report: Report) -> dict[str, State]:

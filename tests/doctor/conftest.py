@@ -13,15 +13,21 @@ DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"word{number} 
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A healthy file: 1 and 2 are chunked, 3 and 4 are not, and 5 belongs to no session."""
+    """A healthy file."""
     path = tmp_path_factory.mktemp("template") / "memory.db"
-    with SessionMemoryStore(path, SETTINGS) as store:
+    store_all(path)
+    return path
+
+
+def store_all(address: Path | str) -> None:
+    """Store six memories: 1 and 2 are chunked, 3 and 4 are not, 5 belongs to no session, and 6 has tags."""
+    with SessionMemoryStore(address, SETTINGS) as store:
         store.store_memory("report", DOCUMENT, session_id="s", agent_id="a", task_code="t")
         store.store_memory("working_memory", f"Ünïcode 数据 🙂. {DOCUMENT}", session_id="s", agent_id="b")
         store.store_memory("system_memory", "make database", session_id="s", agent_id="a")
         store.store_memory("input_prompt", "Why? " * 300, session_id="s", session_iter=2)
         store.store_memory("knowledge_base", DOCUMENT, title="Lasting")
-    return path
+        store.tagged.store("Redis needs a password.", tags=["redis", "ops"], category="decision")
 
 
 @pytest.fixture

@@ -22,41 +22,6 @@ def test_a_healthy_file_is_healthy(path: Path) -> None:
     assert len(report.findings) == 26
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "update session_memories set content = replace(content, 'word3', 'word4') where id = 1",
-        "update session_memories set content = upper(content) where id = 3",
-        "update session_memories set content = cast(x'ff80' as text) where id = 2",
-        "update session_memories set content_hash = 'x' where id = 3",
-    ],
-)
-def test_altered_text_is_reported_and_not_changed(path: Path, sql: str) -> None:
-    change(path, sql)
-    report = examine(path)
-    assert found(report) == {"text": State.PROBLEM}
-    assert "restore" in said(report, "text")
-    before = bytes_of(path.parent)
-    assert doctor(path).repair(report) == []
-    assert bytes_of(path.parent) == before
-
-
-def test_words_that_an_earlier_release_indexed_are_a_warning_that_a_repair_ends(path: Path) -> None:
-    change(path, "update keyword_blocks set rules = 0")
-    report = examine(path)
-    assert found(report) == {"keywords": State.WARNING}
-    assert report.healthy
-    assert doctor(path).repair(report) == ["Rebuilt the keyword index."]
-    assert found(examine(path)) == {}
-
-
-def test_vectors_of_another_model_are_reported(path: Path) -> None:
-    change(path, "update embedding_models set model = 'another'")
-    report = examine(path)
-    assert found(report) == {"fingerprint": State.PROBLEM}
-    assert "computed with another" in said(report, "fingerprint")
-
-
 def overwrite_root_of(path: Path, index: str) -> None:
     connection = apsw.Connection(str(path))
     ((root,),) = connection.execute("select rootpage from sqlite_schema where name = ?", (index,)).fetchall()

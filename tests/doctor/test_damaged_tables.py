@@ -6,49 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from doctor.test_faults import ENDLESS
 from memory_files import CHILD, SETTINGS, change, doctor, examine, found
-from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.storage.sqlite import database as databases
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.vectors import vectors_of
 from vector_memory.store import SessionMemoryStore
-
-ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"
-
-TABLES = {
-    "a shadow table of sqlite-vec dropped": "drop table vec_chunk_search_rowids",
-    "a shadow table with other columns": """
-        drop table vec_session_search_rowids; create table vec_session_search_rowids (a, b)
-    """,
-    "an endless view in place of a table": f"""
-        drop trigger chunk_passage_removed; drop table memory_passages;
-        create view memory_passages as {ENDLESS} select n as id, n as memory_id from r
-    """,
-    "a table dropped": "drop table keyword_postings",
-    "a column too many": "alter table session_memories add column extra text",
-    "an index dropped": "drop index idx_embedding_model",
-    "a trigger of somebody else": """
-        create trigger other after insert on session_memories begin delete from session_memories; end
-    """,
-    "the record of the schema emptied": "delete from schema_migrations",
-    "the record of the schema dropped": "drop table schema_migrations",
-}
-
-
-@pytest.mark.parametrize("sql", TABLES.values(), ids=TABLES)
-def test_a_file_without_its_tables_is_refused_and_repaired_and_its_texts_are_kept(path: Path, sql: str) -> None:
-    change(path, f"pragma legacy_alter_table = on; {sql}")
-    with pytest.raises(DatabaseError, match="doctor --fix"):
-        SessionMemoryStore(path, SETTINGS)
-    report = examine(path)
-    assert found(report) == {"tables": State.PROBLEM}
-    report, _ = doctor(path).repair_all(report)
-    assert found(report) == {}
-    with SessionMemoryStore(path, SETTINGS) as store:
-        assert store.search_chunks("word3", Scope("report"), Page(limit=1)).total_results
-        assert store.get_memory_by_id(3).memory is not None
 
 
 def test_a_lost_text_is_a_problem_that_only_a_backup_solves(path: Path) -> None:
@@ -92,5 +57,5 @@ def test_a_statement_without_end_is_ended_with_advice(path: Path, monkeypatch: p
     with pytest.raises(DatabaseError, match="took too long"), opened.read() as connection:
         connection.execute(f"{ENDLESS} select count(*) from r").fetchall()
     with opened.read() as connection:
-        assert connection.execute("select count(*) from session_memories").fetchall() == [(5,)]
+        assert connection.execute("select count(*) from session_memories").fetchall() == [(6,)]
     opened.close()

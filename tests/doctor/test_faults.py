@@ -1,0 +1,309 @@
+"""The table of faults: what is damaged, which checks find it, and what a repair leaves. No text is changed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import apsw
+import psycopg
+import pytest
+from psycopg import sql as parts
+
+from clusters import shared_cluster
+from doctor.conftest import store_all
+from memory_files import SETTINGS, WRITER, Modelless, change, contents, doctor, examine, found, process, said
+from vector_memory.domain import Page, Scope
+from vector_memory.errors import DatabaseError
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.settings import DatabaseUrl, Settings
+from vector_memory.storage.sqlite.inspection import inspect
+from vector_memory.store import SessionMemoryStore
+
+ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"
+
+
+class Fault(NamedTuple):
+    """Statements that damage a memory, the checks that find it, and the value that a repair gives to a column."""
+
+    sql: str
+    checks: str
+    column: str = ""
+    value: Any = None
+
+
+Faults = dict[str, tuple[str, str] | tuple[str, str, str, Any]]
+
+
+ANYWHERE: Faults = {
+    "a memory removed without its chunks": ("delete from session_memories where id = 1", "orphans keywords"),
+    "a memory removed without its passages": ("delete from session_memories where id = 3", "orphans keywords"),
+    "a chunk in the wrong place": ("update memory_chunks set start_char = 1, end_char = 3 where id = 2", "chunks"),
+    "a chunk's text changed": ("update memory_chunks set content = upper(content) where id = 2", "chunks"),
+    "a passage beyond the text": ("update memory_passages set end_char = 9999 where memory_id = 3", "passages"),
+    "a passage outside its chunk": ("update memory_passages set start_char = 0 where chunk_id = 3", "passages"),
+    "an empty passage": ("update memory_passages set end_char = start_char where memory_id = 3", "passages"),
+    "passages removed": ("delete from memory_passages where memory_id in (1, 3)", "passages"),
+    "a chunk's passages removed": ("delete from memory_passages where chunk_id = 3", "passages"),
+    "a keyword row removed": (
+        "delete from keyword_postings where id = (select max(id) from keyword_postings)",
+        "keywords",
+    ),
+    "a memory taken out of the keyword index": ("delete from keyword_memories where memory_id = 3", "keywords"),
+    "keywords of another session": ("update keyword_blocks set session_id = 'elsewhere'", "keywords"),
+    "half a keyword": (
+        "update keyword_postings set postings = substr(postings, 5) where id = (select min(id) from keyword_postings)",
+        "keywords",
+    ),
+    "a block that counts too few pieces": ("update keyword_blocks set units = 1", "keywords"),
+    "blocks removed": ("delete from keyword_blocks", "orphans keywords"),
+    "a negative place": ("update keyword_memories set first_unit = -5", "keywords"),
+    "chunks in other places": ("update memory_chunks set chunk_index = chunk_index + 100", "chunks"),
+    "words that an earlier release indexed": ("update keyword_blocks set rules = 0", "keywords"),
+    "a tag that is not canonical": ("delete from canonical_tags where tag = 'ops'", "tags"),
+    "a memory without vectors": (
+        """
+        delete from memory_passages where memory_id = 3;
+        update session_memories set embedding_model_id = null where id = 3
+        """,
+        "unindexed",
+    ),
+    "a text changed": ("update session_memories set content = upper(content) where id = 3", "text"),
+    "a word of a text changed": (
+        "update session_memories set content = replace(content, 'word3', 'word4') where id = 1",
+        "text",
+    ),
+    "a checksum changed": ("update session_memories set content_hash = 'x' where id = 3", "text"),
+    "another model": ("update embedding_models set model = 'another'", "fingerprint"),
+}
+
+IN_SCHEMAS: Faults = {
+    "vectors of another length": ("update memory_passages set embedding = array_fill(1, array[16])::vector", "vectors"),
+    "a vector of another session": (
+        "update memory_passages set session_id = 'other' where id = (select min(id) from memory_passages)",
+        "index",
+    ),
+    "a lease of no memory": ("insert into pending_vectors values (99999, 'x', 0, 0, 0)", "orphans"),
+    "an index removed": ("drop index idx_kind", "indexes"),
+}
+
+REFUSED: Faults = {
+    "a shadow table of sqlite-vec dropped": ("drop table vec_chunk_search_rowids", "tables"),
+    "a shadow table with other columns": (
+        "drop table vec_session_search_rowids; create table vec_session_search_rowids (a, b)",
+        "tables",
+    ),
+    "an endless view in place of a table": (
+        f"""
+        drop trigger chunk_passage_removed; drop table memory_passages;
+        create view memory_passages as {ENDLESS} select n as id, n as memory_id from r
+        """,
+        "tables",
+    ),
+    "a table dropped": ("drop table keyword_postings", "tables"),
+    "a column too many": ("alter table session_memories add column extra text", "tables"),
+    "an index dropped": ("drop index idx_embedding_model", "tables"),
+    "a trigger of somebody else": (
+        "create trigger other after insert on session_memories begin delete from session_memories; end",
+        "tables",
+    ),
+    "the record of the schema emptied": ("delete from schema_migrations", "tables"),
+    "the record of the schema dropped": ("drop table schema_migrations", "tables"),
+}
+"""Files that cannot be opened before they are repaired."""
+
+IN_FILES: Faults = REFUSED | {
+    "a chunk removed": ("pragma foreign_keys = on; delete from memory_chunks where id = 3", "chunks"),
+    "a model removed": ("delete from embedding_models", "orphans"),
+    "a vector removed": ("delete from vec_chunk_search where passage_id = 2", "vectors"),
+    "a whole memory's vector removed": (
+        "delete from vec_session_search where passage_id = (select min(id) from memory_passages where memory_id = 4)",
+        "vectors",
+    ),
+    "a vector of zeros": ("update vec_chunk_search set embedding = zeroblob(64) where passage_id = 2", "vectors"),
+    "a vector of nothing": (
+        """
+        insert into vec_chunk_search (passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding)
+        values (9999, 1, 1, 1, 1, 1, zeroblob(64))
+        """,
+        "orphans",
+    ),
+    "sqlite-vec's own tables damaged": ("delete from vec_chunk_search_chunks", "tables"),
+    "vectors hidden": ("update vec_chunk_search_chunks set validity = zeroblob(4)", "tables"),
+    "vectors renamed": ("update vec_chunk_search_chunks set rowids = zeroblob(256)", "tables"),
+    "a list of vectors shortened": ("update vec_chunk_search_chunks set rowids = x'00'", "tables"),
+    "a block of vectors removed": ("delete from vec_chunk_search_vector_chunks00 where rowid = 1", "tables"),
+    "a vector outside its block": ("update vec_chunk_search_rowids set chunk_offset = -5 where rowid = 2", "tables"),
+    "a key changed": ("update index_keys set name = 'elsewhere' where name = 's'", "index"),
+    "a key removed": ("delete from index_keys where name = 'a'", "index"),
+    "a vector's iteration changed": ("update vec_chunk_search set session_iter = 9 where passage_id = 2", "index"),
+    "a keyword row of no block": ("insert into keyword_postings values (999999, x'0000000000000000')", "orphans"),
+    "a keyword added": ("update keyword_postings set postings = cast(postings || postings as blob)", "keywords"),
+    "a length changed": ("update keyword_memories set lengths = zeroblob(length(lengths))", "keywords"),
+    "a block removed": ("delete from keyword_blocks where id = 1; delete from keyword_memories", "orphans keywords"),
+    "a place far away": ("update keyword_memories set first_unit = 1000000000000", "keywords"),
+    "a text that is no text": ("update session_memories set content = cast(x'ff80' as text) where id = 2", "text"),
+    "metadata that are no JSON": (
+        "update session_memories set metadata = 'x' where id = 3",
+        "values",
+        "metadata",
+        "{}",
+    ),
+    "a number among tags": ("update session_memories set tags = '[1]' where id = 3", "values", "tags", '["1"]'),
+    "tags that are no JSON": ("update session_memories set tags = '[' where id = 3", "values", "tags", "[]"),
+    "a title that is no text": (
+        "update session_memories set title = cast(x'41ff' as text) where id = 3",
+        "values",
+        "title",
+        "A\ufffd",
+    ),
+    "a negative turn": ("update session_memories set turn = -1 where id = 3", "values", "turn", 0),
+    "chunks promised that are not there": (
+        "update session_memories set auto_chunk = 1 where id = 3",
+        "values",
+        "auto_chunk",
+        0,
+    ),
+    "a negative id": ("pragma foreign_keys = off; update session_memories set id = -4 where id = 3", "values", "id", 7),
+    "a sequence that is no number": (
+        "update sqlite_sequence set seq = 'x'; update session_memories set title = title",
+        "values",
+        "title",
+        None,
+    ),
+}
+
+LASTING = {"text", "fingerprint"}
+"""Checks whose faults no repair can end."""
+
+WARNED = {"words that an earlier release indexed", "a memory without vectors"}
+"""What is no problem: a server ends it."""
+
+REFUSED_BY_SQLITE = (
+    "update keyword_postings set postings = 'abc'",
+    "update memory_chunks set start_char = 'x' where id = 2",
+    "update session_memories set access_count = 'x'",
+    "update embedding_models set model = x'00'",
+    "update memory_passages set memory_id = cast(x'ff80' as text) where id = 2",
+)
+
+
+class InFile:
+    """A memory that others change and read without the store."""
+
+    usual: Mapping[str, State] = MappingProxyType({})
+    columns = ("id", "cast(content as blob)", "content_hash", "title", "description", "turn", "original_content")
+
+    def __init__(self, address: Path) -> None:
+        self.address = address
+
+    def change(self, sql: str) -> None:
+        change(self.address, f"pragma legacy_alter_table = on; {sql}")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return sorted(inspect(self.address, lambda connection: connection.execute(sql).fetchall()), key=repr)
+
+
+class InSchema:
+    """The same in PostgreSQL, where the tests connect as a superuser."""
+
+    usual: Mapping[str, State] = MappingProxyType({"role": State.WARNING})
+    columns = ("id", "content", "content_hash", "title", "description", "turn")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        url = DatabaseUrl.parse(self.address)
+        with psycopg.connect(url.conninfo(), autocommit=True) as connection:
+            connection.execute(parts.SQL("set search_path to {}, public").format(parts.Identifier(url.schema)))
+            connection.execute("set session_replication_role = replica")  # no foreign keys
+            cursor = connection.execute(sql.encode())
+            return sorted(cursor.fetchall(), key=repr) if cursor.description else []
+
+    change = rows
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest) -> InFile | InSchema:
+    if request.param is InFile:
+        return InFile(request.getfixturevalue("path"))
+    address = f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
+    store_all(address)
+    return InSchema(address)
+
+
+TABLE = [
+    pytest.param(engine, name, Fault(*fault), id=f"{name}-{engine.__name__}")
+    for engine, faults in ((InFile, ANYWHERE | IN_FILES), (InSchema, ANYWHERE | IN_SCHEMAS))
+    for name, fault in faults.items()
+]
+
+
+@pytest.mark.parametrize(("memory", "name", "fault"), TABLE, indirect=["memory"])
+def test_a_fault_is_found_by_exactly_its_checks_and_repaired_and_no_text_is_changed(
+    memory: InFile | InSchema, name: str, fault: Fault
+) -> None:
+    texts = f"select {', '.join(set(memory.columns) - {fault.column})} from session_memories"
+    memory.change(fault.sql)
+    if name in REFUSED:
+        with pytest.raises(DatabaseError, match="doctor --fix"):
+            SessionMemoryStore(memory.address, SETTINGS)
+    damaged = examine(memory.address)
+    state = State.WARNING if name in WARNED else State.PROBLEM
+    assert found(damaged) == {**memory.usual} | dict.fromkeys(fault.checks.split(), state)
+    assert damaged.healthy == (name in WARNED)
+    before = memory.rows(texts)
+    report, done = doctor(memory.address).repair_all(damaged)
+    assert memory.rows(texts) == before
+    if fault.checks in LASTING:
+        assert (found(report), done) == (found(damaged), [])
+        return
+    assert all("--fix" in said(damaged, check) for check in fault.checks.split())
+    assert (found(report), bool(done)) == (memory.usual, True)
+    if fault.column:
+        repaired = f"select {fault.column} from session_memories where content = 'make database'"
+        assert memory.rows(repaired) == [(fault.value,)]
+    with SessionMemoryStore(memory.address, SETTINGS) as store:
+        assert "word3" in store.search_chunks("word3", Scope("knowledge_base"), Page(limit=1)).results[0].chunk_content
+
+
+@pytest.mark.parametrize("sql", REFUSED_BY_SQLITE)
+def test_sqlite_refuses_values_of_another_type(path: Path, sql: str) -> None:
+    with pytest.raises(apsw.ConstraintError, match="cannot store"):
+        change(path, sql)
+
+
+def test_several_kinds_of_damage_are_repaired_together(path: Path) -> None:
+    several = "a chunk's text changed", "a key removed", "a length changed", "a memory removed without its passages"
+    for name in several:
+        change(path, (ANYWHERE | IN_FILES)[name][0])
+    report, _ = doctor(path).repair_all(examine(path))
+    assert found(report) == {}
+
+
+def test_memories_without_vectors_are_a_warning_and_get_vectors(path: Path) -> None:
+    with SessionMemoryStore(path, SETTINGS, embedder=Modelless()) as store:
+        store.store_memory("report", "Stored without a model.", session_id="s")
+    report = examine(path)
+    assert (found(report), report.healthy) == ({"unindexed": State.WARNING}, True)
+    doctor(path).repair(report)
+    assert found(examine(path)) == {}
+
+
+def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) -> None:
+    change(path, "delete from vec_chunk_search where passage_id = 2; " + ANYWHERE["a keyword row removed"][0])
+    modelless = doctor(path, Settings(embedding_model_path=tmp_path))
+    before = contents(path)
+    modelless.repair(modelless.examine())
+    assert found(examine(path)) == {"vectors": State.PROBLEM}
+    assert contents(path) == before
+
+
+def test_a_file_is_repaired_while_a_server_writes_to_it(path: Path) -> None:
+    change(path, "delete from vec_chunk_search where passage_id = 2; " + ANYWHERE["a keyword row removed"][0])
+    with process(WRITER, path) as server:
+        doctor(path).repair(examine(path))
+        assert found(examine(path)) == {}
+        assert server.poll() is None
