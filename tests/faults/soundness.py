@@ -1,7 +1,6 @@
-"""Finds what is wrong inside a file: damage, orphans, and partly stored memories."""
+"""What is wrong inside a file, in the eyes of the doctor: damage, orphans, and partly stored memories."""
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,70 +8,17 @@ import apsw
 import sqlite_vec
 
 from lattice import LatticeEmbedder
-from memory_files import are_words_of_texts
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Embedder
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.sqlite_memory import SqliteMemory
+from vector_memory.settings import Settings
+from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.sqlite.inspection import inspect
+from vector_memory.storage.sqlite.transactions import SqliteReader
 
-ORPHANS = {
-    "a chunk without its memory": """
-        select id from memory_chunks where parent_id not in (select id from session_memories)
-    """,
-    "a passage without its memory": """
-        select id from memory_passages where memory_id not in (select id from session_memories)
-    """,
-    "a passage without its chunk": """
-        select p.id from memory_passages p left join memory_chunks c on c.id = p.chunk_id and c.parent_id = p.memory_id
-        where p.chunk_id is not null and c.id is null
-    """,
-    "a chunk's vector without a passage": """
-        select passage_id from vec_chunk_search
-        except select id from memory_passages where chunk_id is not null
-    """,
-    "a memory's vector without a passage": """
-        select passage_id from vec_session_search
-        except select id from memory_passages where chunk_id is null
-    """,
-    "keywords without a block": """
-        select id from keyword_postings where id / 256 not in (select id from keyword_blocks)
-    """,
-    "keywords without a memory": """
-        select id from keyword_blocks where id not in (select block_id from keyword_memories)
-    """,
-}
-HALVES = {
-    "a memory that lacks chunks": """
-        select id from session_memories m
-        where chunk_count <> (select count(*) from memory_chunks where parent_id = m.id)
-            or chunk_count <> (select coalesce(max(chunk_index), -1) + 1 from memory_chunks where parent_id = m.id)
-    """,
-    "a memory with vectors that lacks passages": """
-        select id from session_memories m where embedding_model_id is not null and (
-            not exists (select 1 from memory_passages where memory_id = m.id)
-            or exists (
-                select 1 from memory_chunks c where parent_id = m.id
-                    and not exists (select 1 from memory_passages where chunk_id = c.id)))
-    """,
-    "a memory whose pieces are not in the keyword index": """
-        select m.id from session_memories m left join keyword_memories k on k.memory_id = m.id
-        where coalesce(length(k.lengths) / 4, 0) <> iif(m.auto_chunk, m.chunk_count, 1)
-    """,
-    "a chunk with a wrong neighbour": """
-        select c.id from memory_chunks c
-        left join memory_chunks before on before.parent_id = c.parent_id and before.chunk_index = c.chunk_index - 1
-        left join memory_chunks after on after.parent_id = c.parent_id and after.chunk_index = c.chunk_index + 1
-        where c.prev_chunk_id is not before.id or c.next_chunk_id is not after.id
-    """,
-    "a chunk that is not in its document": """
-        select c.id from memory_chunks c join session_memories m on m.id = c.parent_id
-        where substr(m.content, c.start_char + 1, c.end_char - c.start_char) <> c.content
-    """,
-}
-UNINDEXED = {"a memory without vectors": "select id from session_memories where embedding_model_id is null"}
-PASSAGES = """
-    select p.id, p.start_char, p.end_char, m.content, coalesce(v.embedding, w.embedding) as vector
-    from memory_passages p join session_memories m on m.id = p.memory_id
-    left join vec_chunk_search v on p.chunk_id is not null and v.passage_id = p.id
-    left join vec_session_search w on p.chunk_id is null and w.passage_id = p.id
-"""
+NO_FAULTS = {"unindexed", "reembedding", "fingerprint"}
+"""Findings that say that something is not complete, or that the model is another: the vectors are compared anyway."""
 
 
 def faults_of(path: Path, embedder: Embedder | None = None, *, indexed: bool = True) -> list[str]:
@@ -80,14 +26,30 @@ def faults_of(path: Path, embedder: Embedder | None = None, *, indexed: bool = T
 
     `embedder` is what made its vectors; `indexed`: every memory has to have some.
     """
-    queries = ORPHANS | HALVES | (UNINDEXED if indexed else {})
-    with connected(path) as connection:
-        return [
-            *integrity(connection),
-            *(f"{what}: {row[0]}" for what, sql in queries.items() for row in connection.execute(sql)),
-            *wrong_hashes(connection),
-            *wrong_vectors(connection, embedder or LatticeEmbedder()),
-        ]
+    made_by = embedder or LatticeEmbedder()
+    settings = Settings(embedding_model="toy", embedding_dim=made_by.fingerprint.dimensions)
+    findings = SqliteMemory(path, settings, EmbeddingModel(lambda: made_by)).contents()
+    return [
+        *(f"{one.name}: {one.message}" for one in findings if one.state != State.OK and one.name not in NO_FAULTS),
+        *(fault for memory in memories_in(path) for fault in wrong_vectors(memory, made_by, indexed=indexed)),
+    ]
+
+
+def memories_in(path: Path) -> list[WholeMemory]:
+    """Return all memories with what is derived from them."""
+    return inspect(path, lambda connection: list(SqliteReader(connection).upkeep.portions.memories(0, 100_000)))
+
+
+def wrong_vectors(whole: WholeMemory, embedder: Embedder, *, indexed: bool) -> list[str]:
+    """Name the passages with another vector than their text, and the memory if it lacks vectors that it has to have."""
+    if whole.passages is None:
+        return [f"memory {whole.memory.id} without vectors"] if indexed else []
+    vectors = embedder.embed([whole.memory.content[passage.start : passage.end] for passage in whole.passages])
+    return [
+        f"the vector at {passage.start} of memory {whole.memory.id}"
+        for passage, vector in zip(whole.passages, vectors, strict=True)
+        if passage.vector.tobytes() != vector.tobytes()
+    ]
 
 
 @contextlib.contextmanager
@@ -103,33 +65,3 @@ def connected(path: Path) -> Iterator[apsw.Connection]:
         yield connection
     finally:
         connection.close()
-
-
-def integrity(connection: apsw.Connection) -> list[str]:
-    """Return what SQLite says about the file, and whether the keyword index is that of the text."""
-    found = [row[0] for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
-    found += [f"a foreign key of {row[0]}" for row in connection.execute("pragma foreign_key_check")]
-    if not are_words_of_texts(connection):
-        found.append("the keyword index says something else than the text")
-    return found
-
-
-def wrong_hashes(connection: apsw.Connection) -> list[str]:
-    """Name the memories whose text is not the one that was hashed."""
-    rows = connection.execute("select id, content, content_hash from session_memories")
-    return [
-        f"the hash of {memory_id}"
-        for memory_id, text, hashed in rows
-        if hashlib.sha256(text.encode()).hexdigest() != hashed
-    ]
-
-
-def wrong_vectors(connection: apsw.Connection, embedder: Embedder) -> list[str]:
-    """Name the passages whose vector is not there, or is not that of their text."""
-    rows = connection.execute(PASSAGES).fetchall()
-    vectors = embedder.embed([text[start:end] for _, start, end, text, _ in rows])
-    return [
-        f"the vector of passage {row[0]}"
-        for row, vector in zip(rows, vectors, strict=True)
-        if row[4] != vector.tobytes()
-    ]
