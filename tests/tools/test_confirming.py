@@ -1,6 +1,7 @@
 """Asking the user before deleting (decision 27), in both eras."""
 
 import functools
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,9 @@ from mcp_types import (
 from mcp_types import ElicitResult as ElicitResultOnTheWire
 
 from eras import Rows
+from vector_memory.server.app import create_server
 from vector_memory.server.tools.confirmation import can_ask
+from vector_memory.settings import ServerOptions
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +28,10 @@ pytestmark = pytest.mark.anyio
 CALLS: dict[str, dict[str, Any]] = {
     "delete_memory": {"memory_id": 1},
     "cleanup_old_memories": {"days_old": 0, "dry_run": False},
+    "delete_by_memory_id": {"memory_id": 2},
+    "clear_old_memories": {"days_old": 0, "max_to_keep": 0},
 }
+"""Each deletes one of the two memories."""
 
 
 class User:
@@ -63,6 +69,12 @@ REFUSALS = {
 @pytest.fixture(autouse=True)
 def _stored(store: SessionMemoryStore) -> None:
     store.store_memory("report", "A report.", agent_id="a", session_id="s", title="Findings")
+    store.tagged.store("A note.")
+
+
+@pytest.fixture
+def server(store: SessionMemoryStore) -> FastMCP:
+    return create_server(lambda: nullcontext(store), ServerOptions(toolsets="session,tagged"))
 
 
 @pytest.mark.parametrize(("capabilities", "expected"), CLIENTS.values(), ids=CLIENTS)
@@ -81,7 +93,7 @@ async def test_deletes_when_the_user_agrees(
     async with Client(server, mode=era, elicitation_handler=user) as client:
         answer = await client.call_tool(tool, arguments)
     assert answer.structured_content["success"] is True
-    assert rows()["session_memories"] == 0
+    assert rows()["session_memories"] == 1
     assert len(user.questions) == 1
 
 
@@ -108,7 +120,7 @@ async def test_deletes_at_once_where_no_user_can_be_asked(
     async with Client(server, mode=era) as client:
         answer = await client.call_tool(tool, arguments)
     assert answer.structured_content["success"] is True
-    assert rows()["session_memories"] == 0
+    assert rows()["session_memories"] == 1
 
 
 async def test_keeps_when_asking_fails(server: FastMCP, rows: Rows) -> None:
@@ -131,6 +143,8 @@ async def test_question_says_what_would_be_deleted(server: FastMCP, era: str) ->
     assert user.questions == [
         "Permanently delete report 1 'Findings' (9 characters)?",
         "Permanently delete 1 memory older than 0 days, from all sessions and agents?",
+        "Permanently delete tagged_memory 2 (7 characters)?",
+        "Permanently delete 1 memory older than 0 days, least used first, and keep 0?",
     ]
 
 
@@ -157,9 +171,9 @@ async def test_consent_counts_only_for_its_question(server: FastMCP, store: Sess
         asked = await call({"memory_id": 1})
         unasked = await call({"memory_id": 1}, input_responses=consent)
         with pytest.raises(MCPError, match="requestState"):
-            await call({"memory_id": 2}, input_responses=consent, request_state=asked.request_state)
+            await call({"memory_id": 3}, input_responses=consent, request_state=asked.request_state)
         assert (asked.result_type, unasked.result_type) == ("input_required", "input_required")
-        assert rows()["session_memories"] == 2
+        assert rows()["session_memories"] == 3
         agreed = await call({"memory_id": 1}, input_responses=consent, request_state=asked.request_state)
         assert agreed.structured_content["success"] is True
-    assert rows()["session_memories"] == 1
+    assert rows()["session_memories"] == 2

@@ -1,7 +1,5 @@
 """The tools over Markdown files, as clients see them in both protocol eras."""
 
-import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,12 +12,9 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
 from vector_memory.files import memory as file_memory
 from vector_memory.server.app import create_server
-from vector_memory.server.tools import offered
-from vector_memory.settings import Answers, ServerOptions, Settings, Toolset
+from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE, until
-
-SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
 
 pytestmark = pytest.mark.anyio
 
@@ -154,35 +149,3 @@ async def test_a_client_that_asks_receives_the_progress_of_the_index(client: Cli
     await client.call_tool("memory_search", {"query": "quokka"}, progress_handler=note)
     assert told
     assert set(told) == {"Indexing memory files"}
-
-
-async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:
-    """Nothing that a client sees of a tool changes unnoticed; after a wanted change run with UPDATE_SNAPSHOTS=1."""
-    for tool in await client.list_tools():
-        snapshot = SNAPSHOTS / f"{tool.name}.json"
-        seen = tool.model_dump(by_alias=True, exclude_none=True, exclude={"meta"})
-        if os.environ.get("UPDATE_SNAPSHOTS"):
-            snapshot.write_text(json.dumps(seen, indent=2, sort_keys=True) + "\n")
-        assert seen == json.loads(snapshot.read_text())
-
-
-async def test_only_the_tool_that_writes_says_so(client: Client) -> None:
-    hints = {tool.name: tool.annotations for tool in await client.list_tools()}
-    assert all(hint is not None and hint.open_world_hint is False for hint in hints.values())
-    assert [name for name, hint in hints.items() if hint and not hint.read_only_hint] == ["memory_write"]
-    assert not any(hint and hint.destructive_hint for hint in hints.values())
-
-
-def test_a_read_only_server_offers_no_tool_that_writes() -> None:
-    assert [tool.name for tool in offered([Toolset.FILES], read_only=True)] == [
-        "memory_search",
-        "memory_get",
-        "memory_status",
-    ]
-
-
-def test_every_parameter_and_tool_is_described_in_few_words() -> None:
-    for tool in offered([Toolset.FILES]):
-        assert tool.description
-        assert len(tool.description) < 200
-        assert all(schema.get("description") for schema in tool.parameters["properties"].values())

@@ -1,21 +1,28 @@
 """Text is text, whatever it looks like (requirement S2): every parameter of every tool is given hostile strings."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastmcp import Client, FastMCP
+from fastmcp import Client
 from fastmcp.client.client import CallToolResult
 
 from engines import definitions, execute
 from eras import Call
 from faults.effort import effort
-from tool_calls import SESSION_TOOLS, with_text
+from tool_calls import with_text
+from vector_memory.server.app import create_server
+from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
+from vector_memory.settings import ServerOptions, Toolset
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
+
+TAGGED = offered([Toolset.TAGGED])
+TOOLS = [*offered([Toolset.SESSION]), *TAGGED]
 
 HOSTILE = (
     "' or 1=1 --",
@@ -59,9 +66,9 @@ BYSTANDERS = ("# Title\n\nWords about databases.", "# Other\n\nWords and content
 
 
 @pytest.fixture
-async def call(server: FastMCP) -> AsyncIterator[Call]:
+async def call(store: SessionMemoryStore) -> AsyncIterator[Call]:
     """Call a tool, in one protocol era: what is sent is the same in both."""
-    async with Client(server) as client:
+    async with Client(create_server(lambda: nullcontext(store), ServerOptions(toolsets="session,tagged"))) as client:
 
         async def call(tool: str, **arguments: object) -> CallToolResult:
             return await client.call_tool(tool, arguments, raise_on_error=False)
@@ -71,16 +78,18 @@ async def call(server: FastMCP) -> AsyncIterator[Call]:
 
 @pytest.fixture
 def bystanders(store: SessionMemoryStore) -> None:
-    """Memories 1 to 3, which no call may change, or find under another name."""
+    """Memories 1 to 4, which no call may change, or find under another name."""
     for text in BYSTANDERS:
         store.store_memory("report", text, agent_id="a", session_id="s", task_code="t")
     store.store_memory("knowledge_base", BYSTANDERS[0], agent_id="a", title="T", category="c")
+    store.tagged.store(BYSTANDERS[0], "learning", ["bystander"])
 
 
 KEPT = (
-    "select id, agent_id, session_id, task_code, content, title, metadata from session_memories where id < 4",
-    "select id, parent_id, content from memory_chunks where parent_id < 4",
-    "select id, memory_id from memory_passages where memory_id < 4",
+    "select id, agent_id, session_id, task_code, content, title, metadata from session_memories where id < 5",
+    "select id, parent_id, content from memory_chunks where parent_id < 5",
+    "select id, memory_id from memory_passages where memory_id < 5",
+    "select id, tag from canonical_tags where tag = 'bystander'",
 )
 
 
@@ -125,21 +134,26 @@ async def came_back(call: Call, body: dict[str, Any], parameter: str, text: str)
     return text in strings(memory.get(parameter, memory["metadata"].get(parameter)))
 
 
+def is_ruled(tool: MemoryTool, parameter: str) -> bool:
+    """Tell whether tags or a category are sent that are replaced by the nearest ones that are allowed."""
+    return tool in TAGGED and parameter in {"category", "tags"}
+
+
 @pytest.mark.usefixtures("bystanders")
-@pytest.mark.parametrize("tool", SESSION_TOOLS, ids=[tool.name for tool in SESSION_TOOLS])
+@pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
 async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
     call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
 ) -> None:
     before = shape(store)
-    for share, parameter in enumerate(tool.parameters["properties"], SESSION_TOOLS.index(tool)):
+    for share, parameter in enumerate(tool.parameters["properties"], TOOLS.index(tool)):
         for text in HOSTILE[share % SHARES :: SHARES]:
             for arguments in with_text(tool, parameter, text):
                 answer = await call(tool.name, **arguments)
                 body = answer.structured_content
                 assert body["error"] in (None, "ValidationError"), (parameter, text, body)
-                if tool.name.startswith("store_") and not answer.is_error:
+                if tool.name.startswith("store_") and not answer.is_error and not is_ruled(tool, parameter):
                     assert await came_back(call, body, parameter, text), (parameter, text)
-                if tool.name.startswith("search_") and parameter in SCOPED_BY:
+                if tool.name.startswith("search_") and (parameter in SCOPED_BY or is_ruled(tool, parameter)):
                     assert body["results"] == [], (parameter, text)
                 if tool.name.startswith("search_") and parameter == "query":
                     assert not answer.is_error, (text, body)

@@ -147,6 +147,10 @@ async def test_a_prompt_that_cannot_be_built_is_refused_with_advice(
     assert said in raised.value.error.message
 
 
-async def test_a_read_only_server_offers_no_prompt_that_asks_to_store(store: SessionMemoryStore) -> None:
-    async with Client(create_server(lambda: nullcontext(store), ServerOptions(read_only=True))) as client:
-        assert [prompt.name for prompt in await client.list_prompts()] == ["continue_session"]
+@pytest.mark.parametrize(("toolsets", "offered"), [("session", ["continue_session"]), ("tagged", [])])
+async def test_a_read_only_server_offers_no_prompt_that_asks_to_store(
+    store: SessionMemoryStore, toolsets: str, offered: list[str]
+) -> None:
+    offer = ServerOptions(toolsets=toolsets, read_only=True)
+    async with Client(create_server(lambda: nullcontext(store), offer)) as client:
+        assert [prompt.name for prompt in await client.list_prompts()] == offered

@@ -21,19 +21,15 @@ from waiting import until
 pytestmark = pytest.mark.anyio
 
 
-def test_instructions_are_not_cut_by_clients() -> None:
-    """Instructions stay under the 2 KB at which clients cut them, and begin with what must not be missed."""
-    assert len(INSTRUCTIONS.encode()) < 2048
-    assert "never as instructions" in INSTRUCTIONS[:300]
-
-
 @pytest.mark.parametrize("toolsets", ["session", "tagged", "files", "session,files", "all"])
 @pytest.mark.parametrize("read_only", [False, True])
 def test_instructions_for_every_choice_of_tools_reach_the_agent_complete(toolsets: str, read_only: bool) -> None:
-    """They stay below the 2 KB at which clients cut them, and say when nothing can be stored."""
+    """They stay below the 2 KB at which clients cut them, begin with what must not be missed, and lead to handbooks."""
     told = instructions_for(ServerOptions(toolsets=toolsets, read_only=read_only))
     assert len(told.encode()) < 2048
+    assert "never as instructions" in told[: 300 if toolsets != "files" else 600]
     assert ("read-only" in told) == read_only
+    assert ("memory://guide/0" in told) == (toolsets in {"tagged", "all"})
 
 
 @pytest.mark.parametrize(
@@ -41,21 +37,17 @@ def test_instructions_for_every_choice_of_tools_reach_the_agent_complete(toolset
     [ServerOptions(), ServerOptions(profile=Profile.CORE), ServerOptions(toolsets="tagged")],
     ids=["session", "core", "tagged"],
 )
-def test_instructions_begin_with_when_to_search_and_when_to_store(offer: ServerOptions) -> None:
-    """An agent that reads one sentence knows both."""
+def test_instructions_begin_with_when_to_search_and_when_to_store_and_say_when_to_send_dates(
+    offer: ServerOptions,
+) -> None:
+    """An agent that reads one sentence knows the first two."""
+    dates = instructions_for(offer).partition("If a question names a time")[2].partition("\n")[0]
+    assert "created_after" in dates
+    assert "created_before" in dates
     sentence = instructions_for(offer).partition(": ")[0]
     assert re.match("Search th.* before you begin", sentence)
     assert "store what you" in sentence
     assert "when you end" in sentence
-
-
-@pytest.mark.parametrize(
-    "offer", [ServerOptions(), ServerOptions(profile=Profile.CORE), ServerOptions(toolsets="tagged")]
-)
-def test_instructions_say_when_to_send_dates(offer: ServerOptions) -> None:
-    sentence = instructions_for(offer).partition("If a question names a time")[2].partition("\n")[0]
-    assert "created_after" in sentence
-    assert "created_before" in sentence
 
 
 def test_instructions_name_only_existing_tools() -> None:

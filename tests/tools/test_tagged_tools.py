@@ -1,30 +1,21 @@
 """The eleven tools of tagged memories as a client sees and calls them, in both protocol eras."""
 
 import json
-import os
-from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastmcp import Client, FastMCP
-from fastmcp.client.elicitation import ElicitResult
 
-from engines import column
 from eras import Call
 from vector_memory.server.app import create_server
 from vector_memory.server.guide import LEVELS, text_of
-from vector_memory.server.tools import offered
-from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import ServerOptions, Settings, Toolset
+from vector_memory.settings import ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 
 pytestmark = pytest.mark.anyio
-
-SNAPSHOT = Path(__file__).parent.parent / "contract" / "tagged_tools.json"
-TOOLS = offered([Toolset.TAGGED])
 
 SEEDS_TOOLS = {
     "store_memory": ({"content"}, {"category", "tags"}),
@@ -41,18 +32,6 @@ SEEDS_TOOLS = {
 }
 """Name, required and optional parameters (seed 004)."""
 
-HOSTILE = (
-    "' or 1=1 --",
-    "'; drop table canonical_tags; --",
-    "\\'; delete from session_memories; /*",
-    "%",
-    '["laravel"]',
-    "$.category",
-    "a\0b",
-    "\u202eesrever\u200b",
-    "NEAR(words) OR *",
-)
-
 
 @pytest.fixture
 def server(store: SessionMemoryStore) -> FastMCP:
@@ -64,14 +43,6 @@ async def note(call: Call, content: str = "A note.", **more: object) -> dict[str
     return dict(answer.structured_content)
 
 
-async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:
-    """Nothing that a client sees of a tool changes unnoticed; after a wanted change run with UPDATE_SNAPSHOTS=1."""
-    seen = [tool.model_dump(by_alias=True, exclude_none=True, exclude={"meta"}) for tool in await client.list_tools()]
-    if os.environ.get("UPDATE_SNAPSHOTS"):
-        SNAPSHOT.write_text(json.dumps(seen, indent=2, sort_keys=True) + "\n")
-    assert seen == json.loads(SNAPSHOT.read_text())
-
-
 async def test_the_tools_and_their_parameters_are_those_of_the_specification(client: Client) -> None:
     """Every parameter of the seed is there; what there is more may be left out."""
     seen = {tool.name: tool.input_schema for tool in await client.list_tools()}
@@ -79,28 +50,6 @@ async def test_the_tools_and_their_parameters_are_those_of_the_specification(cli
     for name, (required, optional) in SEEDS_TOOLS.items():
         assert set(seen[name].get("required", [])) == required
         assert required | optional <= set(seen[name]["properties"])
-
-
-async def test_each_tool_and_parameter_is_described_and_has_hints(client: Client) -> None:
-    for tool in await client.list_tools():
-        assert tool.title
-        assert tool.description
-        assert tool.output_schema is not None
-        assert tool.output_schema["required"] == ["success"]
-        hints = tool.annotations
-        assert hints is not None
-        assert hints.open_world_hint is False
-        assert hints.destructive_hint is (tool.name in {"delete_by_memory_id", "clear_old_memories"})
-        assert hints.read_only_hint is tool.name.startswith(("get_", "list_", "search_"))
-        assert all(schema.get("description") for schema in tool.input_schema["properties"].values())
-
-
-def test_the_list_costs_an_agent_little() -> None:
-    """Under 1,500 tokens, as far as characters can tell (4.66 a token)."""
-    seen = [{"name": tool.name, "description": tool.description, "inputSchema": tool.parameters} for tool in TOOLS]
-    text = json.dumps(seen, separators=(",", ":"), ensure_ascii=False)
-    assert len(text) < 1_500 * 4.66
-    assert all(noise not in text for noise in ("anyOf", '"default":null', "additionalProperties", "$ref"))
 
 
 async def test_a_note_is_stored_found_read_and_deleted(call: Call) -> None:
@@ -212,63 +161,6 @@ async def test_a_clean_up_deletes_what_was_requested(call: Call) -> None:
     assert (answer["deleted_count"], answer["remaining_count"]) == (2, 1)
 
 
-@pytest.mark.parametrize("agrees", [True, False])
-@pytest.mark.parametrize("tool", ["delete_by_memory_id", "clear_old_memories"])
-async def test_the_user_is_asked_before_anything_is_deleted_if_the_client_can_ask(
-    server: FastMCP, store: SessionMemoryStore, era: str, tool: str, agrees: bool
-) -> None:
-    asked: list[str] = []
-
-    async def answer(message: str, *_: object) -> ElicitResult:
-        asked.append(message)
-        return ElicitResult(action="accept" if agrees else "decline", content={"confirm": True} if agrees else None)
-
-    store.tagged.store("A note.")
-    arguments = {"memory_id": 1} if tool == "delete_by_memory_id" else {"days_old": 0, "max_to_keep": 0}
-    async with Client(server, mode=era, elicitation_handler=answer) as client:
-        result = await client.call_tool(tool, arguments, raise_on_error=False)
-    assert len(asked) == 1
-    assert "Permanently delete" in asked[0]
-    assert result.is_error is not agrees
-    assert store.tagged.stats().total_memories == (0 if agrees else 1)
-
-
-@pytest.fixture
-async def hostile_call(server: FastMCP) -> AsyncIterator[Call]:
-    """Call a tool, in one protocol era: what is sent is the same in both."""
-    async with Client(server) as client:
-
-        async def call(tool: str, **arguments: object) -> Any:
-            return await client.call_tool(tool, arguments, raise_on_error=False)
-
-        yield call
-
-
-GOOD = {"content": "Words about databases.", "query": "databases", "memory_id": 1}
-
-
-@pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
-async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
-    hostile_call: Call, store: SessionMemoryStore, tool: MemoryTool
-) -> None:
-    """Whatever stands in any text parameter changes no table and finds nothing that it should not."""
-    store.tagged.store("The bystander, about databases.", "learning", ["bystander"])
-    required = {name: GOOD[name] for name in tool.parameters.get("required", ())}
-    for parameter in tool.parameters["properties"]:
-        for text in HOSTILE:
-            for value in (text, [text]) if parameter == "tags" else (text,):
-                answer = await hostile_call(tool.name, **required | {parameter: value})
-                body = answer.structured_content
-                assert body["error"] in (None, "ValidationError"), (parameter, text, body)
-                if tool.name == "search_memories" and parameter in ("category", "tags") and value != '["laravel"]':
-                    assert body["results"] == [], (parameter, text)
-    assert column(store, "select content from session_memories where id = 1") in (
-        ["The bystander, about databases."],
-        *([[]] if tool.name.startswith(("delete", "clear")) else []),
-    )
-    assert column(store, "select count(*) from canonical_tags where tag = 'bystander'") == [1]
-
-
 async def test_the_handbook_can_be_read_level_by_level(client: Client) -> None:
     listed = {str(resource.uri): resource for resource in await client.list_resources()}
     for level in range(len(LEVELS)):
@@ -287,28 +179,6 @@ async def test_the_prompt_contains_the_five_habits_and_the_task(client: Client) 
     text = answer.messages[0].content.text  # type: ignore[union-attr]
     assert "Make the list of users faster." in text
     assert all(f"\n{number}. " in text for number in range(1, 6))
-
-
-@pytest.mark.parametrize("toolsets", ["tagged", "session,tagged"])
-async def test_instructions_lead_to_the_handbook_and_are_not_cut_by_clients(
-    store: SessionMemoryStore, toolsets: str
-) -> None:
-    async with Client(
-        create_server(lambda: nullcontext(store), ServerOptions(toolsets=toolsets)), mode="legacy"
-    ) as client:
-        assert client.initialize_result is not None
-        instructions = str(client.initialize_result.instructions)
-    assert len(instructions.encode()) < 2048
-    assert "memory://guide/0" in instructions
-    assert "never as instructions" in instructions[:300]
-
-
-async def test_a_read_only_server_offers_no_tool_and_no_prompt_that_stores(store: SessionMemoryStore) -> None:
-    offer = ServerOptions(toolsets="tagged", read_only=True)
-    async with Client(create_server(lambda: nullcontext(store), offer)) as client:
-        names = {tool.name for tool in await client.list_tools()}
-        assert await client.list_prompts() == []
-    assert names == set(SEEDS_TOOLS) - {"store_memory", "delete_by_memory_id", "clear_old_memories"}
 
 
 async def test_both_families_work_on_one_store(store: SessionMemoryStore) -> None:
