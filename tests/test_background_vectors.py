@@ -14,7 +14,6 @@ from inside import storage_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from vector_memory.domain import Page, Scope
-from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing import background
@@ -240,23 +239,6 @@ def test_only_a_few_searches_wait_at_the_same_time(
         assert all(search.result().results for search in searches)
 
 
-def test_in_the_end_the_same_is_stored_as_when_a_receipt_waits(
-    opened: SessionMemoryStore, embedder: GatedEmbedder, store: SessionMemoryStore
-) -> None:
-    embedder.gate.set()
-    for kind in ("report", "working_memory", "input_prompt"):
-        pending = opened.store_memory(kind, DOCUMENT, session_id="s").memory_id
-        eventually(lambda: not without_vectors(opened))
-        assert passages(opened, pending) == passages(
-            store, store.store_memory(kind, DOCUMENT, session_id="s").memory_id
-        )
-    found = [
-        [hit.model_dump(exclude={"created_at"}) for hit in memory.search_chunks("lemurs", REPORTS).results]
-        for memory in (opened, store)
-    ]
-    assert found[0] == found[1]
-
-
 def test_vectors_follow_in_the_order_of_the_memories(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
     texts = [f"note {number}" for number in range(20)]
     for text in texts:
@@ -264,37 +246,6 @@ def test_vectors_follow_in_the_order_of_the_memories(opened: SessionMemoryStore,
     embedder.gate.set()
     eventually(lambda: not without_vectors(opened))
     assert embedder.embedded == texts
-
-
-def test_a_memory_that_is_deleted_before_its_vectors_are_there_leaves_nothing(
-    opened: SessionMemoryStore, embedder: GatedEmbedder
-) -> None:
-    gone = opened.store_memory("report", DOCUMENT, session_id="s").memory_id
-    opened.delete_memory(gone)
-    kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
-    embedder.gate.set()
-    eventually(lambda: passages(opened, kept))
-    assert not execute(opened, "select id from memory_passages where memory_id = ?", gone)
-    assert not execute(opened, "select * from pending_vectors")
-
-
-def test_a_text_that_the_engine_fails_on_holds_nothing_up(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
-    opened.store_memory("report", "refused", session_id="s")
-    kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
-    embedder.gate.set()
-    eventually(lambda: passages(opened, kept))
-    assert opened.search_chunks("else", REPORTS).results
-    assert without_vectors(opened) == 1
-
-
-def test_what_a_closed_store_leaves_undone_the_next_one_does_without_a_backfill(
-    tmp_path: Path, embedder: GatedEmbedder
-) -> None:
-    with deferring(tmp_path / "memory.db", embedder) as store:
-        memory_id = store.store_memory("report", DOCUMENT, session_id="s").memory_id
-    with deferring(tmp_path / "memory.db", LatticeEmbedder()) as store:
-        eventually(lambda: passages(store, memory_id))
-        assert not without_vectors(store)
 
 
 KILLED = """
@@ -341,12 +292,3 @@ def test_a_store_that_defers_nothing_returns_with_the_vectors(store: SessionMemo
 
 def no_engine() -> LatticeEmbedder:
     raise EmbeddingUnavailableError("There is no model.")
-
-
-def test_without_a_model_nothing_is_promised(tmp_path: Path) -> None:
-    model = EmbeddingModel(no_engine)
-    with SessionMemoryStore(tmp_path / "memory.db", SETTINGS, model=model) as store:
-        store.defer_vectors()
-        receipt = store.store_memory("report", DOCUMENT, session_id="s")
-        assert receipt.vectors == "unavailable"
-        assert not store.count_pending()

@@ -10,13 +10,11 @@ from uuid import uuid4
 import pytest
 
 from clusters import shared_cluster
-from inside import storage_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.maintenance.report import SessionReports
+from vector_memory.errors import DatabaseError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -82,36 +80,6 @@ def test_export_and_import_and_export_give_the_same_lines(
     assert len(lines.splitlines()) == 15
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_statistics_are_equal(first: str, second: str, places: dict[str, Path | str]) -> None:
-    lines = []
-    for name in (first, second):
-        with opened(places[name]) as store:
-            if name == first:
-                fill(store)
-            else:
-                store.import_memories(io.BytesIO(exported(places[first])))
-            found = store.get_memory_stats().model_dump()
-            assert found.pop("database_bytes") > 0
-            lines.append((found, store.get_session_stats("s0").model_dump(), store.tags.frequencies().model_dump()))
-    assert lines[0] == lines[1]
-
-
-def test_missing_vectors_are_computed(place: Path | str) -> None:
-    class Missing(LatticeEmbedder):
-        def embed(self, texts: Sequence[str]) -> Vectors:
-            del texts
-            raise EmbeddingUnavailableError("There is no model.")
-
-    with opened(place, Missing()) as store:
-        fill(store)
-        assert store.get_memory_stats().without_vectors == 14
-    with opened(place) as store:
-        assert store.backfill_embeddings().memories_remaining == 0
-        assert store.get_memory_stats().without_vectors == 0
-        assert store.search_chunks("naïve1", Scope(kind=MemoryKind.REPORT)).results
-
-
 def interrupted_at(call: int) -> Embedder:
     """Return an engine of the new model that is interrupted at one of its calls."""
 
@@ -157,16 +125,3 @@ def test_another_model_discards_the_progress_of_the_first(place: Path | str) -> 
 
     with pytest.raises(DatabaseError, match="with another model has started"), opened(place, Overtaken(3)) as store:
         store.reembed()
-
-
-def test_a_session_has_the_same_page(places: dict[str, Path | str]) -> None:
-    pages = []
-    for place in places.values():
-        with opened(place) as store:
-            if not pages:
-                fill(store)
-            else:
-                store.import_memories(io.BytesIO(exported(places["sqlite"])))
-            data = SessionReports(storage_of(store)).page("s1").html
-        pages.append((len(data), data.count("report3"), data.count("Why")))
-    assert pages[0][1:] == pages[1][1:]

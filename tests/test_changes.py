@@ -56,33 +56,6 @@ def test_without_a_cursor_the_whole_session_is_returned_in_the_order_of_storing(
     assert {memory.similarity for memory in answer.results} == {2.0}
 
 
-def test_a_cursor_returns_only_memories_stored_after_it(store: SessionMemoryStore) -> None:
-    add(store, "old")
-    cursor = store.search_changes(Scope(session_id="s")).cursor
-    assert ids(store.search_changes(Scope(session_id="s"), since=cursor)) == []
-    new = add(store, "new")
-    answer = store.search_changes(Scope(session_id="s"), since=cursor)
-    assert ids(answer) == [new]
-    assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == []
-
-
-def test_now_is_a_cursor_that_skips_earlier_memories(store: SessionMemoryStore) -> None:
-    add(store, "old")
-    answer = store.search_changes(Scope(session_id="s"), since="now")
-    assert (ids(answer), answer.has_more) == ([], False)
-    new = add(store, "new")
-    assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == [new]
-
-
-def test_memories_of_the_caller_are_left_out(store: SessionMemoryStore) -> None:
-    add(store, "mine", "me")
-    other = add(store, "yours", "you")
-    add(store, "mine too", "me")
-    answer = store.search_changes(Scope(session_id="s", own_agent_id="me"))
-    assert (ids(answer), answer.total_new, answer.has_more) == ([other], 1, False)
-    assert ids(store.search_changes(Scope(session_id="s", own_agent_id="me"), since=answer.cursor)) == []
-
-
 def test_filters_narrow_to_a_kind_an_iteration_and_a_task(store: SessionMemoryStore) -> None:
     wanted = add(store, "x", kind="working_memory", session_iter=2, task_code="t")
     add(store, "x", kind="report", session_iter=2, task_code="t")
@@ -90,12 +63,6 @@ def test_filters_narrow_to_a_kind_an_iteration_and_a_task(store: SessionMemorySt
     add(store, "x", kind="working_memory", session_iter=2, task_code="u")
     answer = store.search_changes(Scope("working_memory", session_id="s", session_iter="v2", task_code="t"))
     assert ids(answer) == [wanted]
-
-
-def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore) -> None:
-    stored = [add(store, f"text {number}", f"agent {number % 3}") for number in range(11)]
-    assert follow(store, None, Page(limit=2))[0] == stored
-    assert follow(store, None, Page(limit=3), own_agent_id="agent 0")[0] == [one for one in stored if (one - 1) % 3]
 
 
 def test_memories_that_do_not_fit_come_with_the_next_cursor_and_long_texts_are_cut(
@@ -154,17 +121,6 @@ def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: Sessio
     assert found() == before
     assert len(before) == len({*before}) == 25
     assert min(before) > 7
-
-
-def test_a_cursor_stays_good_when_the_last_memory_is_deleted(store: SessionMemoryStore) -> None:
-    add(store, "stays")
-    last = add(store, "goes")
-    cursor = store.search_changes(Scope(session_id="s")).cursor
-    store.delete_memory(last)
-    assert ids(store.search_changes(Scope(session_id="s"), since=cursor)) == []
-    new = add(store, "new")
-    assert new > last
-    assert ids(store.search_changes(Scope(session_id="s"), since=cursor)) == [new]
 
 
 def test_a_cursor_of_another_file_is_refused(store: SessionMemoryStore) -> None:

@@ -76,6 +76,7 @@ REFUSED = [
     (["--embedding-modle", "x"], {}, "Unknown option: --embedding-modle. Did you mean --embedding-model?"),
     (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
     (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
+    (["serve", "--toolsets", "session,chess"], {}, '--toolsets is "session,chess": choose from session, tagged, files'),
     (["--", "serve"], {}, 'Unexpected argument "serve": see'),
     (["show"], {}, "MEMORY_ID is required: `vector-memory show MEMORY_ID`. See `vector-memory show --help`."),
     (["search", ""], {}, "QUERY is empty: give it a value."),
@@ -187,44 +188,28 @@ def test_empty_variable_counts_as_not_set(
     assert served == [Served(path, Settings(), [path.parent / "exports"], ServerOptions())]
 
 
-def test_the_location_may_come_from_a_variable(
-    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("variable", "value", "address"),
+    [
+        ("VECTOR_MEMORY_DATABASE_URL", "postgresql:///one", "postgresql://localhost/one"),
+        ("VECTOR_MEMORY_DATABASE_PATH", "/tmp/one.db", "/tmp/one.db"),  # noqa: S108 - nothing is opened
+    ],
+)
+def test_the_location_may_come_from_a_variable_and_a_flag_overrides_it(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, value: str, address: str
 ) -> None:
-    """The memory's place has variables of its own, with a prefix that nothing else uses."""
-    monkeypatch.setenv("DATABASE_PATH", "/elsewhere")
-    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "x.db"))
-    serve()
-    assert served[0].path == tmp_path / "x.db"
-
-
-def test_a_flag_for_the_location_overrides_both_variables(
-    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A folder given as a flag is used although a variable names a file."""
-    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "x.db"))
-    serve("--working-dir", str(tmp_path))
-    assert served[0].path == tmp_path / "memory" / "agent_session_memory.db"
-
-
-def test_a_url_may_come_from_a_variable_and_a_flag_overrides_it(
-    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The address of a database is a location like the others; documents stay in the project."""
+    """A file, a folder or the address of a database; documents stay in the project. No common name has a meaning."""
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path))
-    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_URL", "postgresql:///one")
+    monkeypatch.setenv("DATABASE_PATH", "/elsewhere")
+    monkeypatch.setenv(variable, value)
     serve()
     serve("--database-url", "postgresql:///other")
     serve("--database-path", str(tmp_path / "x.db"))
+    serve("--working-dir", str(tmp_path))
     assert [str(one.path) for one in served] == [
-        "postgresql://localhost/one", "postgresql://localhost/other", str(tmp_path / "x.db"),
+        address, "postgresql://localhost/other", f"{tmp_path}/x.db", f"{tmp_path}/memory/agent_session_memory.db",
     ]  # fmt: skip
-    assert served[0].export_folders == [tmp_path / "memory" / "exports"]
-
-
-def test_export_dir_may_be_repeated(served: list[Served], tmp_path: Path) -> None:
-    """Each --export-dir adds a folder."""
-    serve("--export-dir", str(tmp_path / "a"), "--export-dir", str(tmp_path / "b"))
-    assert served[0].export_folders == [tmp_path / "a", tmp_path / "b"]
+    assert served[1].export_folders == [tmp_path / "memory" / "exports"]
 
 
 @pytest.mark.parametrize("word", ["true", "1", "yes", "TRUE", "Yes"])
@@ -371,16 +356,6 @@ def test_toolsets_and_read_only_come_from_flags_and_variables(
         ((Toolset.SESSION, Toolset.TAGGED), True),
         (tuple(Toolset), False),
     ]
-
-
-def test_an_unknown_toolset_is_refused_with_the_known_ones() -> None:
-    """The message names the flag and what it takes."""
-    ended = run("serve", "--toolsets", "session,chess")
-    assert ended.returncode == 2
-    assert ended.stderr == (
-        'vector-memory: --toolsets is "session,chess": choose from session, tagged, files, separated by commas, '
-        "or all.\n"
-    )
 
 
 def test_version_is_the_packages() -> None:

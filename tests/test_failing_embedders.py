@@ -109,6 +109,7 @@ def test_what_is_stored_while_no_model_can_be_loaded_gets_its_vectors_once_one_c
         store.defer_vectors()
         assert store.store_memory("working_memory", "Six lemurs leap.", session_id="s").vectors == "unavailable"
         assert without_vectors(store) == 1
+        assert not store.count_pending()
         there.set()
         assert store.search_chunks("lemurs", NOTES).results
         eventually(lambda: not without_vectors(store))

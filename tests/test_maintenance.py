@@ -42,45 +42,12 @@ def test_deleting_a_memory_deletes_everything_derived_from_it(store: SessionMemo
             store.get_memory_by_id(memory_id)
 
 
-def test_the_text_of_a_deleted_memory_is_erased_from_the_files(store: SessionMemoryStore, tmp_path: Path) -> None:
-    store.store_memory("report", "something that stays", session_id="s")
-    for kind in ("report", "input_prompt"):
-        receipt = store.store_memory(
-            kind, DOCUMENT, session_id="toliara", agent_id="lemur", task_code="baobab", title="Madagascar"
-        )
-        store.delete_memory(receipt.memory_id or 0)
-    for file in tmp_path.glob("memory.db*"):
-        data = file.read_bytes()
-        for word in (b"zanzibar", b"Madagascar", b"toliara", b"lemur", b"baobab"):
-            assert word not in data, (word, file.name)
-
-
 def test_memories_that_share_a_name_with_a_deleted_one_are_still_found_by_it(store: SessionMemoryStore) -> None:
     for text in ("one", "two"):
         store.store_memory("report", text, session_id="s", agent_id="a", task_code="t")
     store.delete_memory(1)
     scope = Scope("report", session_id="s", agent_id="a", task_code="t")
     assert [chunk.memory_id for chunk in store.search_chunks("two", scope, Page(limit=5)).results] == [2]
-
-
-def test_the_id_of_a_deleted_memory_is_not_reused(store: SessionMemoryStore) -> None:
-    first = store.store_memory("report", "one", session_id="s").memory_id or 0
-    store.delete_memory(first)
-    assert store.store_memory("report", "two", session_id="s").memory_id == first + 1
-
-
-def test_a_dry_run_reports_what_the_real_run_does(store: SessionMemoryStore) -> None:
-    for number, days in enumerate((100, 89, 91, 0)):
-        memory_id = store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0
-        age(store, memory_id, days)
-    dry = store.cleanup_old_memories()
-    assert (dry.dry_run, dry.memories_deleted) == (True, 2)
-    assert dry.chunks_deleted > 10
-    assert store.get_session_stats("s").total_memories == 4
-    real = store.cleanup_old_memories(90, dry_run=False)
-    assert (real.memories_deleted, real.chunks_deleted) == (dry.memories_deleted, dry.chunks_deleted)
-    assert store.get_session_stats("s").total_memories == 2
-    assert store.cleanup_old_memories().memories_deleted == 0
 
 
 @pytest.mark.parametrize("days", [-1, 36_501, True])
@@ -109,22 +76,6 @@ def test_an_unknown_session_is_empty_and_says_so(store: SessionMemoryStore) -> N
     stats = store.get_session_stats("nobody")
     assert (stats.success, stats.total_memories, stats.total_chunks) == (True, 0, 0)
     assert "list_sessions" in (stats.message or "")
-
-
-def test_sessions_are_listed_once_each_with_the_latest_activity_first(store: SessionMemoryStore) -> None:
-    for agent, session in (("a", "z1"), ("b", "s2"), ("a", "s2"), ("a", "s3"), ("b", "z1")):
-        store.store_memory("report", f"{agent} {session}", session_id=session, agent_id=agent)
-    store.store_memory("knowledge_base", "belongs to no session", title="t")
-    listed = store.list_sessions()
-    assert [(entry.session_id, entry.agent_id, entry.agents, entry.memory_count) for entry in listed.sessions] == [
-        ("z1", "b", ["a", "b"], 2),
-        ("s3", "a", ["a"], 1),
-        ("s2", "a", ["a", "b"], 2),
-    ]
-    assert listed.sessions[0].memory_types == {"report": 2}
-    assert [entry.session_id for entry in store.list_sessions(agent_id="b").sessions] == ["z1", "s2"]
-    limited = store.list_sessions(limit=1)
-    assert ([entry.session_id for entry in limited.sessions], limited.total_sessions) == (["z1"], 3)
 
 
 class Unavailable(LatticeEmbedder):

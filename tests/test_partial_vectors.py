@@ -271,10 +271,11 @@ def test_a_text_whose_batches_cannot_be_stored_for_a_while_gets_its_rest_later(
         assert contents(opened) == contents(expected)
 
 
-def test_a_text_that_is_deleted_between_two_batches_leaves_nothing(
-    opened: SessionMemoryStore, embedder: SteppingEmbedder
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_text_that_is_deleted_before_it_has_all_its_vectors_leaves_nothing(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, batches: int
 ) -> None:
-    opened.delete_memory(begun(opened, embedder, 2))
+    opened.delete_memory(begun(opened, embedder, batches))
     embedder.go_on()
     kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))

@@ -74,25 +74,6 @@ def test_the_same_content_with_the_same_labels_is_refused_with_its_id(store: Ses
     assert counts(store) == before
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"memory_type": "working_memory"},
-        {"agent_id": "other"},
-        {"session_id": "other"},
-        {"session_iter": 2},
-        {"task_code": "other"},
-        {"content": "same text "},
-    ],
-)
-def test_the_same_content_with_other_labels_is_another_memory(
-    store: SessionMemoryStore, change: dict[str, object]
-) -> None:
-    fields = {"memory_type": "report", "content": "same text", "agent_id": "a", "session_id": "s", "task_code": "t"}
-    store.store_memory(**fields)  # type: ignore[arg-type]
-    assert store.store_memory(**fields | change).memory_id == 2  # type: ignore[arg-type]
-
-
 def test_an_observation_may_name_a_stored_report_only(store: SessionMemoryStore) -> None:
     report = store.store_memory("report", "a report", session_id="s").memory_id
     prompt = store.store_memory("input_prompt", "a prompt", session_id="s").memory_id

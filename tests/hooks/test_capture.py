@@ -66,14 +66,22 @@ async def test_each_event_is_stored_as_what_it_is(talk: Any) -> None:
     assert [one.metadata for one in talk.memories()] == [{"project": "/work/shop"}] * 4
 
 
-async def test_a_prompt_in_codex_is_stored(talk: Any) -> None:
-    await talk.hook("hook_prompt", session_id="s", prompt=PROMPT, transcript_path="/x/rollout-2026-11-25-s.jsonl")
-    assert [one.content for one in talk.memories()] == [PROMPT]
-
-
-async def test_the_character_nul_in_a_prompt_is_replaced(talk: Any) -> None:
-    await talk.prompt("s", "Is \0 a character?")
-    await until(lambda: [one.content for one in talk.memories()] == ["Is \ufffd a character?"])
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        ({"prompt": PROMPT, "transcript_path": "/x/rollout-2026-11-25-s.jsonl"}, PROMPT),
+        ({"prompt": "/src/app.py fails to start"}, "/src/app.py fails to start"),
+        ({"prompt": "Is \0 a character?"}, "Is \ufffd a character?"),
+        ({"prompt": "x" * 500_001}, "x" * 500_000),
+    ],
+    ids=["in Codex", "that begins with a path", "with the character NUL", "too long"],
+)
+async def test_a_prompt_is_stored(talk: Any, said: dict[str, str], stored: str) -> None:
+    await talk.hook("hook_prompt", session_id="s", **said)
+    await until(talk.memories)
+    [memory] = talk.memories()
+    assert stored.startswith(memory.content)
+    assert memory.content_length == len(stored)
 
 
 @pytest.mark.parametrize("name", IGNORED)
@@ -81,11 +89,6 @@ async def test_text_that_was_never_said_is_not_stored(talk: Any, name: str) -> N
     tool, fields = IGNORED[name]
     assert await talk.hook(tool, session_id="s", **fields) is None
     assert not talk.memories()
-
-
-async def test_a_prompt_that_begins_with_a_path_is_stored(talk: Any) -> None:
-    await talk.prompt("s", "/src/app.py fails to start")
-    assert [one.content for one in talk.memories()] == ["/src/app.py fails to start"]
 
 
 async def test_the_same_words_again_are_another_prompt_and_the_same_answer(
@@ -105,11 +108,6 @@ async def test_without_a_session_the_project_and_the_day_name_it(talk: Any) -> N
     await talk.hook("hook_prompt", session_id="", prompt=PROMPT)
     [memory] = talk.memories()
     assert memory.session_id == f"shop-{memory.created_at[:10]}"
-
-
-async def test_a_text_that_is_too_long_is_stored_up_to_the_limit(talk: Any) -> None:
-    await talk.prompt("s", "x" * 500_001)
-    assert [one.content_length for one in talk.memories()] == [500_000]
 
 
 @pytest.mark.sqlite("reads the file")

@@ -159,17 +159,6 @@ def test_a_prompt_that_was_cut_in_the_middle_of_an_emoji_is_stored(tmp_path: Pat
         assert server.receive()["error"]["code"] == -32700
 
 
-def test_what_can_never_be_stored_is_set_aside_and_the_next_text_is_stored(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        hooked(server, "hook_subagent", session_id="x" * 201, agent_type="a", last_assistant_message=REPORTS[0])
-        hooked(server, "hook_subagent", agent_type="a" * 300, last_assistant_message=REPORTS[1])
-        eventually(lambda: texts(server) == [REPORTS[1]])
-        outbox, _ = outboxes_of(server.path)
-    [(path, reason)] = outbox.refused()
-    assert json.loads(path.read_bytes())["content"] == REPORTS[0]
-    assert reason.startswith("session_id is 201 characters long")
-
-
 def test_a_long_text_of_a_hook_waits_for_no_other_call(tmp_path: Path) -> None:
     """Long calls wait for each other; a client gives a hook up after seconds."""
     with serving(tmp_path) as server:

@@ -45,12 +45,6 @@ async def test_the_first_prompt_of_a_session_is_told_what_the_last_one_left(talk
     ]
 
 
-async def test_only_the_first_prompt_is_told(talk: Any) -> None:
-    await work(talk, "one")
-    assert await talk.prompt("two", NEXT)
-    assert await talk.prompt("two", PROMPT) is None
-
-
 async def test_the_first_session_of_a_project_is_told_nothing(talk: Any) -> None:
     assert await talk.prompt("one", PROMPT) is None
 

@@ -14,7 +14,7 @@ from faults.conftest import mounted
 from faults.test_full_disk import fill
 from forked import finished
 from hook_texts import PROMPT
-from hooks.test_kept_process import REPORTS, locked, report
+from hooks.test_kept_process import REPORTS, report
 from over_http.calling import message_of, post, send_bytes
 from over_http.processes import Running
 from over_http.shared import Shared
@@ -52,19 +52,6 @@ def begin(server: Running, relay: Server) -> None:
 def waiting(shared: Shared) -> list[str]:
     """Return what waits on the machine of the relay."""
     return [one.body["arguments"]["last_assistant_message"] for one in shared.outbox.waiting()]
-
-
-def test_reports_taken_while_the_file_was_locked_survive_the_death_of_the_server(shared: Shared) -> None:
-    with shared.relay() as relay:
-        with shared.running() as server:
-            begin(server, relay)
-            with locked(shared.database):
-                for text in REPORTS[1:]:
-                    report(relay, text)
-                server.process.kill()
-                server.process.wait()
-        with shared.running() as server:
-            eventually(lambda: sorted(texts(server)) == REPORTS)
 
 
 def test_reports_taken_while_the_disk_of_the_server_was_full_arrive(tmp_path: Path, disk: Path) -> None:
@@ -120,19 +107,6 @@ def test_what_a_hook_reports_is_on_the_disk_before_a_server_that_hangs_is_called
         eventually(lambda: texts(server) == REPORTS[:2])
 
 
-def test_a_file_that_cannot_be_read_keeps_nothing_behind_it_waiting(shared: Shared) -> None:
-    with shared.relay() as relay:
-        report(relay, REPORTS[0])
-        (shared.folder / f"{1:020}.json").mkdir()
-        with shared.running() as server:
-            eventually(lambda: texts(server) == REPORTS[:1])
-            eventually(shared.outbox.is_empty)
-            stored = relay.call("store_report", agent_id="a", session_id="s", content=REPORTS[1])
-            assert stored["memory_id"], "nothing waits"
-    [(_, reason)] = shared.outbox.refused()
-    assert reason == "It is not a file."
-
-
 def test_a_prompt_that_is_sent_twice_is_stored_once_with_the_time_at_which_it_was_heard(shared: Shared) -> None:
     """Its answer may be lost. A prompt that its user repeats is another one."""
     with shared.relay() as relay:
@@ -143,30 +117,6 @@ def test_a_prompt_that_is_sent_twice_is_stored_once_with_the_time_at_which_it_wa
             told = {"session_id": "s", "prompt": PROMPT, "heard_at": heard_at}
             assert "error" not in message_of(post(server.url, server.secret, tool="hook_prompt", arguments=told))
         eventually(lambda: len(texts(server)) == 3)
-
-
-def test_no_secret_is_in_what_waits(shared: Shared) -> None:
-    with shared.relay() as relay:
-        report(relay, f"{REPORTS[0]} <private>hunter2</private>")
-        relay.request(
-            "tools/call", name="hook_prompt", arguments={"prompt": "The password is hunter2.", "session_id": "s"}
-        )
-        found = b"".join(file.read_bytes() for file in shared.folder.rglob("*") if file.is_file())
-    assert b"orders table" in found
-    assert b"hunter2" not in found
-
-
-@pytest.mark.parametrize("half", [b"\\ud83d", b"\xed\xa0\xbd"])
-def test_a_prompt_that_was_cut_in_the_middle_of_an_emoji_arrives(shared: Shared, half: bytes) -> None:
-    with shared.running() as server:
-        with shared.relay() as relay:
-            arguments = {"session_id": "s", "prompt": f"{PROMPT} HALF"}
-            message = relay.message("tools/call", name="hook_prompt", arguments=arguments)
-            relay.write(json.dumps(message).encode().replace(b"HALF", half) + b"\n")
-            assert json.loads(relay.receive(message["id"])["result"]["content"][0]["text"]) == {}
-            eventually(lambda: texts(server))
-        [stored] = texts(server)
-        assert stored.rstrip("\ufffd") == f"{PROMPT} "
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])

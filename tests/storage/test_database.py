@@ -70,30 +70,9 @@ def test_sql_cannot_load_extensions(database: Database) -> None:
     assert "not authorized" in str(caught.value.__cause__)
 
 
-def test_a_failed_block_undoes_all_it_wrote(database: Database) -> None:
-    def fail(connection: apsw.Connection) -> None:
-        connection.execute(ADD, ("a",))
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError), database.write() as connection:
-        fail(connection)
-    with database.read() as connection:
-        assert fetch_value(connection, COUNT) == 0
-
-
 def test_a_reading_connection_cannot_write(database: Database) -> None:
     with pytest.raises(DatabaseError), database.read() as connection:
         connection.execute(ADD, ("a",))
-
-
-def test_a_read_sees_one_snapshot_while_others_write(database: Database) -> None:
-    with database.read() as reader:
-        before = fetch_value(reader, COUNT)
-        with database.write() as writer:
-            writer.execute(ADD, ("a",))
-        assert fetch_value(reader, COUNT) == before
-    with database.read() as reader:
-        assert fetch_value(reader, COUNT) == before + 1
 
 
 def test_many_threads_write_and_read_without_losing_a_row(database: Database) -> None:
@@ -280,13 +259,6 @@ def test_errors_carry_no_sql(database: Database) -> None:
     with pytest.raises(DatabaseError) as caught, database.write() as connection:
         connection.execute("select secret from nowhere")
     assert "secret" not in str(caught.value)
-
-
-def test_a_closed_store_says_so(database: Database) -> None:
-    database.close()
-    with pytest.raises(DatabaseError, match="closed"), database.read():
-        pass
-    database.close()
 
 
 def test_the_path_of_a_folder_is_refused(tmp_path: Path) -> None:
