@@ -131,14 +131,12 @@ class Cluster:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        assert self.process is not None
         for process in (self.process.pid, *self._children()):
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
     def _children(self) -> list[int]:
         """Return the processes of the server beside the first."""
-        assert self.process is not None
         listed = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
         return [int(line) for line in listed.stdout.split()]
 

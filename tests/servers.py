@@ -61,7 +61,6 @@ class Server:
     ) -> None:
         self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
         self.process.wait()
@@ -110,7 +109,6 @@ class Server:
 
     def write(self, data: bytes) -> None:
         """Write bytes as they are."""
-        assert self.process.stdin is not None
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
@@ -125,8 +123,6 @@ class Server:
 
     def hang_up(self, *, reading: bool) -> None:
         """Close the server's input, and unless `reading` its output too, as when the client dies."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.close()
         if not reading:
             self.process.stdout.close()
@@ -141,7 +137,6 @@ class Server:
 
     def errors(self) -> bytes:
         """Return what the server, which has ended, wrote to standard error."""
-        assert self.process.stderr is not None
         return self.process.stderr.read()
 
     def peak_mb(self) -> float:

@@ -76,7 +76,6 @@ def test_metadata_are_returned_unchanged_or_refused(
         assert "metadata" in problem
         return
     found = store.get_memory_by_id(receipt.memory_id or 0).memory
-    assert found is not None
     assert found.metadata == metadata | facts
 
 

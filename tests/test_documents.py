@@ -103,7 +103,6 @@ def test_the_context_of_a_task_contains_all_prompts_of_the_session_and_the_lates
             store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v2")
             store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v1")
     context = store.load_session_context_for_task("s", "2")
-    assert context.session_context is not None
     assert context.session_context.content == "session_context 1"
     assert [entry.content for entry in context.input_prompts] == [
         f"input_prompt {number}" for iteration in (2, 1) for number in range(6, -1, -1)
@@ -153,8 +152,6 @@ def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
     store.search_chunks("word1", Scope("report"), Page(limit=5))
     settle(store)
     after = store.get_memory_by_id(memory_id).memory
-    assert before is not None
-    assert after is not None
     assert (before.access_count, after.access_count) == (0, 4)
     assert accessed_at(store, memory_id) > first_read
     assert after.updated_at == before.updated_at
@@ -193,7 +190,6 @@ def test_reading_in_parts_counts_once_and_a_refused_read_does_not_count(store: S
     store.describe_memory(memory_id)
     settle(store)
     memory = store.get_memory_by_id(memory_id).memory
-    assert memory is not None
     assert memory.access_count == 1
 
 
@@ -218,7 +214,6 @@ def test_a_chunk_too_long_for_an_answer_is_cut_and_says_where_to_read_on(store: 
         assert end == len(text)
         assert len(text) < 45_000
         rest = store.get_memory_by_id(memory_id, offset=end or 0).memory
-        assert rest is not None
         assert content[len(text) :].startswith(rest.content)
     assert len(expanded.model_dump_json()) < 45_100
 

@@ -90,8 +90,6 @@ def test_the_command_answers_with_the_tools_of_the_core(server: dict[str, Any], 
         text=True,
         cwd=tmp_path,
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines))
         process.stdin.flush()
         while len(answers) < 3 and (line := process.stdout.readline()):

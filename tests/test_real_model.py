@@ -7,7 +7,9 @@ import pytest
 
 from inside import database_of, storage_of
 from vector_memory.domain import Page, Scope
+from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.indexing import indexer
+from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -32,8 +34,13 @@ def long_report() -> str:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
-    with SessionMemoryStore(tmp_path_factory.mktemp("real") / "memory.db") as opened:
+def model() -> EmbeddingModel:
+    return EmbeddingModel(lambda: load_embedder(Settings()))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, model: EmbeddingModel) -> Iterator[SessionMemoryStore]:
+    with SessionMemoryStore(tmp_path_factory.mktemp("real") / "memory.db", model=model) as opened:
         yield opened
 
 
@@ -77,10 +84,10 @@ def test_every_word_of_the_report_is_in_a_passage(store: SessionMemoryStore, mem
 
 
 def test_vectors_that_are_stored_in_batches_equal_those_that_are_computed_at_once(
-    store: SessionMemoryStore, memory_id: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SessionMemoryStore, model: EmbeddingModel, memory_id: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexer, "BATCH", 7)
-    with SessionMemoryStore(tmp_path / "batches.db", model=store._model) as other:
+    with SessionMemoryStore(tmp_path / "batches.db", model=model) as other:
         other.defer_vectors()
         other.store_memory("report", long_report(), session_id="review", agent_id="explorer")
         eventually(lambda: not other.get_memory_stats().without_vectors)

@@ -42,7 +42,6 @@ def test_the_receipt_says_what_was_stored(store: SessionMemoryStore) -> None:
     assert receipt.content_hash == hashlib.sha256(DOCUMENT.encode()).hexdigest()[:16]
     assert receipt.chunks_created == counts(store)["memory_chunks"] > 3
     memory = store.get_memory_by_id(1).memory
-    assert memory is not None
     assert memory.created_at == receipt.created_at
 
 
@@ -79,7 +78,6 @@ def test_an_observation_may_name_a_stored_report_only(store: SessionMemoryStore)
     prompt = store.store_memory("input_prompt", "a prompt", session_id="s").memory_id
     noted = store.store_memory("report_observation", "also this", session_id="s", parent_report_id=report)
     memory = store.get_memory_by_id(noted.memory_id or 0).memory
-    assert memory is not None
     assert memory.metadata == {"parent_report_id": report}
     for missing in (prompt, 99):
         with pytest.raises(NotFoundError, match="There is no report"):

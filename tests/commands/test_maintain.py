@@ -60,7 +60,6 @@ def test_in_a_terminal_deleting_asks_first(answer: bytes, left: int, memory: Pat
         while b"[y/N]" not in asked:
             asked += os.read(controller, 1000)
         os.write(controller, answer)
-        assert child.stdout is not None
         said = child.stdout.read()
     os.close(controller)
     assert b"Delete 3 memories of session outage? This cannot be undone." in asked

@@ -261,7 +261,6 @@ def test_a_kill_leaves_the_old_version_or_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "killed.db"
     for lines in (1, 7, 20):
         with process(FLIPPING, path) as child:
-            assert child.stdout is not None
             for _ in range(lines):
                 child.stdout.readline()
         assert len(contents(path)) == 1
@@ -282,7 +281,6 @@ def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -
         preexec_fn=allowed,  # noqa: PLW1509 - it takes no lock
     )
     try:
-        assert child.stdout is not None
         while "Watching" not in child.stdout.readline():
             assert child.poll() is None
         (notes / "a.md").write_text("# A\n\nEdited.")

@@ -55,7 +55,6 @@ def test_a_token_is_shown_once_and_only_its_hash_is_kept(run: Run, folder: Path)
     assert secret not in kept
     assert (folder / "tokens.json").stat().st_mode & 0o077 == 0
     found = token_file(folder).find(secret)
-    assert found is not None
     assert (found.permission, found.agent_id, found.sessions) == ("write", "scout", None)
     listed = run("token", "list").out
     assert secret not in listed

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_a_network_file_system_is_reported(
 
 @pytest.mark.parametrize(("free", "state"), [(1_000_000, State.PROBLEM), (100_000_000, State.WARNING)])
 def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=free, used=0, free=free))
     assert found(examine(path)) == {"disk": state}
 
 

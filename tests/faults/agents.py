@@ -66,7 +66,6 @@ class Served:
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the server."""
-        assert self._server is not None
         self._server.process.send_signal(number)
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any] | None:
@@ -74,7 +73,6 @@ class Served:
         with suppress(OSError):
             with self._sending:
                 server = self._server
-                assert server is not None
                 key = (self.starts, server.ask_tool(tool, **arguments))
             with self._came:
                 while key not in self._answers:

@@ -23,7 +23,6 @@ def started(role: str, path: Path, number: int) -> Forked:
 
 def told(process: Forked) -> list[list[Any]]:
     """Wait for a process to end and return its lines; an incomplete line does not count."""
-    assert process.stdout is not None
     lines = process.stdout.readlines()
     process.communicate()
     return [json.loads(line) for line in lines if line.endswith("\n")]

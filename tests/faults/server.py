@@ -42,7 +42,6 @@ class Server:
 
     def send(self, method: str, parameters: dict[str, Any]) -> int:
         """Send a request and return its id."""
-        assert self._process.stdin is not None
         self._last_id += 1
         request = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": parameters}
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -60,7 +59,6 @@ class Server:
 
     def answers(self, method: str, every: Iterator[dict[str, Any]], under_way: int) -> Iterator[dict[str, Any]]:
         """Keep this many requests running, one per set of parameters, and yield their results as they arrive."""
-        assert self._process.stdout is not None
         waiting = {self.send(method, parameters) for parameters in itertools.islice(every, under_way)}
         while waiting:
             message = json.loads(self._process.stdout.readline())

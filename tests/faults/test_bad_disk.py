@@ -54,8 +54,8 @@ def disk() -> Iterator[BadDisk]:
 def store(disk: BadDisk, path: Path) -> Iterator[SessionMemoryStore]:  # noqa: ARG001 - has to be there first
     """A store with a few memories that checkpoints after each commit, so that faults meet checkpoints as well."""
     with open_store(path) as opened:
-        database_of(opened).create()
-        database_of(opened)._writer.wal_autocheckpoint(1)
+        with database_of(opened).write() as connection:
+            connection.wal_autocheckpoint(1)
         for number in range(4):
             opened.store_memory(**memory(number))
         yield opened

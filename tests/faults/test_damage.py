@@ -109,7 +109,6 @@ def read_all(store: SessionMemoryStore) -> None:
     """Read every memory, and compare it with the stored one."""
     for memory_id, number in MEMORIES.items():
         found = store.get_memory_by_id(memory_id).memory
-        assert found is not None
         assert found.content == content(number)
 
 

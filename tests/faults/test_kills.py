@@ -39,7 +39,6 @@ SERVED = Settings(embedding_model="toy")
 def killed_while_working(path: Path, first: int, source: random.Random) -> list[list[Any]]:
     """Let a process work on a file, kill it after its first store, and return its lines."""
     with started("work", path, first) as process:
-        assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(source.randint(2, 40))]
         time.sleep(source.uniform(0, 0.01))
         process.kill()

@@ -57,7 +57,6 @@ def start_again(cluster: Cluster) -> None:
     """See to it that a server answers, which may have gone on without space, or has ended, or is about to end."""
 
     def answers() -> bool:
-        assert cluster.process is not None
         if cluster.process.poll() is not None:
             cluster.start()
         with suppress(psycopg.OperationalError), psycopg.connect(cluster.url()):

@@ -19,7 +19,6 @@ def test_two_processes_that_write_and_checkpoint_lose_nothing_and_damage_nothing
     with started("share", path, 0) as one, started("share", path, 1_000_000) as other:
         time.sleep(SECONDS)
         for process in (one, other):
-            assert process.stdin is not None
             process.stdin.write("stop\n")
             process.stdin.flush()
         words = [told(process) for process in (one, other)]

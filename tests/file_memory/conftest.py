@@ -41,9 +41,11 @@ def open_memory(folder: Path, index_file: Path, settings: Settings) -> Iterator[
     """Open a memory of the folder; nothing is followed before its background work is started."""
     opened: list[FileMemory] = []
 
-    def open_memory(model: EmbeddingModel | None = None, not_indexed: Sequence[Path] = ()) -> FileMemory:
-        model = model or EmbeddingModel(ToyEngine)
-        opened.append(FileMemory(folder, settings, index_file=index_file, model=model, not_indexed=not_indexed))
+    def open_memory(
+        model: EmbeddingModel | None = None, not_indexed: Sequence[Path] = (), **changed: object
+    ) -> FileMemory:
+        model, own = model or EmbeddingModel(ToyEngine), settings.model_copy(update=changed)
+        opened.append(FileMemory(folder, own, index_file=index_file, model=model, not_indexed=not_indexed))
         return opened[-1]
 
     yield open_memory

@@ -19,6 +19,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.files import FileMemory, following, index_path
 from vector_memory.files import memory as module
+from vector_memory.files.folder import MemoryFolder
 from waiting import PATIENCE, eventually
 
 Open = Callable[..., FileMemory]
@@ -259,7 +260,8 @@ def test_a_damaged_index_is_rebuilt_while_the_memory_is_in_use(
     folder: Path, open_memory: Open, index_file: Path
 ) -> None:
     memory = with_quokka(folder, open_memory)
-    memory._index.current().storage.purge_deleted()
+    with closing(sqlite3.connect(index_file)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")
     size = index_file.stat().st_size
     with index_file.open("r+b") as file:
         file.write(b"\xff" * size)
@@ -284,7 +286,7 @@ def test_the_first_search_of_a_watched_folder_does_not_scan_it_again(
     (folder / "a.md").write_text("The quokka.")
     memory = open_memory()
     memory.start_background_work()
-    eventually(lambda: memory._watcher.is_watching and memory.wait_for_words(0))
+    eventually(lambda: memory.status().watching and memory.wait_for_words(0))
     requesting: list[int] = []  # threads; the watcher's own may have noticed something
     monkeypatch.setattr(memory._watcher, "request", lambda: requesting.append(threading.get_ident()))
     assert found(memory, "quokka") == ["memory/a.md"]
@@ -311,8 +313,7 @@ def test_an_answer_says_when_no_file_is_close_to_the_topic(folder: Path, open_me
 def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory: Open) -> None:
     for number in range(30):
         (folder / f"{number}.md").write_text("quokka " * 300)
-    memory = open_memory()
-    memory._budget = type(memory._budget)(2_000)
+    memory = open_memory(max_response_tokens=2_000)
     memory.start_background_work()
     eventually(lambda: complete(memory))
     answer = memory.search("quokka", limit=30)
@@ -321,13 +322,20 @@ def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory
     assert len(json.dumps(answer.model_dump())) < 2_000 * 4
 
 
-@pytest.mark.parametrize("middle", ["x" * 30_000, "words and 漢字 " * 3_000])
-def test_a_line_of_any_length_is_read_to_its_end(middle: str, folder: Path, open_memory: Open) -> None:
+@pytest.mark.parametrize(
+    "middle",
+    [
+        "x" * 30_000,
+        "words and 漢字 " * 3_000,
+        "\n".join(f"{number}{'x' * (number % 50)}" for number in range(2_000)),
+    ],
+    ids=["a word", "a line", "many lines"],
+)
+def test_lines_of_any_length_are_read_to_the_end(middle: str, folder: Path, open_memory: Open) -> None:
     """Each answer says where to read on: `nextLine` as `startLine`, and inside a line `nextOffset` as `offset`."""
     text = f"first\n{middle}\nlast\n"
     (folder / "a.md").write_text(text)
-    memory = open_memory()
-    memory._budget = type(memory._budget)(2_000)
+    memory = open_memory(max_response_tokens=2_000)
     line: int | None = 1
     offset, read = None, ""
     while line is not None:
@@ -370,14 +378,14 @@ def test_what_git_ignores_and_installed_packages_are_no_memories_but_the_memory_
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("c.md" if name.endswith("ignore") else "A wombat.")
     memory = with_quokka(folder, open_memory)
-    assert [*memory._folder.scan()] == ["a.md", "sub/b.md"]
+    assert [*MemoryFolder(folder).scan()] == ["a.md", "sub/b.md"]
     assert memory.status().message is None
     trace = memory.search("wombat", explain="build/a.md").trace or {}
     assert trace["file"]["why"] == "It is not indexed: `.gitignore` names it, or it was installed with a package."
     (project / ".gitignore").write_text("/memory/sub/\n")
-    assert [*memory._folder.scan()] == ["a.md"]
+    assert [*MemoryFolder(folder).scan()] == ["a.md"]
     (folder / ".gitignore").write_text("*\n")
-    assert "a.md" in memory._folder.scan()
+    assert "a.md" in MemoryFolder(folder).scan()
 
 
 def test_lines_are_read_as_they_are_numbered(folder: Path, open_memory: Open) -> None:
@@ -399,19 +407,6 @@ def test_an_empty_file_has_no_lines(folder: Path, open_memory: Open) -> None:
     (folder / "a.md").touch()
     answer = open_memory().get("a.md")
     assert (answer.content, answer.total_lines) == ("", 0)
-
-
-def test_a_long_file_can_be_continued_from_the_next_line(folder: Path, open_memory: Open) -> None:
-    lines = [f"Line {number}: {'x' * (number % 50)}\n" for number in range(2_000)]
-    (folder / "a.md").write_text("".join(lines))
-    memory = open_memory()
-    memory._budget = type(memory._budget)(2_000)
-    text, line = "", 1
-    while line:
-        part = memory.get("a.md", line)
-        assert part.content is not None
-        text, line = text + part.content, part.next_line or 0
-    assert text == "".join(lines)
 
 
 @pytest.mark.parametrize("entry", ["", "  \n", "x" * 500_001, "\ud800"])

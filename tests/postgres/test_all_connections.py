@@ -45,7 +45,6 @@ def test_searches_that_have_all_connections_do_not_wait_for_the_loading_index_wh
         index_of(store).start_loading()
         reading.wait()
         view = index_of(store).view(readers[0].feed)
-        assert view is not None
         assert view.units.revision.last_memory_id == 2
         stack.close()
         index_of(store).wait_for_loading()

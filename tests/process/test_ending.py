@@ -219,8 +219,6 @@ def test_a_server_that_breaks_down_ends_instead_of_waiting_for_its_client(tmp_pa
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as server:
-        assert server.stdin is not None
-        assert server.stderr is not None
         server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         server.stdin.flush()
         assert server.wait(PATIENCE) == 1

@@ -38,7 +38,6 @@ def use(server: Server) -> None:
         ]
         assert server.call("search_reports_specific_chunks", query="cold cache")["results"]
         server.hang_up(reading=True)
-        assert server.process.stdout is not None
         assert (server.process.stdout.read(), server.process.wait(PATIENCE), server.errors()) == (b"", 0, b"")
 
 

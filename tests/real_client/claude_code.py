@@ -110,7 +110,6 @@ class Session:
 
     def type(self, prompt: str) -> None:
         """Type a prompt."""
-        assert self._process.stdin is not None
         content = [{"type": "text", "text": prompt}]
         message = {"type": "user", "message": {"role": "user", "content": content}}
         self.events.append({"type": "typed", "text": prompt})
@@ -119,7 +118,6 @@ class Session:
 
     def end(self) -> None:
         """Close the client, as a user would."""
-        assert self._process.stdin is not None
         self._process.stdin.close()
         eventually(lambda: self._process.poll() is not None)
 
@@ -130,7 +128,6 @@ class Session:
         self._process.wait()
         self._reader.join()
         for pipe in (self._process.stdin, self._process.stdout, self._errors):
-            assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
 

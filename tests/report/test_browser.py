@@ -72,7 +72,6 @@ def test_a_filter_applies_to_every_part_of_the_page(shown: playwright.Page, fiel
 def test_a_time_range_is_selected_by_dragging_and_cleared_by_a_click(shown: playwright.Page) -> None:
     chart = shown.locator("#growth svg")
     box = chart.bounding_box()
-    assert box is not None
     shown.mouse.move(box["x"] + 260, box["y"] + 30)
     shown.mouse.down()
     shown.mouse.move(box["x"] + 320, box["y"] + 30)
@@ -86,7 +85,6 @@ def test_a_time_range_is_selected_by_dragging_and_cleared_by_a_click(shown: play
 def test_a_session_of_seconds_fills_the_timeline(shown: playwright.Page) -> None:
     """Its first and its last memory are at the ends, and the axis counts seconds."""
     chart = shown.locator("#timeline svg").bounding_box()
-    assert chart is not None
     marks = [shown.locator(f"#timeline-{number}").bounding_box() for number in (1, 5)]
     left, right = (mark["x"] - chart["x"] for mark in marks if mark)
     assert right - left > 0.8 * (chart["width"] - 172)

@@ -55,7 +55,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def units_of(store: SessionMemoryStore) -> Units:
     passages = index_of(store)._passages
-    assert passages is not None
     return passages.units
 
 

@@ -211,7 +211,6 @@ def found_by(storage: Storage, index: PassageIndex, query: str) -> list[Any]:
     with storage.read() as reader:
         near = list(reader.candidates(scope, Method()).nearest(vector, 10).matches)
         view = index.view(reader.feed)
-        assert view is not None
         hits = Scan(view, scope, view.members(scope), None, depth=50).find(vector, 10).hits
         return [*near, *((hit.id, hit.memory_id, hit.score) for hit in hits)]
 
@@ -228,7 +227,6 @@ def test_part_of_the_vectors_of_a_memory_is_found_and_leaves_with_a_new_epoch(st
     add(storage, new_memory("something else"))
     memory_id = add(storage, new, model=None)
     made = derived(storage, new)
-    assert made.embedded is not None
     before = found_by(storage, index, "0123456789")
     for after, is_last in ((0, False), (2, True)):
         until = len(made.embedded.passages) if is_last else 2

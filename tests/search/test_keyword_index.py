@@ -54,7 +54,6 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
     terms = query_terms(query)
     with database_of(store).read() as connection:
         view = index_of(store).view(SqliteFeed(connection))
-        assert view is not None
         words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
         ids, memory_ids = view.units.ids_of(words.entries)
         found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))
@@ -109,12 +108,10 @@ def test_the_postings_of_deleted_memories_are_not_kept(store: SessionMemoryStore
         store.search_chunks("unheardof", REPORTS, Page(limit=5))
         term = "unheardof"
         passages = index_of(store)._passages
-        assert passages is not None
         assert (passages.units.postings.get(key_of(term)) is not None) is bool(wide)
         other.delete_memory(receipt.memory_id)
     assert store.search_chunks("b", REPORTS, Page(limit=5)).results
     passages = index_of(store)._passages
-    assert passages is not None
     assert passages.units.postings.get(key_of(term)) is None
     assert store.search_chunks("unheardof", REPORTS, Page(limit=5), mode="keyword").results == []
 
@@ -122,7 +119,6 @@ def test_the_postings_of_deleted_memories_are_not_kept(store: SessionMemoryStore
 def test_the_least_recently_used_lists_are_evicted(store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_POSTINGS_BYTES", 2_500)
     passages = index_of(store)._passages
-    assert passages is not None
     postings = passages.units.postings
     postings.keep(0, lists.NO_POSTINGS)  # which evicts what was cached while the index was loaded
     for query in ("a b c", "d e", "a f g", "b c d"):

@@ -129,7 +129,6 @@ def test_a_section_too_long_for_an_answer_says_where_to_read_on(store: SessionMe
     assert section.content_end is not None
     assert content.startswith(section.section_content)
     rest = store.get_memory_by_id(memory_id, offset=section.content_end).memory
-    assert rest is not None
     assert content[section.content_end :].startswith(rest.content)
 
 

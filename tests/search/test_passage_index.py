@@ -194,17 +194,14 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
         monkeypatch.setattr(SqliteFeed, "vectors", counted)
         with database_of(store).read() as first:
             earlier = index_of(store).view(SqliteFeed(first))
-            assert earlier is not None
             store.store_memory("report", "Something new.", session_id="s1")
             with database_of(store).read() as second:
                 later = index_of(store).view(SqliteFeed(second))
-                assert later is not None
                 assert later.count > earlier.count
                 index_of(store).cached(earlier, REPORTS)
                 assert len(read) >= earlier.count
                 read.clear()
                 cached = index_of(store).cached(later, REPORTS)
-                assert cached is not None
                 assert cached.count == later.count
                 assert len(read) == later.count - earlier.count
 

@@ -60,7 +60,12 @@ def test_data_deleted_during_a_read_is_erased_also_through_a_link_to_the_file(tm
     with closing(Database(link, dimensions=4)) as database:
         with reading(path), database.write() as connection:
             erasure.count_delete(connection)
-        eventually(lambda: erasure.unerased(database._writer) is None)
+
+        def is_erased() -> bool:
+            with database.read() as connection:
+                return erasure.unerased(connection) is None
+
+        eventually(is_erased)
 
 
 def test_after_the_count_of_deletes_was_lost_everything_is_erased_again(tmp_path: Path) -> None:

@@ -165,7 +165,6 @@ def test_frames_written_after_a_reader_began_are_held_back(path: Path, tmp_path:
         assert blocked_frames(path) is None
         change(path, "update session_memories set access_count = access_count + 1")
         held = blocked_frames(path)
-        assert held is not None
         assert (held.process, held.frames > 0) == (reader.pid, True)
         change(path, "update session_memories set access_count = access_count + 1")
         assert blocked_frames(path) == BlockedFrames(held.frames * 2, held.mark, held.process)

@@ -13,6 +13,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
 from vector_memory.maintenance.backup import back_up
 from vector_memory.maintenance.doctor.examination import Doctor
+from vector_memory.sessions.deletion import Deletion
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.memories import health_of
@@ -72,55 +73,51 @@ def test_the_default_and_the_maximum_limit_are_as_specified() -> None:
         Settings(memory_limit=10_000_001)
 
 
-def test_a_clean_up_keeps_the_used_and_the_recent_and_removes_old_and_unused_first(
-    toy_store: SessionMemoryStore,
-) -> None:
-    fill(toy_store, ages=[90, 80, 70, 60, 50, 5, 1], uses=[9, 0, 3, 0, 0, 0, 0])
-    answer = toy_store.tagged.clear(days_old=30, max_to_keep=5)
-    assert (answer.deleted_count, answer.remaining_count) == (2, 5)
-    assert kept(toy_store) == {1, 3, 5, 6, 7}
-    assert toy_store.tagged.clear(days_old=30, max_to_keep=3).deleted_count == 2
-    assert kept(toy_store) == {1, 6, 7}
+SEVEN = ([90, 80, 70, 60, 50, 5, 1], [9, 0, 3, 0, 0, 0, 0])
+CLEAN_UPS: dict[str, tuple[tuple[list[int], list[int]], dict[str, int], int, set[int], str]] = {
+    "what is old and was read least": (SEVEN, {"days_old": 30, "max_to_keep": 5}, 2, {1, 3, 5, 6, 7}, ""),
+    "more of it": (SEVEN, {"days_old": 30, "max_to_keep": 3}, 4, {1, 6, 7}, ""),
+    "nothing newer": (
+        ([31, 29, 2], [5, 0, 0]),
+        {"days_old": 30, "max_to_keep": 0},
+        1,
+        {2, 3},
+        "newer than days_old (30)",
+    ),
+    "nothing of a thousand": (([400, 300], [0, 0]), {}, 0, {1, 2}, "max_to_keep"),
+    "nothing in a dry run": (([40, 40], [0, 0]), {"days_old": 30, "max_to_keep": 1, "dry_run": True}, 1, {1, 2}, ""),
+}
+"""The ages and reads of notes, what is asked for, how many are deleted, which stay, and what is said."""
 
 
-def test_a_clean_up_never_removes_newer_notes_even_if_too_many_are_left(
-    toy_store: SessionMemoryStore,
-) -> None:
-    fill(toy_store, ages=[31, 29, 2], uses=[5, 0, 0])
-    answer = toy_store.tagged.clear(days_old=30, max_to_keep=0)
-    assert kept(toy_store) == {2, 3}
-    assert "newer than days_old (30)" in str(answer.message)
-
-
-def test_a_clean_up_with_the_defaults_removes_nothing_while_there_are_at_most_a_thousand(
-    toy_store: SessionMemoryStore,
-) -> None:
-    fill(toy_store, ages=[400, 300], uses=[0, 0])
-    answer = toy_store.tagged.clear()
-    assert (answer.deleted_count, answer.remaining_count) == (0, 2)
-    assert "max_to_keep" in str(answer.message)
+@pytest.mark.parametrize(("notes", "asked", "deleted", "left", "said"), CLEAN_UPS.values(), ids=CLEAN_UPS)
+def test_a_clean_up_deletes(
+    toy_store: SessionMemoryStore, notes: tuple[list[int], list[int]], asked: dict[str, int], deleted: int,
+    left: set[int], said: str,
+) -> None:  # fmt: skip
+    fill(toy_store, *notes)
+    answer = toy_store.tagged.clear(**asked)
+    assert answer.deleted_count == deleted
+    assert kept(toy_store) == left
+    assert asked.get("dry_run") or answer.remaining_count == len(left)
+    assert said in str(answer.message)
 
 
 def test_a_clean_up_counts_the_remaining_notes_although_another_process_deletes_some(
     toy_store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(toy_store, ages=[90, 80, 70], uses=[0, 0, 0])
-    delete_each = toy_store._deletion.delete_each
+    delete_each = Deletion.delete_each
 
-    def late(memory_ids: Sequence[int]) -> tuple[int, int]:
+    def late(deletion: Deletion, memory_ids: Sequence[int]) -> tuple[int, int]:
+        monkeypatch.undo()
         with SessionMemoryStore(tmp_path / "toy.db", embedder=ToyEngine()) as other:
             other.tagged.clear(days_old=30, max_to_keep=1)
-        return delete_each(memory_ids)
+        return delete_each(deletion, memory_ids)
 
-    monkeypatch.setattr(toy_store._deletion, "delete_each", late)
+    monkeypatch.setattr(Deletion, "delete_each", late)
     answer = toy_store.tagged.clear(days_old=30, max_to_keep=1)
     assert (answer.deleted_count, answer.remaining_count) == (0, 1)
-
-
-def test_a_dry_run_of_a_clean_up_changes_nothing(toy_store: SessionMemoryStore) -> None:
-    fill(toy_store, ages=[40, 40], uses=[0, 0])
-    assert toy_store.tagged.clear(30, 1, dry_run=True).deleted_count == 1
-    assert kept(toy_store) == {1, 2}
 
 
 @pytest.mark.parametrize(("days_old", "max_to_keep"), [(-1, 1), (1, -1), (10**6, 1), (1, 10**8)])
@@ -187,7 +184,6 @@ def test_content_that_does_not_fit_can_be_continued_by_offset(tmp_path: Path) ->
         parts, offset = [], 0
         while True:
             answer = store.tagged.get(1, offset)
-            assert answer.memory is not None
             parts.append(answer.memory.content)
             if answer.memory.content_end is None:
                 break

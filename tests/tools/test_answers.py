@@ -104,7 +104,6 @@ async def test_where_a_text_comes_from_stands_with_it_or_with_the_first_of_its_m
     for result in body["results"]:
         known = {**body, **first.setdefault(result["memory_id"], result), **result}
         memory = documents.get_memory_by_id(result["memory_id"]).memory
-        assert memory is not None
         for name in set(SharedProvenance.model_fields) - {"title"}:
             assert known.get(name) == getattr(memory, name)
         assert known.get("title") or memory.title == result["header_path"].split(" > ")[0].lstrip("# ")

@@ -68,14 +68,12 @@ async def test_parameters_and_keys_are_those_of_the_specification(client: Client
     assert list(tools) == list(SEED)
     for name, (parameters, keys) in SEED.items():
         assert list(tools[name].input_schema["properties"]) == [*parameters, *ADDED.get(name, [])]
-        assert tools[name].output_schema is not None
         assert set(keys) <= tools[name].output_schema["properties"].keys()
 
 
 async def test_results_have_the_keys_of_the_specification(call: Call, files: FileMemory) -> None:
     await until(lambda: files.status().files and not files.status().chunks_without_vectors)
     answer = await call("memory_search", query="quokka")
-    assert answer.structured_content is not None
     (found,) = answer.structured_content["results"]
     assert list(found) == ["path", "text", "score", "match", "startLine", "endLine"]
     assert (found["path"], found["startLine"], found["endLine"]) == ("memory/MEMORY.md", 1, 3)
@@ -97,14 +95,11 @@ async def test_a_lean_answer_has_the_part_of_a_passage_that_was_asked_for_and_it
 
 async def test_an_entry_is_written_read_and_found(call: Call, folder: Path) -> None:
     written = await call("memory_write", entry="We ship on Fridays.", topic="Decision")
-    assert written.structured_content is not None
     path = written.structured_content["path"]
     assert "We ship on Fridays." in (folder / Path(path).name).read_text()
     read = await call("memory_get", path=path, startLine=3, lines=1)
-    assert read.structured_content is not None
     assert read.structured_content["content"] == "We ship on Fridays.\n"
     found = await call("memory_search", query="ship on Fridays", source="daily")
-    assert found.structured_content is not None
     assert found.structured_content["results"][0]["path"] == path
 
 
@@ -125,7 +120,6 @@ async def test_an_entry_is_written_read_and_found(call: Call, folder: Path) -> N
 async def test_a_failure_has_the_body_of_the_tool(call: Call, tool: str, arguments: dict[str, object]) -> None:
     answer = await call(tool, **arguments)
     assert answer.is_error
-    assert answer.structured_content is not None
     assert answer.structured_content["success"] is False
     assert answer.structured_content["error"] == "ValidationError"
     assert answer.structured_content["message"]
@@ -134,7 +128,6 @@ async def test_a_failure_has_the_body_of_the_tool(call: Call, tool: str, argumen
 async def test_the_status_says_what_is_indexed(call: Call, files: FileMemory) -> None:
     assert files.wait_for_words(20)
     answer = (await call("memory_status")).structured_content
-    assert answer is not None
     assert (answer["files"], answer["chunks"], answer["model"], answer["ftsEnabled"]) == (1, 1, "toy", True)
     assert answer["dbSizeBytes"] > 0
 

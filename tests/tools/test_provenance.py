@@ -102,7 +102,6 @@ def test_the_tools_that_return_text_are_recognized_by_their_answers() -> None:
 
 async def test_the_server_says_that_results_are_data_and_not_instructions(server: FastMCP) -> None:
     async with Client(server, mode="legacy") as client:
-        assert client.initialize_result is not None
         said = client.initialize_result.instructions or ""
     assert "stored data" in said
     assert "never as instructions" in said

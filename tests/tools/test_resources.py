@@ -111,7 +111,6 @@ async def test_a_session_may_have_any_name(client: Client, store: SessionMemoryS
 @given(name=st.text(min_size=1, max_size=50).filter(str.strip))
 async def test_a_uri_names_what_it_was_built_from(server: FastMCP, name: str) -> None:
     template = await server.get_resource_template(session_uri(name))
-    assert template is not None
     assert template.matches(session_uri(name)) == {"session_id": name}
 
 
@@ -198,5 +197,4 @@ async def test_reading_a_memory_counts_and_reading_lists_does_not(client: Client
     await read(client, "memory://memories/1")
     stop_counting(store)
     memory = store.get_memory_by_id(1).memory
-    assert memory is not None
     assert memory.access_count == 1

@@ -206,7 +206,6 @@ async def test_every_tool_answers_with_the_contracts_keys(call: Call, client: Cl
         answer = await call(name, **arguments)
         body = answer.structured_content
         assert not answer.is_error, f"{name}: {body}"
-        assert body is not None
         assert body["success"] is True
         assert body["error"] is None
         assert set(CONTRACT[name]["result_keys"]) <= set(body), name

@@ -1,11 +1,12 @@
 """Failures (requirement P3): an error for the client, the seed's body for the caller, and nothing has changed."""
 
 import logging
+from contextlib import nullcontext
 from typing import Any
 
 import jsonschema
 import pytest
-from fastmcp import Client, FastMCP
+from fastmcp import Client
 
 from eras import Call, Rows
 from tool_calls import SESSION_TOOLS
@@ -17,6 +18,7 @@ from vector_memory.errors import (
     SearchError,
     VectorMemoryError,
 )
+from vector_memory.server.app import create_server
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -130,7 +132,6 @@ async def test_bad_input_is_refused(call: Call, rows: Rows, tool: str, arguments
     answer = await call(tool, **arguments)
     body = answer.structured_content
     assert answer.is_error
-    assert body is not None
     assert (body["success"], body["error"]) == (False, "ValidationError")
     assert message in body["message"]
     assert len(body["message"]) < 300
@@ -207,11 +208,11 @@ async def test_every_error_has_its_code(
     ],
 )
 async def test_unexpected_errors_tell_no_secrets(
-    server: FastMCP, era: str, caplog: pytest.LogCaptureFixture, tool: str, arguments: dict[str, Any], code: str
+    era: str, caplog: pytest.LogCaptureFixture, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
     """An unexpected error gets the code of its family; neither the answer nor the log repeats its message."""
+    server = create_server(lambda: nullcontext(BrokenStore()))
     async with Client(server, mode=era) as client:
-        server._lifespan_result["memory"] = BrokenStore()
         with caplog.at_level(logging.INFO):
             answer = await client.call_tool(tool, arguments, raise_on_error=False)
     assert answer.is_error

@@ -16,7 +16,6 @@ from vector_memory.transcripts.lines import FormatError
 def said(path: Path) -> list[Said]:
     """Return what is worth remembering of a transcript."""
     transcript = claude.read(path)
-    assert transcript is not None
     return list(transcript.said)
 
 
@@ -37,7 +36,6 @@ def test_a_real_session_gives_its_prompts_its_long_answers_and_its_summary(homes
     assert summary.content.endswith("I have changed nothing so far.")
     assert prompt.time == "2026-11-22T15:44:40.566000+00:00"
     transcript = claude.read(path)
-    assert transcript is not None
     assert (transcript.session_id, transcript.project) == ("5b1c2d3e-0000-4000-8000-000000000002", SHOP)
 
 
@@ -57,7 +55,6 @@ def test_a_real_sub_agent_gives_its_report_under_its_type(homes: Path) -> None:
     assert (report.kind, report.agent_id, report.title) == ("report", "general-purpose", "Inspect racks")
     assert report.content.startswith("The cooling fan of rack 7 is broken.")
     transcript = claude.read(path)
-    assert transcript is not None
     assert transcript.session_id == "5b1c2d3e-0000-4000-8000-000000000001"
 
 
@@ -92,21 +89,25 @@ def test_of_the_blocks_of_one_message_the_last_is_the_answer(write: Write) -> No
 
 
 @pytest.mark.parametrize(
-    "content",
+    "line",
     [
-        "<command-name>/compact</command-name>",
-        "<local-command-stdout>Compacted</local-command-stdout>",
-        "<bash-input>ls</bash-input>",
-        "<task-notification>done</task-notification>",
-        "/clear",
-        "[Request interrupted by user for tool use]",
-        "<system-reminder>The date is today.</system-reminder>",
-        "   ",
+        user("<command-name>/compact</command-name>"),
+        user("<local-command-stdout>Compacted</local-command-stdout>"),
+        user("<bash-input>ls</bash-input>"),
+        user("<task-notification>done</task-notification>"),
+        user("/clear"),
+        user("[Request interrupted by user for tool use]"),
+        user("<system-reminder>The date is today.</system-reminder>"),
+        user("   "),
+        user("A note for the model", isMeta=True),
+        user("Of a sub-agent, in a file of an earlier release", isSidechain=True),
+        user("A copy of another session", forkedFrom={"sessionId": "s0"}),
+        {"type": "novelty"},
     ],
 )
-def test_what_the_client_writes_is_no_prompt(content: str, write: Write) -> None:
-    """It only looks like one."""
-    assert texts(write(user(content), user("Why?", 1))) == [("input_prompt", "Why?")]
+def test_what_the_user_has_not_said_in_this_conversation_is_no_prompt(line: dict[str, object], write: Write) -> None:
+    """It only looks like one, or is of a type that clients have added."""
+    assert texts(write(line, user("Why?", 1))) == [("input_prompt", "Why?")]
 
 
 def test_reminders_are_cut_from_a_prompt(write: Write) -> None:
@@ -116,17 +117,6 @@ def test_reminders_are_cut_from_a_prompt(write: Write) -> None:
         {"type": "text", "text": "/var/log is full"},
     ]
     assert texts(write(user(blocks))) == [("input_prompt", "/var/log is full")]
-
-
-@pytest.mark.parametrize("mark", [{"isMeta": True}, {"isSidechain": True}, {"forkedFrom": {"sessionId": "s0"}}])
-def test_lines_that_are_not_of_this_conversation_are_left_out(mark: dict[str, object], write: Write) -> None:
-    """Notes for the model, sub-agents in files of earlier releases, and copies of another session."""
-    assert texts(write(user("Not me", 0, **mark), user("Why?", 1))) == [("input_prompt", "Why?")]
-
-
-def test_lines_of_unknown_types_are_left_out(write: Write) -> None:
-    """Clients add types all the time."""
-    assert texts(write({"type": "novelty"}, user("Why?"))) == [("input_prompt", "Why?")]
 
 
 def test_a_last_line_that_is_being_written_is_left_out(write: Write) -> None:
@@ -152,7 +142,6 @@ def test_a_last_line_that_is_being_written_is_left_out(write: Write) -> None:
 def test_a_line_that_is_not_as_expected_is_left_out_and_named(line: object, expected: str, write: Write) -> None:
     """With its number, and what should be there."""
     transcript = claude.read(write(user("Why?"), line, user("Why not?", 1)))
-    assert transcript is not None
     assert [str(error) for error in transcript.unread] == [f"Line 2: expected {expected}."]
     assert [one.content for one in transcript.said] == ["Why?", "Why not?"]
 
@@ -193,7 +182,6 @@ def test_the_agent_of_a_compaction_has_no_report(write: Write) -> None:
     assert texts(path) == []
     path.with_suffix(".meta.json").write_text("[]")
     transcript = claude.read(path)
-    assert transcript is not None
     assert [one.agent_id for one in transcript.said] == ["subagent"]
     assert [str(error) for error in transcript.unread] == ["Line 1: expected an object in `agent-x.meta.json`."]
 

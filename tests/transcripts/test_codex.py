@@ -44,14 +44,12 @@ def read(tmp_path: Path) -> Callable[..., Transcript | None]:
 
 def texts(transcript: Transcript | None) -> list[tuple[str, str]]:
     """Return the kinds and texts."""
-    assert transcript is not None
     return [(str(one.kind), one.content) for one in transcript.said]
 
 
 def test_a_real_session_gives_its_prompt_and_its_long_answer(homes: Path) -> None:
     """And none of what the client adds for the model."""
     transcript = codex.read(next((homes / "codex").rglob("*.jsonl")))
-    assert transcript is not None
     prompt, answer = transcript.said
     assert (prompt.kind, prompt.content, prompt.time) == ("input_prompt", "go", "2026-11-22T13:03:34.463000+00:00")
     assert (answer.kind, answer.agent_id) == ("working_memory", "codex-mcp-client")
@@ -90,7 +88,6 @@ def test_a_sub_agent_gives_its_report_in_the_session_that_started_it(
     """Its prompts are a model's."""
     meta = META | {"session_id": "root", "source": {"subagent": "review"}}
     transcript = read(line("session_meta", meta), message("user", "Review it."), message("assistant", LONG), END)
-    assert transcript is not None
     assert transcript.session_id == "root"
     assert [(one.kind, one.agent_id) for one in transcript.said] == [("report", "review")]
 
@@ -126,7 +123,6 @@ def test_a_line_that_is_not_as_expected_is_left_out_and_named(
 ) -> None:
     """With its number, and what should be there."""
     transcript = read(line("session_meta", META), message("user", "Why?"), bad, message("user", "So?", second=1))
-    assert transcript is not None
     assert [str(error) for error in transcript.unread] == [f"Line 3: expected {expected}."]
     assert [one.content for one in transcript.said] == ["Why?", "So?"]
 
@@ -173,8 +169,6 @@ def test_a_compressed_transcript_is_read(homes: Path) -> None:
     path.unlink()
     assert list(codex.transcripts(Path(SHOP))) == [compressed]
     found = codex.read(compressed)
-    assert plain is not None
-    assert found is not None
     assert found.said == plain.said
     compressed.write_bytes(compressed.read_bytes()[:-40])
     with pytest.raises(FormatError, match="expected compressed data"):

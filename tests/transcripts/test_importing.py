@@ -213,7 +213,6 @@ def test_a_secret_at_the_cut_of_a_long_text_is_not_split_beyond_recognition(
     assert imported(store).unread == []
     (prompt,) = store.search_scoped(Scope(MemoryKind.INPUT_PROMPT)).results
     whole = store.get_memory_by_id(prompt.id, MAX_CONTENT - 100).memory
-    assert whole is not None
     assert TOKEN[:8] not in whole.content
     (found,) = stored(store, MemoryKind.REPORT)
     assert found.title == "Try [redacted: GitHub token]"

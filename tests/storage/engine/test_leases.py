@@ -73,11 +73,9 @@ def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(
         with other.write() as writer:
             writer.take_over(lease("me", -1))
             taken = writer.next_leased("me")
-            assert taken is not None
             assert taken.id == report
     with other.read() as reader:
         given_up = reader.next_without_vectors(0, given_up=True)
-        assert given_up is not None
         assert given_up.id == report
         assert reader.next_without_vectors(0, given_up=False) != given_up
 
@@ -106,14 +104,12 @@ def test_what_lacks_vectors_is_left_to_whoever_takes_it_over(storage: Storage) -
         writer.defer_missing_vectors()
         writer.take_over(lease("me"))
         taken = writer.next_leased("me")
-    assert taken is not None
     assert taken.id == memory_id
 
 
 def test_vectors_come_in_batches_and_the_last_one_settles_the_memory(storage: Storage) -> None:
     report, _ = deferred(storage, lease("me"))
     made = derived(storage, REPORT)
-    assert made.embedded is not None
     passages, vectors, model = made.embedded.passages, made.embedded.vectors, made.embedded.fingerprint
     halves = [type(made.embedded)(passages[part], vectors[part], model) for part in (slice(1), slice(1, None))]
     with storage.write() as writer:
@@ -145,7 +141,6 @@ def test_of_many_memories_that_a_process_has_promised_others_take_the_newest(eng
         assert not writer.can_take_over("busy")
         writer.take_over(lease("idle"))
         taken = writer.next_leased("idle")
-        assert taken is not None
         assert taken.id == ids[-1]
         assert not writer.can_take_over("idle")
         writer.release_leases("idle")
@@ -160,5 +155,4 @@ def test_what_was_left_behind_is_taken_over_before_what_others_have_promised(sto
             writer.defer_vectors(memory_id, lease("busy"))
         writer.take_over(lease("idle"))
         taken = writer.next_leased("idle")
-        assert taken is not None
         assert taken.id == left

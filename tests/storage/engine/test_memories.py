@@ -263,7 +263,6 @@ def test_a_memory_without_vectors_is_completed_once(storage: Storage) -> None:
     with storage.write() as writer:
         writer.delete(gone)
         for memory, new in zip(missing, (new_memory("0123456789 report"), prompt, new_memory("gone")), strict=False):
-            assert memory is not None
             assert writer.add_vectors(memory, derived(storage, new), after=0, is_last=True) is (memory.id != gone)
             assert not writer.add_vectors(memory, derived(storage, new), after=0, is_last=True)
     with storage.read() as reader:

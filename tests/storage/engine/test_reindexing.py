@@ -64,7 +64,6 @@ def is_right(storage: Storage) -> bool:
 
 def revision(storage: Storage) -> Any:
     with storage.read() as reader:
-        assert reader.feed is not None
         return reader.feed.revision()
 
 

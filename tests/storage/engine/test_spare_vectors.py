@@ -24,7 +24,6 @@ def embedded_again(storage: Storage, memory_id: int) -> Embedded:
     with storage.read() as reader:
         memory = reader.memory(memory_id)
     made = derived(storage, new_memory(memory.content, MemoryKind(memory.memory_type))).embedded
-    assert made is not None
     return replace(made, vectors=np.pad(made.vectors, ((0, 0), (0, 4))), fingerprint=LONGER)
 
 
@@ -98,7 +97,6 @@ def test_after_the_swap_every_passage_has_its_new_vector_and_the_old_ones_are_er
             reader.require_comparable(MODEL)
     later = new_memory("added later")
     made = derived(storage, later)
-    assert made.embedded is not None
     longer = replace(made.embedded, vectors=np.pad(made.embedded.vectors, ((0, 0), (0, 4))), fingerprint=LONGER)
     with storage.write() as writer:
         history = History("2026-01-01", "2026-01-01", "2026-01-01")
@@ -118,7 +116,6 @@ def test_a_memory_without_spare_vectors_lacks_vectors_after_the_swap(storage: St
     with storage.read() as reader:
         assert reader.count(Scope(), without_vectors=True) == 1
         missing = reader.next_without_vectors(0)
-        assert missing is not None
         assert missing.id == second
 
 
@@ -137,7 +134,6 @@ def test_after_the_swap_nobody_holds_a_lease_for_the_old_vectors(storage: Storag
         assert reader.pending(Scope()).memories == 0
         assert reader.can_take_over("me")
         missing = reader.next_without_vectors(0)
-        assert missing is not None
         assert missing.id == second
 
 
