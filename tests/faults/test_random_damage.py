@@ -7,26 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from doctor.conftest import store_all
 from faults.effort import effort
-from memory_files import SETTINGS
-from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.timeout(effort(quick=600, long=20_000))
 
 FILES = effort(quick=8, long=2_000)
 SECONDS_FOR_EACH = 120
-DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"word{number} " * 20 for number in range(6))
 
 
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
     path = tmp_path / "template.db"
-    with SessionMemoryStore(path, SETTINGS) as store:
-        store.store_memory("report", DOCUMENT, session_id="s", agent_id="a", task_code="t")
-        store.store_memory("working_memory", f"Ünïcode. {DOCUMENT}", session_id="s", agent_id="b")
-        store.store_memory("system_memory", "make database", session_id="s", agent_id="a")
-        store.store_memory("knowledge_base", DOCUMENT, title="Lasting")
-        store.tagged.store("A note about the build.", "solution", ["build-system", "make"])
+    store_all(path)
     return path
 
 
