@@ -17,6 +17,7 @@ from engines import counts
 from faults.soundness import connected
 from inside import database_of
 from lattice import LatticeEmbedder
+from memory_files import locked
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
@@ -222,22 +223,22 @@ def test_storing_a_long_report_holds_the_write_lock_for_at_most_a_tenth_of_its_t
         assert max(seconds) < (time.thread_time() - start) / 10
 
 
-@pytest.mark.sqlite("looks at its writing connection")
+@pytest.mark.sqlite("takes the lock of the file")
 @pytest.mark.parametrize("kind", ["report", "system_memory"])
 def test_words_are_prepared_before_the_write_lock_is_taken(
-    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str
+    store: SessionMemoryStore, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    locked, cut = [], postings.terms
+    prepared, cut = [], postings.terms
     database_of(store).create()
 
     def noted(text: str) -> list[str]:
-        locked.append(database_of(store)._writer.in_transaction)
+        with locked(path):
+            prepared.append(text)
         return cut(text)
 
     monkeypatch.setattr(postings, "terms", noted)
     store.store_memory(kind, DOCUMENT, session_id="s")
-    assert locked
-    assert not any(locked)
+    assert prepared
 
 
 @pytest.mark.parametrize(

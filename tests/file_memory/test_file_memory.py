@@ -20,6 +20,7 @@ from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFo
 from vector_memory.files import FileMemory, following, index_path
 from vector_memory.files import memory as module
 from vector_memory.files.folder import MemoryFolder
+from vector_memory.files.watcher import Watcher
 from waiting import PATIENCE, eventually
 
 Open = Callable[..., FileMemory]
@@ -288,7 +289,7 @@ def test_the_first_search_of_a_watched_folder_does_not_scan_it_again(
     memory.start_background_work()
     eventually(lambda: memory.status().watching and memory.wait_for_words(0))
     requesting: list[int] = []  # threads; the watcher's own may have noticed something
-    monkeypatch.setattr(memory._watcher, "request", lambda: requesting.append(threading.get_ident()))
+    monkeypatch.setattr(Watcher, "request", lambda _: requesting.append(threading.get_ident()))
     assert found(memory, "quokka") == ["memory/a.md"]
     assert threading.get_ident() not in requesting
 

@@ -12,6 +12,7 @@ from vector_memory.errors import ClosedMemoryError, NotFoundError
 from vector_memory.outbox.folder import outboxes_of
 from vector_memory.server.app import work_in_background
 from vector_memory.store import SessionMemoryStore
+from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Caller, Permission
@@ -125,13 +126,13 @@ def test_more_are_open_if_all_of_them_are_in_use(spaces: Namespaces) -> None:
 
 
 def test_a_namespace_that_opens_slowly_delays_no_other(spaces: Namespaces, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, opened = threading.Event(), spaces._opened
+    gate = threading.Event()
 
-    def slowly(path: Path) -> SessionMemoryStore:
+    def slowly(path: Path, *arguments: object, **named: object) -> SessionMemoryStore:
         assert path.parent.name != "red" or gate.wait(60)
-        return opened(path)
+        return SessionMemoryStore(path, *arguments, **named)
 
-    monkeypatch.setattr(spaces, "_opened", slowly)
+    monkeypatch.setattr(namespaces, "SessionMemoryStore", slowly)
     upgrading = [threading.Thread(target=store, args=(spaces, "red", f"Text {number}")) for number in range(3)]
     for thread in upgrading:
         thread.start()

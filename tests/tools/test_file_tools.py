@@ -132,13 +132,15 @@ async def test_the_status_says_what_is_indexed(call: Call, files: FileMemory) ->
     assert answer["dbSizeBytes"] > 0
 
 
-async def test_a_client_that_asks_receives_the_progress_of_the_index(client: Client, files: FileMemory) -> None:
+async def test_a_client_that_asks_receives_the_progress_of_the_index(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[str | None] = []
 
     async def note(_progress: float, _total: float | None, message: str | None) -> None:
         told.append(message)
 
-    files._watcher.wait = lambda _seconds: False  # type: ignore[method-assign]  # as during a long first index
+    monkeypatch.setattr(FileMemory, "wait_for_words", lambda *_: False)  # as during a long first index
     await client.call_tool("memory_search", {"query": "quokka"}, progress_handler=note)
     assert told
     assert set(told) == {"Indexing memory files"}
