@@ -50,6 +50,20 @@ def test_memories_that_share_a_name_with_a_deleted_one_are_still_found_by_it(sto
     assert [chunk.memory_id for chunk in store.search_chunks("two", scope, Page(limit=5)).results] == [2]
 
 
+def test_a_dry_run_reports_what_the_real_run_does(store: SessionMemoryStore) -> None:
+    for number, days in enumerate((100, 89, 91, 0)):
+        memory_id = store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0
+        age(store, memory_id, days)
+    dry = store.cleanup_old_memories()
+    assert (dry.dry_run, dry.memories_deleted) == (True, 2)
+    assert dry.chunks_deleted > 10
+    assert store.get_session_stats("s").total_memories == 4
+    real = store.cleanup_old_memories(90, dry_run=False)
+    assert (real.memories_deleted, real.chunks_deleted) == (dry.memories_deleted, dry.chunks_deleted)
+    assert store.get_session_stats("s").total_memories == 2
+    assert store.cleanup_old_memories().memories_deleted == 0
+
+
 @pytest.mark.parametrize("days", [-1, 36_501, True])
 def test_an_invalid_number_of_days_is_refused(store: SessionMemoryStore, days: int) -> None:
     with pytest.raises(ValidationError, match="days_old must be an integer"):
