@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import vector_memory.cli.commands.opening
+import vector_memory.cli.flags
 import vector_memory.store
 from clusters import shared_cluster
 from inside import database_of, storage_of
@@ -22,7 +22,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.store import SessionMemoryStore
 
-OPENING = (vector_memory.store, vector_memory.cli.commands.opening)
+OPENING = (vector_memory.store, vector_memory.cli.flags)
 """The modules that open the memory of a path."""
 
 ON_BOTH = (

@@ -12,7 +12,7 @@ import pytest
 
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS, WRITER, bytes_of, contents, process
-from vector_memory.cli.commands.ingest_files import text_of
+from vector_memory.cli.commands.ingestion import text_of
 from vector_memory.cli.logging_setup import _file_handler
 from vector_memory.errors import ConfigurationError, DatabaseLockError, ValidationError
 from vector_memory.files.folder import MemoryFolder

@@ -12,7 +12,7 @@ from anyio import create_task_group, sleep
 from hook_texts import PROMPT
 from transcripts.conftest import LONG, SHOP, Write, agent, user, write
 from vector_memory.domain import Project
-from vector_memory.server.hooks import catching_up
+from vector_memory.server.hooks import capture
 from vector_memory.settings import Settings
 from vector_memory.transcripts import importing
 
@@ -44,7 +44,7 @@ async def ask(talk: Any, path: Path | str, prompt: str = NEXT, session_id: str =
 
 async def settled(talk: Any) -> None:
     """Wait until hooks have done what nobody waits for."""
-    while catching_up._at_work or talk.store.intake.is_busy:
+    while capture._at_work or talk.store.intake.is_busy:
         await sleep(0.01)
 
 
@@ -70,7 +70,7 @@ async def test_a_session_of_one_prompt_is_stored_when_it_is_answered(
     talking: Callable[..., Any], write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though the client writes the transcript after it has called the hook."""
-    monkeypatch.setattr(catching_up, "ATTEMPTS", 1_000)
+    monkeypatch.setattr(capture, "ATTEMPTS", 1_000)
     async with talking(project=HERE) as talk, create_task_group() as both:
         path = write("")
         both.start_soon(lambda: talk.hook("hook_answer", session_id="s1", transcript_path=str(path)))

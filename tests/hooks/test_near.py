@@ -11,7 +11,7 @@ from hook_texts import REPORT
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.server.hooks import handlers
+from vector_memory.server.hooks import capture
 from vector_memory.sessions import recap
 from vector_memory.settings import Recall, SearchMode, Settings
 from vector_memory.store import SessionMemoryStore
@@ -100,7 +100,7 @@ async def test_what_a_neighbour_has_just_stored_is_waited_for(
     talking: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recap, "RECALL_SECONDS", 60.0)
-    monkeypatch.setattr(handlers, "READING_SECONDS", 60.0)
+    monkeypatch.setattr(capture, "READING_SECONDS", 60.0)
     gate = Gate()
     async with talking(ALL) as talk:
         with SessionMemoryStore(tmp_path / "memory.db", embedder=gate) as neighbour:

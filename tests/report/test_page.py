@@ -17,7 +17,7 @@ from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.report import session_report as reporting
-from vector_memory.maintenance.report.page import SCRIPTS, script_data, source
+from vector_memory.maintenance.report.session_report import SCRIPTS, script_data, source
 from vector_memory.store import SessionMemoryStore
 
 

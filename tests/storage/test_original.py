@@ -8,7 +8,7 @@ import pytest
 
 from inside import database_of
 from original_files import EARLY, LATE, texts_in, unpacked
-from vector_memory.cli.commands.copying import copy_all
+from vector_memory.cli.commands.transfer import copy_all
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import rechunk, upgrading

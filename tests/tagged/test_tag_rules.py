@@ -14,10 +14,11 @@ from vector_memory.tagged.merging import (
     guarded,
     is_boosted,
     merges,
+    numbers,
     score,
     threshold,
+    versions,
 )
-from vector_memory.tagged.numbers import numbers, versions
 from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, accept_tags, normalized_tag, problem_with, weight
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-_ .:"

@@ -1,6 +1,9 @@
-"""Flags that several commands share, each described once."""
+"""Flags that several commands share, each described once, and the memory that they name."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,8 +13,10 @@ from pydantic import create_model
 
 from vector_memory.domain import MemoryKind, Scope, Window
 from vector_memory.domain.times import beginning_of, end_of
-from vector_memory.errors import ConfigurationError, ValidationError
-from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
+from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
+from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
+from vector_memory.storage.base import Storage
+from vector_memory.storage.opening import open_storage
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
 DatabaseFlags = Annotated[DatabaseServer, Parameter(name="*")]
@@ -154,3 +159,28 @@ def file_of(address: MemoryAddress) -> Path:
 def files_of(address: MemoryAddress) -> list[Path]:
     """Return the database files that nothing else may be written to."""
     return [address] if isinstance(address, Path) else []
+
+
+NAMES_COMPARED = 10_000
+
+
+@contextmanager
+def opened(place: DatabaseLocation, *, read_only: bool = True) -> Iterator[Storage]:
+    """Open a memory. Raises ConfigurationError if it does not exist."""
+    storage = open_storage(existing(place), dimensions=DEFAULT_DIM, read_only=read_only)
+    try:
+        yield storage
+    finally:
+        storage.close()
+
+
+def require_session(storage: Storage, session: str) -> None:
+    """Raise NotFoundError if nothing is stored in a session, with the most similar name that is in use."""
+    with storage.read() as reader:
+        if reader.count(Scope(session_id=session)):
+            return
+        names, _ = reader.find_names("session_id", "", Scope(), NAMES_COMPARED)
+    by_lower_case = {name.lower(): name for name in names}
+    similar = get_close_matches(session.lower(), by_lower_case, n=1)
+    advice = f'did you mean "{by_lower_case[similar[0]]}"?' if similar else "run `vector-memory sessions` to list them."
+    raise NotFoundError(f'There is no session "{session}": {advice}')

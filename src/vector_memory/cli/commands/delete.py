@@ -5,8 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, Switch
+from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, Switch, opened, require_session
 from vector_memory.cli.terminal import agreed, one_line, tell
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted

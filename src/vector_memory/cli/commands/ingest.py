@@ -11,8 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
-from vector_memory.cli.commands.ingestion import Ingestion, LeftOut, changes_in
+from vector_memory.cli.commands.ingestion import STANDARD_INPUT, Ingestion, LeftOut, changes_in, session_of
 from vector_memory.cli.commands.transfer import how_to_complete
 from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging

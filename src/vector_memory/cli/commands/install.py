@@ -16,8 +16,7 @@ from vector_memory.errors import ConfigurationError
 from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
 
 if TYPE_CHECKING:
-    from vector_memory.cli.clients.parts import ClientConfiguration
-    from vector_memory.cli.clients.planning import Change
+    from vector_memory.cli.clients.planning import Change, ClientConfiguration
 
     ClientName = str
     ProfileName = str
@@ -39,7 +38,7 @@ class How:
 
     def place(self, name: str) -> "ClientConfiguration":
         """Return the place that is to change. Raises ConfigurationError for a scope that the client does not have."""
-        from vector_memory.cli.clients.parts import ClientConfiguration
+        from vector_memory.cli.clients.planning import ClientConfiguration
 
         if self.user and self.project:
             raise ConfigurationError("Use either --user or --project, not both.")

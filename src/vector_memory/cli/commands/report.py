@@ -8,8 +8,16 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags, Overwrite, Switch, files_of, given_path
+from vector_memory.cli.flags import (
+    AsJson,
+    LocationFlags,
+    Overwrite,
+    Switch,
+    files_of,
+    given_path,
+    opened,
+    require_session,
+)
 from vector_memory.cli.terminal import progress, tell
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.commands.opening import opened, require_session
 from vector_memory.cli.commands.search_output import Found, print_findings, print_traces
 from vector_memory.cli.flags import (
     AsJson,
@@ -17,6 +16,8 @@ from vector_memory.cli.flags import (
     Switch,
     existing,
     files_of,
+    opened,
+    require_session,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status

@@ -1,10 +1,10 @@
-"""The commands that export and import memories as JSON Lines."""
+"""The commands that export, import and copy memories."""
 
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -24,9 +24,11 @@ from vector_memory.cli.flags import (
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import progress, resumable, tell
 from vector_memory.domain.text import counted
-from vector_memory.errors import EmbeddingUnavailableError, OtherModelError, ValidationError
+from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
+from vector_memory.maintenance.copying import Copied, copying
 from vector_memory.maintenance.transfer import is_database, new_file, notes_as_export
-from vector_memory.settings import DatabaseLocation, Settings
+from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, Settings
+from vector_memory.storage.opening import open_storage
 from vector_memory.store import SessionMemoryStore
 
 STANDARD = Path("-")
@@ -147,3 +149,70 @@ def opened(source: Path) -> Iterator[IO[bytes]]:
             return
     with notes_as_export(given_path(source)) as export:
         yield export
+
+
+SCHEMES = ("postgresql://", "postgres://")
+
+
+def copy(
+    source: Annotated[str, Parameter(help="Memory to copy: a file, or postgresql://USER@HOST/DATABASE.")],
+    target: Annotated[str, Parameter(help="Empty memory to copy it to: a file or a URL, created if necessary.")],
+    /,
+    *,
+    database_unencrypted: Annotated[
+        bool,
+        Switch(help="Accept connections without TLS to a database on another machine, in a network that you trust."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a memory with its ids, times and vectors, from a file to PostgreSQL or back.
+
+    Everything written is read back and compared. Can be interrupted and repeated.
+
+    Servers can use the source meanwhile: the next run copies what they have stored.
+
+    No process may use the target before the copy is complete.
+    """
+    source_at = existing(place_of(source, unencrypted=database_unencrypted))
+    target_at = creatable(place_of(target, unencrypted=database_unencrypted))
+    if is_same(source_at, target_at):
+        raise ConfigurationError(f"{target_at} is the source itself: choose another target.")
+    with resumable():
+        copied = copy_all(source_at, target_at)
+    before = copied.memories - copied.written
+    known = f", {before:,} of them in an earlier run," if before else ""
+    nuls = copied.nul_characters
+    replaced = f"Replaced {counted(nuls, 'NUL character')} by U+FFFD.\n" if nuls else ""
+    tell(
+        {"success": True, **copied._asdict(), "source": str(source_at), "target": str(target_at)},
+        f"{replaced}Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}",
+        as_json=as_json,
+    )
+
+
+def place_of(address: str, *, unencrypted: bool) -> DatabaseLocation:
+    """Return the place that an argument names."""
+    if address.startswith(SCHEMES):
+        return DatabaseLocation(database_url=address, database_unencrypted=unencrypted)
+    return DatabaseLocation(database_path=given_path(Path(address)))
+
+
+def is_same(source_at: MemoryAddress, target_at: MemoryAddress) -> bool:
+    """Return whether two addresses are of one memory, also if a link or another spelling leads to its file."""
+    if isinstance(source_at, Path) and isinstance(target_at, Path):
+        return target_at.exists() and source_at.samefile(target_at)
+    return source_at == target_at
+
+
+def copy_all(source_at: MemoryAddress, target_at: MemoryAddress) -> Copied:
+    """Copy a memory; the target gets vectors of the same length."""
+    with closing(open_storage(source_at, dimensions=DEFAULT_DIM, read_only=True)) as source:
+        with source.read() as reader:
+            fingerprint = reader.fingerprint()
+        dimensions = DEFAULT_DIM if fingerprint is None else fingerprint.dimensions
+        with closing(open_storage(target_at, dimensions=dimensions)) as target, copying(source, target) as running:
+            with progress("Memories") as update:
+                copied = running.copy_memories(update)
+            with progress("Words") as update:
+                running.complete(update)
+    return copied

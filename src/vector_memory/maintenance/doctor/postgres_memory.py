@@ -9,9 +9,8 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
-from vector_memory.maintenance.doctor.agreement import agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.agreement import Repairs, agreements, copied_fields, orphans
 from vector_memory.maintenance.doctor.place import readable_size
-from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import (
     Finding,
     State,

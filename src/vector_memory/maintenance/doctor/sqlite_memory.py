@@ -10,10 +10,9 @@ from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.backup import unused_name
-from vector_memory.maintenance.doctor.agreement import Check, agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.agreement import Check, Repairs, agreements, copied_fields, orphans
 from vector_memory.maintenance.doctor.installation import sqlite_findings
 from vector_memory.maintenance.doctor.place import close_to_others, place_findings
-from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import (
     Finding,
     State,

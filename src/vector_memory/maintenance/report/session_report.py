@@ -1,9 +1,15 @@
-"""Reads a session and builds its page."""
+"""Reads a session and builds its page, from the files in `web/`. The page loads nothing from the network."""
 
-from collections.abc import Sequence
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
 from itertools import accumulate
+from string import Template
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +19,6 @@ from vector_memory.domain import Scope, utc_now
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
 from vector_memory.errors import NotFoundError
 from vector_memory.maintenance.backfill import Progress
-from vector_memory.maintenance.report.page import build_page
 from vector_memory.maintenance.report.projection import nearest_neighbours, project
 from vector_memory.maintenance.report.rendering import render
 from vector_memory.storage.base import Reader, Storage
@@ -152,3 +157,50 @@ def text_fields(memory: Memory, texts: set[int]) -> dict[str, Any]:
 def milliseconds(time: str) -> int:
     """Return an ISO 8601 time as JavaScript does: milliseconds since 1970."""
     return round(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+SCRIPTS = ("model.js", "charts.js", "documents.js", "main.js")
+"""The parts of the page's script, in order."""
+
+IN_SCRIPT = "<>&\u2028\u2029"
+"""Characters that could end a script element, or a line of it in older browsers."""
+
+
+def build_page(data: Mapping[str, Any]) -> str:
+    """Return the page that shows `data`, as returned by `session_report.page_data`."""
+    style = source("style.css")
+    script = "\n".join(source(name) for name in SCRIPTS)
+    return Template(source("page.html")).substitute(
+        policy=policy(style, script),
+        session=escape(data["session"]),
+        written=datetime.fromtimestamp(data["written"] / 1000, UTC).strftime("%d %B %Y, %H:%M UTC"),
+        style=style,
+        data=script_data(data),
+        script=script,
+    )
+
+
+def source(name: str) -> str:
+    """Return one of the page's source files."""
+    return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
+
+
+def policy(style: str, script: str) -> str:
+    """Return the Content-Security-Policy: this style and this script, and nothing else."""
+    return (
+        f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def digest(text: str) -> str:
+    """Return the hash by which a policy allows an inline element: the SHA-256 of its content."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def script_data(data: Mapping[str, Any]) -> str:
+    """Return data as JSON that cannot end the script element around it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    for sign in IN_SCRIPT:
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text

@@ -20,8 +20,7 @@ from vector_memory.domain.times import utc
 from vector_memory.errors import VectorMemoryError
 from vector_memory.server.conversation import client_of, conversation_of
 from vector_memory.server.current_store import store_of_caller
-from vector_memory.server.hooks.capture import Event, log_failure
-from vector_memory.server.hooks.handlers import hear_prompt, keep_answer, keep_report, keep_summary
+from vector_memory.server.hooks.capture import Event, hear_prompt, keep_answer, keep_report, keep_summary, log_failure
 from vector_memory.transcripts.importing import is_of_subagent
 
 HEARD_AT = "heard_at"

@@ -1,25 +1,35 @@
-"""Stores what a client's hooks report: first on the disk, so that nothing is lost if the memory fails."""
+"""What each hook does: stores prompts, answers, reports of sub-agents and summaries of compacted conversations.
+
+Texts are written to the disk first, so that nothing is lost if the memory fails. With a prompt, the agent is told what
+earlier sessions left. What was said before the server heard of a session is read once from the client's transcript, and
+only if it was said lately: what was deleted, or was not to be stored at the time, must not come back.
+"""
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 from anyio import fail_after
 from anyio.to_thread import run_sync
 
-from vector_memory.domain import MAIN_AGENT, MemoryKind
+from vector_memory.domain import MAIN_AGENT, MemoryKind, NewMemory
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import DatabaseError, VectorMemoryError, where
 from vector_memory.outbox import Outcome, T, Taken, Verdict
 from vector_memory.server.conversation import Conversation, HeardSession
 from vector_memory.server.current_store import current_caller
-from vector_memory.server.turns import in_intake_thread
+from vector_memory.server.turns import in_intake_thread, turn_of_caller
+from vector_memory.sessions.recap import Told
 from vector_memory.sessions.writer import hash_of
-from vector_memory.settings import Redact
+from vector_memory.settings import Recall, Redact
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts.conversation import Said, storable
+from vector_memory.transcripts.conversation import Said, answer_in, prompt_in, report_in, storable, summary_in
+from vector_memory.transcripts.importing import read_own, reason_of
+from vector_memory.transcripts.lines import FormatError
 
 logger = logging.getLogger(__name__)
 
@@ -69,16 +79,12 @@ class Event:
 
 async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Taken[None] | None:
     """Keep a text under the client's session, unless storing is off. Raises the errors of `Intake.take`."""
-    return await take(event, Said(kind, agent_id, content, event.time)) if event.is_kept else None
+    said = Said(kind, agent_id, content, event.time)
+    return await in_intake_thread(take, event, said) if event.is_kept else None
 
 
-async def take(event: Event, said: Said) -> Taken[None] | None:
-    """Keep what was said, and have it stored; None if there is nothing in it. Raises the errors of `Intake.take`."""
-    return await in_intake_thread(partial(taken, event, said))
-
-
-def taken(event: Event, said: Said) -> Taken[None] | None:
-    """Remove secrets from what was said, and keep it."""
+def take(event: Event, said: Said) -> Taken[None] | None:
+    """Keep what was said, without secrets, and have it stored; None: nothing. Raises the errors of `Intake.take`."""
     content, title = (storable_in(event, text) for text in (said.content, said.title or ""))
     if not content:
         return None
@@ -121,3 +127,138 @@ async def outcome_of(kept: Taken[T], patience: float) -> Outcome[T] | None:
 def log_failure(what: str, error: Exception) -> None:
     """Log why something failed, without stored content."""
     logger.warning("%s: %s", what, error if isinstance(error, VectorMemoryError) else where(error))
+
+
+REACH = timedelta(hours=1)
+"""Texts said longer before the server's start are not stored: no server takes so long to start."""
+
+ATTEMPTS, PAUSE_SECONDS = 10, 0.15
+"""A client may write its transcript a moment after it has called a hook."""
+
+
+_at_work: set[asyncio.Task[None]] = set()
+"""Tasks that no call awaits; without a reference, the event loop would let them be collected."""
+
+
+async def begin_to_catch_up(event: Event, heard: HeardSession, *, is_answered: bool, patience: float) -> None:
+    """Catch up with a session once, and wait `patience` seconds at most. `is_answered`: see `catch_up`."""
+    if heard.is_caught_up:
+        return
+    heard.is_caught_up = not is_answered
+    task = asyncio.create_task(catch_up(event, heard, is_answered=is_answered))
+    _at_work.add(task)
+    task.add_done_callback(_at_work.discard)
+    await asyncio.wait([task], timeout=patience)
+
+
+async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> None:
+    """Store the texts of a session's transcript that are not yet memories. `is_answered`: a prompt must be in it."""
+    if not event.is_kept or not event.text("transcript_path"):
+        return
+    try:
+        for _ in range(ATTEMPTS if is_answered else 1):
+            said = await run_sync(missing, event, heard)
+            if any(one.kind is MemoryKind.INPUT_PROMPT for one in said):
+                break
+            await asyncio.sleep(PAUSE_SECONDS if is_answered else 0)
+        for one in said:
+            await in_intake_thread(take, event, one)
+    except Exception as error:
+        heard.is_caught_up = isinstance(error, FormatError)  # which the next attempt would meet, too
+        log_failure("The transcript of a session was not read", error)
+
+
+def missing(event: Event, heard: HeardSession) -> list[Said]:
+    """Return what was said since the latest memory that the session had when the server first heard of it."""
+    project = Path(event.conversation.project.folder)
+    transcript = read_own(Path(event.text("transcript_path")), event.session_id, project)
+    if transcript is None:
+        return []
+    if transcript.unread:
+        logger.warning("A part of a session's transcript was not read: %s", reason_of(transcript.unread))
+    reach = datetime.fromisoformat(event.conversation.started) - REACH
+    since = max(heard.latest or "", reach.isoformat(timespec="microseconds"))
+    known = known_prompts(event, transcript.said)
+    said = [one for one in transcript.said if one.time > since and one not in known]
+    return [replace(one, agent_id=event.client) if one.kind is MemoryKind.WORKING_MEMORY else one for one in said]
+
+
+def known_prompts(event: Event, said: Sequence[Said]) -> list[Said]:
+    """Return the prompts that are stored, or that a hook has reported: their times differ from the client's."""
+    prompts = [
+        (one, NewMemory.of(one.kind, text, session_id=event.session_id, agent_id=one.agent_id, created_at=one.time))
+        for one in said
+        if one.kind is MemoryKind.INPUT_PROMPT and (text := storable_in(event, one.content))
+    ]
+    reported = event.conversation.prompts.get(event.session_id, ())
+    new = set(map(id, event.store.batches.new_among([memory for _, memory in prompts], reported)))
+    return [one for one, memory in prompts if id(memory) not in new]
+
+
+LEAST_PROMPT = 20
+"""Shorter prompts refer to what was just said: nothing is recalled for them."""
+
+
+async def hear_prompt(event: Event) -> str | None:
+    """Store a prompt. Return a recap for a session's first prompt, and memories close to later ones."""
+    prompt = prompt_in(event.text("prompt"))
+    kept = await keep(event, MemoryKind.INPUT_PROMPT, prompt)
+    told, heard = None, await event.heard()
+    if heard is not None:
+        told = await told_with(event, heard, prompt) if prompt else None
+        await begin_to_catch_up(event, heard, is_answered=False, patience=PATIENCE_SECONDS)
+    await settle(event, kept, PATIENCE_SECONDS)
+    return told
+
+
+async def told_with(event: Event, heard: HeardSession, prompt: str) -> str | None:
+    """Return the context for a prompt; nothing if the memory cannot be read."""
+    try:
+        with fail_after(READING_SECONDS):
+            async with turn_of_caller():
+                return await run_sync(recalled, event, heard, prompt, abandon_on_cancel=True)
+    except Exception as error:
+        log_failure("Nothing was recalled", error)
+        return None
+
+
+def recalled(event: Event, heard: HeardSession, prompt: str) -> str | None:
+    """Return the context for a prompt. Each memory is shown once per session."""
+    recall, past, known = event.store.settings.recall, event.store.past, heard.told
+    is_first, heard.has_prompt = not heard.has_prompt, True
+    found: Told | None = None
+    if recall is not Recall.OFF and is_first and heard.latest is None:
+        found = past.recap(event.conversation.project, event.session_id)
+    elif recall is Recall.ALL and len(prompt) >= LEAST_PROMPT:
+        found = past.near(prompt, event.session_id, known)
+    if found is None:
+        return None
+    known |= found.ids
+    return found.text
+
+
+async def keep_report(event: Event) -> None:
+    """Store the last message of a sub-agent as its report. A compaction ends like a sub-agent without a type."""
+    if agent := event.text("agent_type"):
+        await store(event, MemoryKind.REPORT, report_in(event.text("last_assistant_message")), agent)
+
+
+async def keep_answer(event: Event) -> None:
+    """Store a long answer as working memory, and its prompt if the server was not ready for it."""
+    answer = answer_in(event.text("last_assistant_message"))
+    heard = await store(event, MemoryKind.WORKING_MEMORY, answer, event.client)
+    if heard is not None:
+        await begin_to_catch_up(event, heard, is_answered=True, patience=PATIENCE_AFTERWARDS_SECONDS)
+
+
+async def keep_summary(event: Event) -> None:
+    """Store the summary of a compacted conversation as the session's state."""
+    await store(event, MemoryKind.SESSION_CONTEXT, summary_in(event.text("compact_summary")))
+
+
+async def store(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> HeardSession | None:
+    """Keep a text, and wait a moment until it is stored; return what the server knows of the session."""
+    kept = await keep(event, kind, content, agent_id)
+    heard = await event.heard()
+    await settle(event, kept, PATIENCE_AFTERWARDS_SECONDS)
+    return heard
