@@ -1,6 +1,7 @@
 """Lists the tags of tagged memories: those in use, and the canonical ones with their frequencies and weights."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -16,10 +17,10 @@ from vector_memory.results.tagged import (
     UniqueTagsResult,
 )
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import CanonicalTag
 from vector_memory.tagged.tags import ALL_TAGGED, weight
 
 A = TypeVar("A", bound=BaseModel)
+E = TypeVar("E", bound=BaseModel)
 
 MAX_TAG_OFFSET = 100_000_000
 """Maximum number of tags: ten on each of ten million notes."""
@@ -40,53 +41,45 @@ class TagListing:
 
     def unique(self, offset: int = 0) -> UniqueTagsResult:
         """Return the tags in use, in alphabetical order."""
-        check_range("offset", offset, 0, MAX_TAG_OFFSET)
         with self._storage.read() as reader:
-            tags = list(reader.count_by(ALL_TAGGED, "tag"))
-
-        def build(budget: ResponseBudget) -> UniqueTagsResult:
-            entries = budget.fitting([TagEntry(tag=tag) for tag in tags[offset:]])
-            return UniqueTagsResult(tags=[entry.tag for entry in entries], **page(entries, offset, len(tags)))
-
-        return self._budget.fit(build)
+            tags = [TagEntry(tag=tag) for tag in reader.count_by(ALL_TAGGED, "tag")]
+        return self._fitting(
+            tags, offset, lambda shown, rest: UniqueTagsResult(tags=[one.tag for one in shown], **rest)
+        )
 
     def canonical(self, offset: int = 0) -> CanonicalTagsResult:
         """Return the canonical tags, most frequent first."""
-        return self._canonical(offset, lambda entries, rest: CanonicalTagsResult(tags=entries, **rest))
+        return self._fitting(self._canonical(), offset, lambda shown, rest: CanonicalTagsResult(tags=shown, **rest))
 
     def frequencies(self, offset: int = 0) -> TagFrequenciesResult:
         """Return how many memories were ever stored with each canonical tag, most frequent first."""
 
-        def answer(entries: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagFrequenciesResult:
-            return TagFrequenciesResult(frequencies={entry.tag: entry.frequency for entry in entries}, **rest)
+        def answer(shown: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagFrequenciesResult:
+            return TagFrequenciesResult(frequencies={one.tag: one.frequency for one in shown}, **rest)
 
-        return self._canonical(offset, answer)
+        return self._fitting(self._canonical(), offset, answer)
 
     def weights(self, offset: int = 0) -> TagWeightsResult:
         """Return the weight of each canonical tag, lowest (most frequent) first."""
 
-        def answer(entries: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagWeightsResult:
-            return TagWeightsResult(weights={entry.tag: weight(entry.frequency) for entry in entries}, **rest)
+        def answer(shown: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagWeightsResult:
+            return TagWeightsResult(weights={one.tag: weight(one.frequency) for one in shown}, **rest)
 
-        return self._canonical(offset, answer)
+        return self._fitting(self._canonical(), offset, answer)
 
-    def _canonical(self, offset: int, answer: Callable[[list[CanonicalTagEntry], dict[str, Any]], A]) -> A:
-        """Return `answer` for the canonical tags after the first `offset` that fit."""
-        check_range("offset", offset, 0, MAX_TAG_OFFSET)
+    def _canonical(self) -> list[CanonicalTagEntry]:
         with self._storage.read() as reader:
-            tags = reader.canonical_tags()
-        listed = [entry_of(tag) for tag in tags[offset:]]
+            return [CanonicalTagEntry(**asdict(tag)) for tag in reader.canonical_tags()]
+
+    def _fitting(self, tags: list[E], offset: int, answer: Callable[[list[E], dict[str, Any]], A]) -> A:
+        """Return `answer` for the tags after the first `offset` that fit."""
+        check_range("offset", offset, 0, MAX_TAG_OFFSET)
 
         def build(budget: ResponseBudget) -> A:
-            entries = budget.fitting(listed)
-            return answer(entries, page(entries, offset, len(tags)))
+            shown = budget.fitting(tags[offset:])
+            return answer(shown, page(shown, offset, len(tags)))
 
         return self._budget.fit(build)
-
-
-def entry_of(tag: CanonicalTag) -> CanonicalTagEntry:
-    """Return a canonical tag as results show it."""
-    return CanonicalTagEntry(tag=tag.tag, frequency=tag.frequency, created_at=tag.created_at)
 
 
 def page(shown: Sequence[BaseModel], offset: int, total: int) -> dict[str, Any]:

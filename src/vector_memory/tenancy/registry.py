@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from vector_memory.errors import DatabaseError, NotFoundError, ValidationError
 from vector_memory.settings import DATABASE_NAME, DEFAULT_DIM, DatabaseUrl, MemoryAddress
+from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_of, make_private_folders, size_of
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.opening import open_shared
@@ -141,12 +141,10 @@ class FolderRegistry:
         path = self._data_dir / "state.key"
         if not path.exists():
             make_own_folder(self._data_dir)
-            descriptor, draft = tempfile.mkstemp(dir=self._data_dir)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(os.urandom(KEY_BYTES))
-            with suppress(FileExistsError):  # another worker was faster
-                os.link(draft, path)
-            Path(draft).unlink()
+            with suppress(ValidationError), draft_of(path, Rules()) as draft:  # unless another worker was faster
+                with draft.open() as stream:
+                    stream.write(os.urandom(KEY_BYTES))
+                draft.publish()
         return path.read_bytes()
 
     def require_available(self) -> None:

@@ -71,28 +71,13 @@ Time = Annotated[float, Field(allow_inf_nan=False)]
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class Token(Caller):
     """What is kept of a token. `sha256`: of the secret, in hexadecimal. `expires_at`: Unix time; None: never."""
 
     name: Annotated[str, Field(pattern=rf"\A{NAME.pattern}\z")]
-    namespace: str
-    permission: Permission
     sha256: Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
     created_at: Time
     expires_at: Time | None = None
-    sessions: tuple[str, ...] | None = None
-    agent_id: str | None = None
-
-    @property
-    def caller(self) -> Caller:
-        """Its owner."""
-        return Caller(
-            name=self.name,
-            namespace=self.namespace,
-            permission=self.permission,
-            sessions=self.sessions,
-            agent_id=self.agent_id,
-        )
 
     def has_expired(self) -> bool:
         """Return whether its time is over."""

@@ -10,11 +10,9 @@ import os
 import re
 import time as clock
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vector_memory.domain.validation import MAX_TITLE
 from vector_memory.transcripts.conversation import Conversation, Transcript
@@ -43,39 +41,11 @@ AROUND_SUMMARY = re.compile(
 """What the client writes around the summary of a compacted conversation, for its own model."""
 
 
-class Speaker(Enum):
-    """Who says something. QUEUE: the user, while the agent works. NOBODY: the line cannot be read."""
+class SaidInLine(NamedTuple):
+    """What a line says: `note` notes it in a conversation."""
 
-    USER = auto()
-    QUEUE = auto()
-    AGENT = auto()
-    SUMMARY = auto()
-    NOBODY = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a line says. `is_final`: whether the agent has nothing more to do; None: the client does not tell."""
-
-    speaker: Speaker
-    text: str = ""
-    time: str = ""
+    note: Callable[[Conversation], None]
     line_id: str | None = None
-    is_final: bool | None = False
-
-    def add_to(self, conversation: Conversation, *, is_at_rest: bool) -> None:
-        """Add it to a conversation. `is_at_rest`: nothing was said in it for long."""
-        match self.speaker:
-            case Speaker.USER | Speaker.QUEUE:
-                is_queued = self.speaker is Speaker.QUEUE
-                conversation.prompt(self.text, self.time, line_id=self.line_id, is_queued=is_queued)
-            case Speaker.AGENT:
-                is_final = is_at_rest if self.is_final is None else self.is_final
-                conversation.answer(self.text, self.time, line_id=self.line_id, is_final=is_final)
-            case Speaker.SUMMARY:
-                conversation.summary(self.text, self.time, line_id=self.line_id)
-            case Speaker.NOBODY:
-                conversation.miss()
 
 
 def id_of(line: Line, name: str = "uuid") -> str | None:
@@ -102,7 +72,7 @@ def is_of_user(said: Line) -> bool:
     return kind in (None, "human") and not any(map(said.get, notes))
 
 
-def turn_in(number: int, line: Line) -> Turn | None:
+def said_in(number: int, line: Line) -> SaidInLine | None:
     """Return what a line says; None if that is nothing worth keeping. Raises FormatError."""
     if "forkedFrom" in line:  # a copy of a line of another session
         return None
@@ -116,17 +86,17 @@ def turn_in(number: int, line: Line) -> Turn | None:
     return None
 
 
-def _of_user(number: int, line: Line) -> Turn | None:
+def _of_user(number: int, line: Line) -> SaidInLine | None:
     if line.get("isMeta"):
         return None
     blocks = blocks_of(number, value_of(number, line, "message", dict).get("content"))
     text, time = "\n".join(texts_of(number, blocks, ("text",))), time_of(number, line)
     if line.get("isCompactSummary"):
-        return Turn(Speaker.SUMMARY, AROUND_SUMMARY.sub("", text), time, id_of(line))
-    return Turn(Speaker.USER, text, time, id_of(line)) if is_prompt(line) else None
+        return _said(line, Conversation.summary, AROUND_SUMMARY.sub("", text), time)
+    return _said(line, Conversation.prompt, text, time) if is_prompt(line) else None
 
 
-def _of_agent(number: int, line: Line) -> Turn | None:
+def _of_agent(number: int, line: Line) -> SaidInLine | None:
     message = value_of(number, line, "message", dict)
     if line.get("isMeta") or line.get("isApiErrorMessage") or message.get("model") == SYNTHETIC:
         return None
@@ -134,10 +104,10 @@ def _of_agent(number: int, line: Line) -> Turn | None:
     texts, time = texts_of(number, blocks_of(number, message.get("content")), ("text",)), time_of(number, line)
     stop = message.get("stop_reason")
     is_final = None if stop is None else stop in FINAL
-    return Turn(Speaker.AGENT, "\n".join(texts), time, id_of(line), is_final) if texts else None
+    return _said(line, Conversation.answer, "\n".join(texts), time, is_final=is_final) if texts else None
 
 
-def _queued(number: int, line: Line) -> Turn | None:
+def _queued(number: int, line: Line) -> SaidInLine | None:
     """Return a prompt that the user sent while the agent was at work: it has no other line."""
     attachment = line.get("attachment")
     if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
@@ -145,7 +115,12 @@ def _queued(number: int, line: Line) -> Turn | None:
     if attachment.get("commandMode", "prompt") != "prompt" or not is_of_user(attachment):
         return None
     texts = texts_of(number, blocks_of(number, attachment.get("prompt")), ("text",))
-    return Turn(Speaker.QUEUE, "\n".join(texts), time_of(number, line), id_of(line))
+    return _said(line, Conversation.prompt, "\n".join(texts), time_of(number, line), is_queued=True)
+
+
+def _said(line: Line, note: Callable[..., None], text: str, time: str, **facts: bool | None) -> SaidInLine:
+    line_id = id_of(line)
+    return SaidInLine(lambda conversation: note(conversation, text, time, line_id=line_id, **facts), line_id)
 
 
 AGENT = "claude-code"
@@ -203,7 +178,7 @@ class Reading:
         self._is_subagent = is_subagent
         self._session_id, self._project = "", ""
         self._branches = Branches()
-        self._turns: list[Turn] = []
+        self._said: list[SaidInLine] = []
         self._unread: list[FormatError] = []
 
     def hear(self, number: int, line: Line | FormatError) -> None:
@@ -219,14 +194,14 @@ class Reading:
     def _note(self, number: int, line: Line) -> None:
         if line_id := id_of(line):
             self._branches.add(line_id, id_of(line, "parentUuid"), is_prompt=is_prompt(line), is_first=is_first(line))
-        if (turn := turn_in(number, line)) is not None:
+        if (said := said_in(number, line)) is not None:
             session_id, project = value_of(number, line, "sessionId", str), value_of(number, line, "cwd", str)
             self._session_id, self._project = self._session_id or session_id, self._project or project
-            self._turns.append(turn)
+            self._said.append(said)
 
     def _miss(self, error: FormatError) -> None:
         self._unread.append(error)
-        self._turns.append(Turn(Speaker.NOBODY))
+        self._said.append(SaidInLine(Conversation.miss))
 
     def transcript(self, path: Path) -> Transcript | None:
         """Return the transcript; None if it has no messages. Raises FormatError, OSError."""
@@ -246,10 +221,10 @@ class Reading:
 
     def _conversation(self, agent_id: str, *, is_at_rest: bool) -> Conversation:
         """Return what was said, without what the user went back from."""
-        conversation, left = Conversation(agent_id), self._branches.left()
-        for turn in self._turns:
-            if turn.line_id not in left:
-                turn.add_to(conversation, is_at_rest=is_at_rest)
+        conversation, left = Conversation(agent_id, is_at_rest), self._branches.left()
+        for said in self._said:
+            if said.line_id not in left:
+                said.note(conversation)
         return conversation
 
     def _meta(self, path: Path) -> dict[str, Any]:

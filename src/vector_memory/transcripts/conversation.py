@@ -45,9 +45,11 @@ class Conversation:
     """Gathers what is said in a session, in the order of its transcript.
 
     Of what an agent writes between two prompts, only the last text is an answer: the others say what it is about to do.
+    `is_at_rest`: nothing was said for long.
     """
 
     agent_id: str
+    is_at_rest: bool = False
     said: list[Said] = field(default_factory=list)
     _turns: list[int] = field(default_factory=list)
     _last: Said | None = None
@@ -62,10 +64,10 @@ class Conversation:
         if prompt := prompt_in(text):
             self.said.append(Said(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time, line_id=line_id))
 
-    def answer(self, text: str, time: str, *, line_id: str | None = None, is_final: bool = False) -> None:
-        """Note what the agent wrote. `is_final`: the agent has nothing more to do."""
+    def answer(self, text: str, time: str, *, line_id: str | None = None, is_final: bool | None = False) -> None:
+        """Note what the agent wrote. `is_final`: the agent has nothing more to do; None: the client does not tell."""
         self._last = Said(MemoryKind.WORKING_MEMORY, self.agent_id, text, time, line_id=line_id)
-        self._is_final = is_final
+        self._is_final = self.is_at_rest if is_final is None else is_final
 
     def end_turn(self) -> None:
         """Note that the agent has nothing more to do."""

@@ -191,16 +191,9 @@ def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
 
 def facts_of(token: Token) -> dict[str, object]:
     """Return what may be printed of a token."""
-    return {
-        "name": token.name,
-        "namespace": token.namespace,
-        "scope": str(token.permission),
-        "sessions": token.sessions,
-        "agent_id": token.agent_id,
-        "created_at": as_date(token.created_at),
-        "expires_at": as_date(token.expires_at),
-        "expired": token.has_expired(),
-    }
+    facts = {name: getattr(token, name) for name in ("name", "namespace", "sessions", "agent_id")}
+    dates = {"created_at": as_date(token.created_at), "expires_at": as_date(token.expires_at)}
+    return {**facts, "scope": str(token.permission), **dates, "expired": token.has_expired()}
 
 
 def as_date(moment: float | None) -> str | None:

@@ -151,15 +151,9 @@ class MemoryLine(Line):
         """Return the memory to store. Raises ValidationError."""
         return NewMemory(
             kind=parse_kind(self.memory_type),
-            agent_id=self.agent_id,
-            content=self.content,
-            session_id=self.session_id,
-            session_iter=self.session_iter,
-            task_code=self.task_code,
-            title=self.title,
-            description=self.description,
             tags=check_tags(self.tags),
             metadata=check_metadata(self.metadata),
+            **self.model_dump(include=UNCHANGED),
         )
 
     def stored_chunks(self) -> list[Chunk]:
@@ -178,6 +172,9 @@ class MemoryLine(Line):
         """Return the SHA-256 of the content in hex."""
         return hashlib.sha256(self.content.encode()).hexdigest()
 
+
+UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "title", "description"}
+"""Fields of a line that a new memory has as they are."""
 
 L = TypeVar("L", bound=Line)
 

@@ -164,21 +164,7 @@ def memory_line(reader: Reader, memory: Memory, *, with_vectors: bool) -> Memory
     """Return the line of a memory."""
     passages = reader.passages_of(memory) if with_vectors else []
     return MemoryLine(
-        memory_type=memory.memory_type,
-        agent_id=memory.agent_id,
-        content=memory.content,
-        session_id=memory.session_id,
-        session_iter=memory.session_iter,
-        task_code=memory.task_code,
-        title=memory.title,
-        description=memory.description,
-        tags=memory.tags,
-        metadata=memory.metadata,
-        content_hash=memory.content_hash,
-        created_at=memory.created_at,
-        updated_at=memory.updated_at,
-        accessed_at=memory.accessed_at,
-        access_count=memory.access_count,
+        **{name: getattr(memory, name) for name in MemoryLine.model_fields if hasattr(memory, name)},
         parent=report_of(reader, memory),
         chunks=[
             ChunkLine(

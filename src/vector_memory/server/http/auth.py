@@ -65,7 +65,7 @@ class Door(Unavailable, TokenVerifier):
             client_id=found.name,
             scopes=list(found.permission.included),
             expires_at=None if found.expires_at is None else int(found.expires_at),
-            claims={CLAIM: found.caller},
+            claims={CLAIM: found},
         )
 
 

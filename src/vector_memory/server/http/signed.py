@@ -191,14 +191,13 @@ def access_of(token: str, claims: Mapping[str, Any]) -> AccessToken:
     namespace, permission, owner = claims.get(NAMESPACE_CLAIM), largest(scopes_in(claims)), owner_in(claims)
     if not isinstance(namespace, str) or permission is None or owner is None:
         raise RefusedError(f"it needs the claims {NAMESPACE_CLAIM} and sub, and a scope")
-    caller = Caller(name=MARK + owner, namespace=namespace, permission=permission)
     return AccessToken(
         token=token,
         client_id=owner,
         subject=owner,
         scopes=list(permission.included),
         expires_at=math.ceil(claims["exp"]),
-        claims={**claims, CLAIM: caller},
+        claims={**claims, CLAIM: Caller(name=MARK + owner, namespace=namespace, permission=permission)},
     )
 
 
