@@ -38,7 +38,7 @@ COMMANDS = {
     "backfill": "maintain:backfill",
     "reembed": "maintain:reembed",
     "models": "models:models",
-    "doctor": "maintain:doctor",
+    "doctor": "doctor:doctor",
     "backup": "maintain:backup",
     "restore": "maintain:restore",
     "database": "database:database",

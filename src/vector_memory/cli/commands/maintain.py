@@ -54,27 +54,6 @@ def reembed(
     tell({"success": True, **result._asdict()}, result.message, as_json=as_json)
 
 
-def doctor(
-    *,
-    as_json: AsJson = False,
-    fix: Annotated[
-        bool,
-        Switch(help="Repair permissions, and rebuild what can be derived from the text."),
-    ] = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: ModelSettingsFlags = DEFAULTS,
-) -> int:
-    """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
-
-    Without --fix nothing is changed. Servers can keep running, unless a damaged file has to be copied.
-    """
-    address = creatable(place)
-    set_up_logging("ERROR", settings.log_file, files_of(address))
-    from vector_memory.cli.doctor import run_doctor
-
-    return 0 if run_doctor(address, settings, as_json=as_json, fix=fix) else 1
-
-
 def backup(
     target: Annotated[Path, Parameter(help="File to write.")],
     /,

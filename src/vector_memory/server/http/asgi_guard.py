@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from typing import Any
 
-from vector_memory.server.http.bodies import RETRY, Bodies, BodyError, Message, Receive
+from vector_memory.server.http.client_limits import RETRY, Bodies, BodyError, Message, Receive
 
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.server.current_store import CLAIM
-from vector_memory.server.http.bodies import RETRY_SECONDS
+from vector_memory.server.http.client_limits import RETRY_SECONDS
 from vector_memory.server.http.signed import signed_tokens
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.tokens import PREFIX, Permission, Tokens

@@ -27,8 +27,7 @@ from vector_memory.server.fastmcp_adapter import (
 )
 from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.auth import door_of
-from vector_memory.server.http.bodies import MAX_BODY
-from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
+from vector_memory.server.http.client_limits import MAX_BODY, Connection, allow_many_files, drop_who_never_reads
 from vector_memory.server.http.metrics import ALONE, Metrics, Share, add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.usage import NAMES, Accounting

@@ -1,36 +1,53 @@
-"""Runs the doctor and prints its findings: fits 80 columns, plain text if standard output is not a terminal."""
+"""The command that examines an installation and a memory, and what it prints."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
 
+from vector_memory.cli.flags import DEFAULTS, AsJson, LocationFlags, ModelSettingsFlags, Switch, creatable, files_of
+from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import console, print_json, progress, status
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Finding, Report, State
-from vector_memory.settings import MemoryAddress, Settings
+from vector_memory.settings import DatabaseLocation
 
 WIDEST = 100
 STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory"}
 
 
-def run_doctor(address: MemoryAddress, settings: Settings, *, as_json: bool = False, fix: bool = False) -> bool:
-    """Examine the memory at an address, repair it if `fix`, print the findings, and return whether it is healthy."""
-    doctor = Doctor(address, settings, EmbeddingModel(lambda: load_embedder(settings)))
+def doctor(
+    *,
+    as_json: AsJson = False,
+    fix: Annotated[
+        bool,
+        Switch(help="Repair permissions, and rebuild what can be derived from the text."),
+    ] = False,
+    place: LocationFlags = DatabaseLocation(),
+    settings: ModelSettingsFlags = DEFAULTS,
+) -> int:
+    """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
+
+    Without --fix nothing is changed. Servers can keep running, unless a damaged file has to be copied.
+    """
+    address = creatable(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
+    examiner = Doctor(address, settings, EmbeddingModel(lambda: load_embedder(settings)))
     repaired: list[str] = []
     with status("Examining"):
-        report = doctor.examine()
+        report = examiner.examine()
     if fix and report.fixable():
         with progress("Computing vectors") as update:
-            report, repaired = doctor.repair_all(report, update)
+            report, repaired = examiner.repair_all(report, update)
     if as_json:
         print_json(report.as_json(repaired))
     else:
         print_report(report, repaired)
-    return report.healthy
+    return 0 if report.healthy else 1
 
 
 def print_report(report: Report, repaired: Sequence[str]) -> None:
