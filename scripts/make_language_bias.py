@@ -27,7 +27,7 @@ TEXTS = Path(__file__).with_name("parallel_texts.json")
 def bias_of(model: Embedder, texts: Mapping[str, Sequence[str]]) -> LanguageBias:
     """Return what the vectors of parallel texts, by language, say of their languages."""
     passages = np.stack([model.embed(each).mean(0) for each in texts.values()])
-    queries = np.stack([model.embed_query(text) for each in texts.values() for text in each])
+    queries = np.stack([model.encode_query(text).vector for each in texts.values() for text in each])
     mean = passages.mean(0)
     # The means of all languages differ in one dimension less than there are languages.
     directions = np.linalg.svd(passages - mean, full_matrices=False)[2][: len(texts) - 1]

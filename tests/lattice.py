@@ -12,12 +12,12 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import UNKNOWN, Calibration
-from vector_memory.embedding.embedder import PlainEmbedder, Vectors
+from vector_memory.embedding.embedder import Embedder, Vectors
 
 DIMENSIONS = 16
 
 
-class LatticeEmbedder(PlainEmbedder):
+class LatticeEmbedder(Embedder):
     """See the module."""
 
     fingerprint = Fingerprint("lattice", DIMENSIONS, "exact", "test")

@@ -51,10 +51,6 @@ class MeteredEmbedder:
         self.embedding += took
         return encoded
 
-    def embed_query(self, text: str) -> Vectors:
-        """Return the engine's vector of a question."""
-        return self.encode_query(text).vector
-
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return the engine's vector and states of a question."""
         encoded, took = clocked(lambda: self._engine.encode_query(text))

@@ -66,10 +66,6 @@ class CachedEmbedder:
         complete = len(states) == len(rows)
         return Encoded(vectors.reshape(-1, self.fingerprint.dimensions), states if complete else None)
 
-    def embed_query(self, text: str) -> Vectors:
-        """Return the other one's unit vector of a question."""
-        return self._embedder.embed_query(text)
-
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return what the other one returns."""
         return self._embedder.encode_query(text)

@@ -33,7 +33,9 @@ NAMES = (
 def hits(model: Embedder) -> Iterator[NDArray[np.bool_]]:
     """Yield for each measure whether each question found its fact first."""
     order = np.arange(len(FACTS))
-    asked = {code: np.stack([model.embed_query(fact["questions"][code]) for fact in FACTS]) for code in LANGUAGES}
+    asked = {
+        code: np.stack([model.encode_query(fact["questions"][code]).vector for fact in FACTS]) for code in LANGUAGES
+    }
     stored = {code: model.embed([fact["questions"][code] for fact in FACTS]) for code in LANGUAGES}
     english, own = model.embed([fact["english"] for fact in FACTS]), model.embed([fact["text"] for fact in FACTS])
     yield np.concatenate([(asked[code] @ english.T).argmax(1) == order for code in LANGUAGES if code != "en"])

@@ -120,7 +120,7 @@ def scores_of(
     rows[rows < LEAST] = 0
     source = reader.candidates(scope, Method())
     for question, weights in zip(questions, asked[:, tokens], strict=True):
-        cosines = units.values(source.similarities(embedder.embed_query(question.text), units.matches))
+        cosines = units.values(source.similarities(embedder.encode_query(question.text).vector, units.matches))
         words = units.values(source.rank_words(query_terms(question.text)).shares(units.matches))
         yield question, Arms(cosines, words, (rows @ weights).astype(float), float(weights @ weights))
 

@@ -123,7 +123,7 @@ def test_the_converted_folder_is_a_model_of_its_own_with_the_packages_tokenizer(
     assert tokens[:4] == ["<s>", "▁query", ":", "▁lease"]
     assert tokens[4] == "▁lease"  # one character is left out, another becomes a space
     assert tokens[-2:] == ["é", "</s>"]  # composed
-    assert not np.array_equal(engine.embed_query("lease"), engine.embed(["lease"])[0])
+    assert not np.array_equal(engine.encode_query("lease").vector, engine.embed(["lease"])[0])
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_off_topic_questions_in_a_script_the_model_does_not_know_have_no_close_a
     real: OnnxEngine, script: str
 ) -> None:
     question, text = UNKNOWN_SCRIPTS[script]
-    cosine = float(real.embed([text])[0] @ real.embed_query(question))
+    cosine = float(real.embed([text])[0] @ real.encode_query(question).vector)
     assert real.calibration_for(question).level(cosine, 0.0) != "strong"
     assert real.calibration_for(question).level(1.0, 0.0) != "strong"
 
@@ -264,7 +264,7 @@ def test_vectors_equal_the_packages_own_engines(plain: OnnxEngine) -> None:
     )  # fmt: skip
     wanted = np.array([json.loads(line) for line in done.stdout.splitlines()], np.float32).reshape(len(texts), 2, -1)
     assert (plain.embed(texts) * wanted[:, 0]).sum(1).min() > 0.9998
-    asked = np.stack([plain.embed_query(text) for text in texts])
+    asked = np.stack([plain.encode_query(text).vector for text in texts])
     assert (asked * wanted[:, 1]).sum(1).min() > 0.9998
 
 
@@ -272,7 +272,7 @@ def test_vectors_equal_the_packages_own_engines(plain: OnnxEngine) -> None:
 def test_questions_in_another_language_than_the_fact_find_it_nine_times_in_ten(real: OnnxEngine) -> None:
     passages = real.embed([fact["english"] for fact in FACTS])
     hits = [
-        int((passages @ real.embed_query(question)).argmax()) == number
+        int((passages @ real.encode_query(question).vector).argmax()) == number
         for number, fact in enumerate(FACTS)
         for language, question in fact["questions"].items()
         if language != "en"
@@ -302,7 +302,7 @@ def test_among_facts_in_five_languages_a_question_finds_its_own_whatever_its_lan
     hits: dict[bool, list[bool]] = {True: [], False: []}
     for number, fact in enumerate(FACTS):
         for language, question in fact["questions"].items():
-            nearest = int((passages @ real.embed_query(question)).argmax())
+            nearest = int((passages @ real.encode_query(question).vector).argmax())
             hits[language == fact["language"]].append(nearest == number)
     assert sum(hits[False]) / len(hits[False]) >= 0.78  # .47 with the model's own vectors
     assert sum(hits[True]) / len(hits[True]) >= 0.9
@@ -317,7 +317,8 @@ def test_off_topic_questions_have_no_close_answer_in_their_own_language_or_anoth
     close = [
         question
         for question in LANGUAGES["off_topic"][language]
-        if real.calibration_for(question).level(float((passages @ real.embed_query(question)).max()), 0.0) == "strong"
+        if real.calibration_for(question).level(float((passages @ real.encode_query(question).vector).max()), 0.0)
+        == "strong"
     ]
     assert close == []
 
@@ -341,7 +342,7 @@ def test_off_topic_questions_in_vietnamese_are_told_from_those_that_notes_answer
     notes = real.embed(list(VIETNAMESE.values()))
 
     def is_close(question: str) -> bool:
-        nearest = float((notes @ real.embed_query(question)).max())
+        nearest = float((notes @ real.encode_query(question).vector).max())
         return real.calibration_for(question).level(nearest, 0.0) == "strong"
 
     assert [question for question in OFF_TOPIC_IN_VIETNAMESE if is_close(question)] == []
@@ -355,7 +356,7 @@ def test_most_answers_in_another_language_than_the_question_are_close(real: Onnx
         passage = real.embed([fact["text"]])[0]
         for language, question in fact["questions"].items():
             if language != fact["language"]:
-                cosine = float(passage @ real.embed_query(question))
+                cosine = float(passage @ real.encode_query(question).vector)
                 close.append(real.calibration_for(question).level(cosine, 0.0) == "strong")
     assert len(close) == 100
     assert sum(close) >= 70

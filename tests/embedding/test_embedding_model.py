@@ -74,7 +74,7 @@ def test_the_model_answers_as_its_engine_does():
     assert model.tokens_per_vector == TOY.tokens_per_vector
     assert model.token_spans("a lease") == TOY.token_spans("a lease")
     assert np.array_equal(model.embed(["a", "b"]), TOY.embed(["a", "b"]))
-    assert np.array_equal(model.embed_query("a"), TOY.embed(["a"])[0])
+    assert np.array_equal(model.encode_query("a").vector, TOY.embed(["a"])[0])
 
 
 def test_loading_in_the_background_returns_at_once_and_uses_wait_for_it():
@@ -127,7 +127,7 @@ def test_a_failed_load_is_tried_once_more():
 def test_a_failure_is_remembered_and_raised_at_each_use_without_loading_again():
     load = Loader(failures=99, error=EmbeddingUnavailableError("Run `vector-memory fetch-model`."))
     model = EmbeddingModel(load, Clock())
-    for use in (lambda: model.fingerprint, lambda: model.embed(["a"]), lambda: model.embed_query("a")):
+    for use in (lambda: model.fingerprint, lambda: model.embed(["a"]), lambda: model.encode_query("a").vector):
         with pytest.raises(EmbeddingUnavailableError, match="fetch-model"):
             use()
     assert load.calls == 2
@@ -167,20 +167,20 @@ def test_an_error_of_the_runtime_becomes_a_package_error_without_its_details():
 def test_a_query_is_embedded_once_and_its_vector_cannot_be_changed():
     engine = CountingEngine(16)
     model = EmbeddingModel(lambda: engine)
-    assert model.embed_query("lease") is model.embed_query("lease")
+    assert model.encode_query("lease").vector is model.encode_query("lease").vector
     assert engine.embedded == 1
     with pytest.raises(ValueError, match="read-only"):
-        model.embed_query("lease")[0] = 1
+        model.encode_query("lease").vector[0] = 1
 
 
 def test_the_last_thousand_queries_are_remembered():
     engine = CountingEngine(16)
     model = EmbeddingModel(lambda: engine)
     for number in range(1_001):
-        model.embed_query(f"query {number}")
-    model.embed_query("query 1")
+        model.encode_query(f"query {number}")
+    model.encode_query("query 1")
     assert engine.embedded == 1_001
-    model.embed_query("query 0")
+    model.encode_query("query 0")
     assert engine.embedded == 1_002
 
 
@@ -188,9 +188,9 @@ def test_a_query_that_failed_is_not_remembered():
     clock = Clock()
     model = EmbeddingModel(Loader(failures=2), clock)
     with pytest.raises(EmbeddingUnavailableError):
-        model.embed_query("lease")
+        model.encode_query("lease")
     clock.now += 30
-    assert model.embed_query("lease").shape == (16,)
+    assert model.encode_query("lease").vector.shape == (16,)
 
 
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"])
@@ -264,7 +264,7 @@ def test_texts_are_embedded_one_call_at_a_time_and_queries_wait_for_none():
     with ThreadPoolExecutor(8) as threads:
         calls = [threads.submit(model.embed, [f"text {number}"]) for number in range(8)]
         eventually(lambda: engine.at_once)
-        assert model.embed_query("query").shape == (8,)
+        assert model.encode_query("query").vector.shape == (8,)
         assert not any(call.done() for call in calls)
         engine.gate.set()
         assert all(call.result().shape == (1, 8) for call in calls)
@@ -301,6 +301,6 @@ def test_where_queries_go_first_texts_have_a_lower_priority_and_the_caller_keeps
     engine = PriorityEngine()
     model = EmbeddingModel(lambda: engine, queries_first=queries_first)
     model.embed(["text"])
-    model.embed_query("query")
+    model.encode_query("query")
     own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     assert engine.niceness == {"text": min(19, own + difference), "query": own}

@@ -37,7 +37,7 @@ def test_vectors_of_each_architecture_equal_a_forward_pass_in_numpy(tiny):
     wanted = np.stack([forward(tiny, tiny.tokens("passage: " + text)) for text in TEXTS])
     asked = np.stack([forward(tiny, tiny.tokens("query: " + text)) for text in TEXTS])
     assert np.abs(engine.embed(TEXTS) - wanted).max() < tiny.tolerance
-    assert np.abs(np.stack([engine.embed_query(text) for text in TEXTS]) - asked).max() < tiny.tolerance
+    assert np.abs(np.stack([engine.encode_query(text).vector for text in TEXTS]) - asked).max() < tiny.tolerance
     assert np.abs(wanted - asked).max() > 5 * tiny.tolerance  # the prefixes matter
 
 

@@ -15,7 +15,7 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.settings import Settings
 
 model = EmbeddingModel(lambda: load_embedder(Settings()))
-vector = model.embed_query("lease")
+vector = model.encode_query("lease").vector
 # Not getrusage: its maximum begins at what the parent process had.
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(json.dumps({"vector": vector.tolist(), "kilobytes": int(status["VmHWM"].split()[0])}))

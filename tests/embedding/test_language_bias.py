@@ -38,7 +38,7 @@ def test_vectors_have_neither_the_mean_of_their_kind_nor_a_part_in_the_direction
     engine = OnnxEngine(tiny.model())
     found = engine.embed(TEXTS)
     assert np.abs(found - wanted("passage: ", kept.passage_mean)).max() < 1e-5
-    asked = np.stack([engine.embed_query(text) for text in TEXTS])
+    asked = np.stack([engine.encode_query(text).vector for text in TEXTS])
     assert np.abs(asked - wanted("query: ", kept.query_mean)).max() < 1e-5
     assert np.abs(found @ kept.directions.T).max() < 1e-3
 

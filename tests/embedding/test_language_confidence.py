@@ -86,7 +86,7 @@ def test_off_topic_questions_among_questions_of_their_language_have_no_answer_th
     notes = [fact["questions"][language] for fact in FACTS] + [fact["text"] for fact in FACTS]
     vectors = engine.embed(notes)
     rules = {question: engine.calibration_for(question) for question in LANGUAGES["off_topic"][language]}
-    nearest = {question: float((vectors @ engine.embed_query(question)).max()) for question in rules}
+    nearest = {question: float((vectors @ engine.encode_query(question).vector).max()) for question in rules}
     assert [each for each, rule in rules.items() if rule.level(nearest[each], 0.0) == "strong"] == []
 
 

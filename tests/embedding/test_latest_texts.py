@@ -128,7 +128,7 @@ def test_no_vector_of_a_model_is_reused_when_another_one_has_taken_its_place() -
     engines = [OtherEngine(), TOY]
     model = EmbeddingModel(engines.pop)
     for engine in (TOY, OtherEngine()):
-        assert np.array_equal(model.embed_query("lease"), engine.embed(["lease"])[0])
+        assert np.array_equal(model.encode_query("lease").vector, engine.embed(["lease"])[0])
         assert np.array_equal(model.embed(["lease"]), engine.embed(["lease"]))
         model.unload_if_idle(1e-9)
 

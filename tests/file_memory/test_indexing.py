@@ -226,7 +226,7 @@ def test_an_index_of_another_model_is_made_anew(folder: Path, index_file: Path, 
     steps.all()
     model = EmbeddingModel(Other)
     other = index_of(index_file, model)
-    model.embed_query("A model that is not loaded is not loaded for this.")
+    model.encode_query("A model that is not loaded is not loaded for this.")
     other.use(lambda opened: opened.require_same_model())
     assert chunks(other) == []
     Steps(folder, other).all()

@@ -78,7 +78,7 @@ async def test_a_model_that_is_not_loaded_is_not_waited_for(
     async with talking(ALL) as talk:
         await begun(talk)
         monkeypatch.setattr(EmbeddingModel, "is_ready", False)
-        monkeypatch.setattr(EmbeddingModel, "embed_query", lambda *_: pytest.fail("it waited"))
+        monkeypatch.setattr(EmbeddingModel, "encode_query", lambda *_: pytest.fail("it waited"))
         assert await talk.prompt("new", CLOSE) is None
         assert len(talk.memories()) == 4
 

@@ -11,7 +11,7 @@ import pytest
 
 from over_http.calling import answer_in, post
 from over_http.conftest import GatedEngine, Team
-from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.embedder import EncodedQuestion
 from vector_memory.server.turns import AT_ONCE, Turns
 from vector_memory.storage.cancellation import give_way
 from waiting import eventually, until
@@ -104,10 +104,10 @@ class QueriesHeld(GatedEngine):
         super().__init__()
         self.asked: list[str] = []
 
-    def embed_query(self, text: str) -> Vectors:
+    def encode_query(self, text: str) -> EncodedQuestion:
         self.asked.append(text)
         assert self.gate.wait(60)
-        return super().embed_query(text)
+        return super().encode_query(text)
 
 
 @pytest.fixture

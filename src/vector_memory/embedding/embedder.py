@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,70 +31,40 @@ class EncodedQuestion(NamedTuple):
     states: States | None = None
 
 
-class Embedder(Protocol):
-    """Turns texts into unit vectors. Implementations are thread-safe."""
+class Embedder(ABC):
+    """Turns texts into unit vectors. Implementations are thread-safe.
 
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """What the vectors of this engine are comparable with."""
-        ...
+    The methods that are not abstract are those of models that read questions as they read texts, without token states.
+    """
 
-    @property
-    def tokens_per_vector(self) -> int:
-        """Maximum number of tokens that one vector should represent, without special tokens."""
-        ...
+    fingerprint: Fingerprint
+    """What the vectors of this engine are comparable with."""
 
-    @property
-    def has_states(self) -> bool:
-        """Whether it returns the states of tokens."""
-        ...
+    tokens_per_vector: int
+    """Maximum number of tokens that one vector should represent, without special tokens."""
 
+    has_states = False
+    """Whether it returns the states of tokens."""
+
+    @abstractmethod
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens of `text`, in order, as character offsets, without special tokens."""
-        ...
 
+    @abstractmethod
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one L2-normalised float32 row per text, shape (len(texts), dimensions).
 
         A text's vector is the same, bit for bit, whatever other texts are in the call.
         """
-        ...
+
+    @abstractmethod
+    def calibration_for(self, question: str) -> Calibration:
+        """Return how near the best passage must be to be on the topic of this question."""
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the vectors that `embed` returns, and the states of the texts' tokens."""
-        ...
-
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question, shape (dimensions,): some models read questions differently."""
-        ...
-
-    def encode_query(self, text: str) -> EncodedQuestion:
-        """Return the vector that `embed_query` returns, and the states of the question's tokens."""
-        ...
-
-    def calibration_for(self, question: str) -> Calibration:
-        """Return how near the best passage must be to be on the topic of this question."""
-        ...
-
-
-class PlainEmbedder(ABC):
-    """The part of an Embedder that is the same for all that read questions as they read texts, without token states."""
-
-    has_states = False
-
-    @abstractmethod
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one L2-normalised float32 row per text, shape (len(texts), dimensions)."""
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the vectors of texts."""
         return Encoded(self.embed(texts))
 
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question, shape (dimensions,)."""
-        vector: Vectors = self.embed([text])[0]
-        return vector
-
     def encode_query(self, text: str) -> EncodedQuestion:
-        """Return the vector of a question."""
-        return EncodedQuestion(self.embed_query(text))
+        """Return the unit vector of a question, shape (dimensions,), and the states of its tokens."""
+        return EncodedQuestion(self.embed([text])[0])

@@ -239,10 +239,6 @@ class EmbeddingModel:
             if is_turn:
                 self._turn.release()
 
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a query, shape (dimensions,), read-only."""
-        return self.encode_query(text).vector
-
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return the vector of a query, and the states of its tokens, read-only. The last 1,000 queries are cached.
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import UNREADABLE, Calibration
-from vector_memory.embedding.embedder import Encoded, EncodedQuestion, Vectors
+from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
 from vector_memory.embedding.language_bias import read_bias
 from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
@@ -124,7 +124,7 @@ class Reading(NamedTuple):
     mean: Vectors | None
 
 
-class OnnxEngine:
+class OnnxEngine(Embedder):
     """Computes the vectors of one model on the CPU; thread-safe."""
 
     def __init__(self, model: ModelFolder, calls: int | None = None) -> None:
@@ -154,7 +154,7 @@ class OnnxEngine:
         self._passages = self._reading(model.description.passage_prefix, of_passages)
         self._calls = calls or min(MAX_CALLS, _available_cpus())
         if not model.sha256:
-            self.embed_query("")  # raises if the weights are damaged
+            self.encode_query("")  # raises if the weights are damaged
 
     def _open(self, model: ModelFolder, weights: str) -> tuple["InferenceSession", int, str]:
         """Return the session, the length of its states (0: not known yet) and the precision of the weights."""
@@ -193,10 +193,6 @@ class OnnxEngine:
             found[index] = packed(states)
 
         return Encoded(self._vectors(texts, self._passages, keep), found)
-
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question, shape (dimensions,)."""
-        return self.encode_query(text).vector
 
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return the vector of a question, and the states of its tokens if the model's description says so."""

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import UNKNOWN, Calibration
-from vector_memory.embedding.embedder import PlainEmbedder, Vectors
+from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ORGANISATION = "sentence-transformers"
 DEFAULT_TOKENS = 510
 
 
-class SentenceTransformersEngine(PlainEmbedder):
+class SentenceTransformersEngine(Embedder):
     """Computes vectors with a model from the Hugging Face cache or a folder; uses a GPU if torch finds one."""
 
     def __init__(self, name: str, folder: Path | None = None) -> None:

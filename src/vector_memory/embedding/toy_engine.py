@@ -12,7 +12,7 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import UNKNOWN, Calibration
-from vector_memory.embedding.embedder import PlainEmbedder, Vectors
+from vector_memory.embedding.embedder import Embedder, Vectors
 
 TOKEN = re.compile(r"\w{1,8}|[^\w\s]")
 WORD = re.compile(r"\w+")
@@ -22,7 +22,7 @@ TOKENS_PER_VECTOR = 126
 READ_TOKENS = 254
 
 
-class ToyEngine(PlainEmbedder):
+class ToyEngine(Embedder):
     """Bag of hashed word stems as a unit vector; thread-safe."""
 
     tokens_per_vector = TOKENS_PER_VECTOR

@@ -45,8 +45,8 @@ class Vocabulary:
         if found is not None or len(word) < categories.MIN_COMPARED:
             return found
         phrases = [phrase for some in categories.PHRASES.values() for phrase in some]
-        vectors = np.stack([self._model.embed_query(phrase) for phrase in phrases])
-        cosines = vectors @ self._model.embed_query(as_words(word))
+        vectors = np.stack([self._model.encode_query(phrase).vector for phrase in phrases])
+        cosines = vectors @ self._model.encode_query(as_words(word)).vector
         return categories.nearest_category(dict(zip(phrases, cosines.tolist(), strict=True)))
 
     def vectors_for(self, tags: Sequence[str]) -> ComputedVectors:
