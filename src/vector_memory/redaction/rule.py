@@ -45,6 +45,9 @@ class Searched:
             place = searched.find(anchor, place + len(anchor))
 
 
+compiled = cache(re.compile)
+"""Return a pattern, compiled when a text has one of its anchors: most texts have few."""
+
 WORD_STARTS, WORD_ENDS = "(?<![A-Za-z0-9])", "(?![A-Za-z0-9])"
 LONG = 200
 """Nothing is looked for inside a longer value that is no secret."""
@@ -73,15 +76,14 @@ class Rule(NamedTuple):
         for anchor in self.anchors:
             end = 0
             for place in text.places_of(anchor, any_case=self.any_case, in_word=self.in_word):
-                if place >= end and (found := self._match(text.text, place - self.before)):
+                if place < max(end, self.before):
+                    continue
+                if found := compiled(self.pattern, self.flags).match(text.text, place - self.before):
                     secret = found["secret"]
                     if entropy(secret) >= self.min_entropy and self.accepts(secret):
                         yield found.span("secret")
                     elif len(secret) > LONG:
                         end = found.end()
-
-    def _match(self, text: str, place: int) -> re.Match[str] | None:
-        return compiled(self.pattern, self.flags).match(text, place) if place >= 0 else None
 
 
 class Leading(NamedTuple):
@@ -101,12 +103,6 @@ class Leading(NamedTuple):
                 )
                 if found and self.accepts(found["secret"]):
                     yield found.span("secret")
-
-
-@cache
-def compiled(pattern: str, flags: re.RegexFlag) -> re.Pattern[str]:
-    """Return a pattern, compiled when a text has one of its anchors: most texts have few."""
-    return re.compile(pattern, flags)
 
 
 def prefixed(name: str, prefixes: str, body: str, min_entropy: float = 3.0) -> Rule:

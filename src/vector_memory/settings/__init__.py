@@ -177,16 +177,12 @@ class Settings(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _length_is_the_models(self) -> "Settings":
+    def _lengths_fit(self) -> "Settings":
         if self.embedding_model == DEFAULT_MODEL and self.embedding_dim != DEFAULT_DIM:
             raise refused_together(
                 f"embedding_dim ({self.embedding_dim}) must be {DEFAULT_DIM}, the length of {DEFAULT_MODEL}'s vectors",
                 "embedding_dim",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _overlap_leaves_room(self) -> "Settings":
         if self.default_chunk_overlap * 2 > self.default_chunk_size:
             raise refused_together(
                 f"default_chunk_overlap ({self.default_chunk_overlap}) must be at most half of "

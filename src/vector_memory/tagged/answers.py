@@ -83,15 +83,11 @@ def shown_category(stored: object) -> str:
 
 def found_tagged(memory: FoundMemory) -> FoundTagged:
     """Return a search result as the results of this family show it."""
-    similarity = memory.similarity
     return FoundTagged(
         **tagged(memory).model_dump(),
+        **memory.model_dump(include={"match", "later", "similarity", "sources"}),
         score=memory.score or 0.0,
-        match=memory.match,
-        later=memory.later,
-        similarity=similarity,
-        distance=None if similarity is None else 1 - similarity,
-        sources=memory.sources,
+        distance=None if memory.similarity is None else 1 - memory.similarity,
     )
 
 

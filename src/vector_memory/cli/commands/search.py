@@ -142,14 +142,14 @@ class Search:
                 yield trace
 
     def _ask(self, scope: Scope, limit: int, offset: int) -> Answer:
-        store, query, mode = self._store, self._query, self._mode
+        store, query, mode, page = self._store, self._query, self._mode, Page(limit=limit, offset=offset)
         if scope.kind is None or not is_chunked(scope.kind):
-            return store.search_memories(query, scope, Page(limit=limit, offset=offset), mode=mode)
+            return store.search_memories(query, scope, page, mode=mode)
         if self._grain == "chunk":
-            return store.search_chunks(query, scope, Page(limit=limit, offset=offset), mode=mode, neighbours=0)
+            return store.search_chunks(query, scope, page, mode=mode, neighbours=0)
         if self._grain == "section":
-            return store.search_sections(query, scope, Page(limit=limit, offset=offset), mode=mode)
-        return store.search_documents(query, scope, Page(limit=limit, offset=offset), order="relevance", mode=mode)
+            return store.search_sections(query, scope, page, mode=mode)
+        return store.search_documents(query, scope, page, order="relevance", mode=mode)
 
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
         stats = self._store.get_memory_stats()

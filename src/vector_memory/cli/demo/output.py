@@ -91,17 +91,12 @@ class Output:
 
     def intro(self, subject: Subject) -> None:
         """Print what the demo is about to do."""
-        self._console.print()
-        self._console.print(Text("vector-memory demo", style="bold"))
+        self._print("\nvector-memory demo", style="bold")
         more = f" (the first of {len(subject.files) + subject.left_out}; see --limit)" if subject.left_out else ""
-        self._console.print(
-            Text(
-                f"Storing {counted(len(subject.files), 'Markdown file')}{more} from {subject.folder} as reports of a "
-                "session, through the server that your agent would use, and searching them by meaning."
-            ),
-            width=self._width,
+        self._print(
+            f"Storing {counted(len(subject.files), 'Markdown file')}{more} from {subject.folder} as reports of a "
+            "session, through the server that your agent would use, and searching them by meaning.\n"
         )
-        self._console.print()
 
     def waiting(self, reason: str) -> AbstractContextManager[None]:
         """Show a spinner with a message."""
@@ -133,12 +128,12 @@ class Output:
             ),
             width=self._width,
         )
-        if stored.without_vectors:
-            self._console.print(Text(WITHOUT_MODEL, style="yellow"), width=self._width)
-        for line in stored.skipped[:SKIPPED_SHOWN]:
-            self._console.print(Text(f"  not stored: {line}", style="yellow"), width=self._width)
+        notes = [WITHOUT_MODEL] if stored.without_vectors else []
+        notes += [f"  not stored: {line}" for line in stored.skipped[:SKIPPED_SHOWN]]
         if len(stored.skipped) > SKIPPED_SHOWN:
-            self._console.print(Text(f"  and {len(stored.skipped) - SKIPPED_SHOWN} more", style="yellow"))
+            notes.append(f"  and {len(stored.skipped) - SKIPPED_SHOWN} more")
+        for note in notes:
+            self._print(note, style="yellow")
 
     def answer(self, grain: Grain, question: str, answer: Answer, seconds: float) -> None:
         """Print a question and its results."""
@@ -157,20 +152,20 @@ class Output:
             results.add_row(score(found.score), self._finding(found, question))
         self._console.print(Padding(results, (0, 0, 0, 2)), width=self._width)
         if not answer.results:
-            self._console.print(Text(f"  {one_line(answer.message or '')}", style="yellow"), width=self._width)
+            self._print(f"  {one_line(answer.message or '')}", style="yellow")
 
     def next_steps(self, program: str, database: Path | None) -> None:
         """Print the next steps: the command that gives an agent a memory, and what else to try."""
         place = f" --database-path {shlex.quote(str(database))}" if database else ""
         kept = f"The memory is kept in {database}." if database else "The demo's memory was temporary."
-        self._console.print()
-        self._console.print(Text("Next steps", style="bold"))
-        self._console.print(Text(f"{kept} To give your agent a memory:"), width=self._width)
-        self._console.print()
-        self._console.print(Text(f"  {program} install claude{place}"), soft_wrap=True)
-        self._console.print()
-        self._console.print(Text("Or codex, cursor, vscode, desktop. It shows what it will change, and asks."))
-        self._console.print(Text(f"Try your own files and questions: {program} demo FOLDER --question '...'"))
+        self._print("\nNext steps", style="bold")
+        self._print(f"{kept} To give your agent a memory:\n")
+        self._console.print(Text(f"  {program} install claude{place}\n"), soft_wrap=True)
+        self._print("Or codex, cursor, vscode, desktop. It shows what it will change, and asks.")
+        self._print(f"Try your own files and questions: {program} demo FOLDER --question '...'")
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style=style), width=self._width)
 
     def _finding(self, found: Found, question: str) -> Text:
         lines = [Text(one_line(found.title or ""), style="bold")]

@@ -1,7 +1,6 @@
 """A shared memory over HTTP, as a relay calls it, and as it sends what has waited on this machine."""
 
 import asyncio
-import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -185,10 +184,8 @@ def noting(statuses: list[int]) -> Callable[..., httpx2.AsyncClient]:
     return open_client
 
 
-@cache
-def certificates() -> ssl.SSLContext:
-    """Return whom to trust. Reading it takes 20 ms, longer than a call."""
-    return httpx2.create_ssl_context()
+certificates = cache(httpx2.create_ssl_context)
+"""Return whom to trust. Reading it takes 20 ms, longer than a call."""
 
 
 TEXTS = frozenset({"prompt", "last_assistant_message", "compact_summary"})
