@@ -1,7 +1,11 @@
-"""The maintenance commands: vectors, health, backups, the model, and completion in a shell."""
+# ruff: noqa: PLR0913 - a command's parameters are its flags
+"""The maintenance commands: deleting, vectors, models, backups, database servers, and completion in a shell."""
 
+import importlib.util
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -9,7 +13,9 @@ from vector_memory.cli.commands import app
 from vector_memory.cli.flags import (
     DEFAULTS,
     AsJson,
+    DatabaseFlags,
     LocationFlags,
+    MemoryId,
     ModelSettingsFlags,
     Overwrite,
     Switch,
@@ -18,11 +24,99 @@ from vector_memory.cli.flags import (
     file_of,
     files_of,
     given_path,
+    opened,
+    require_session,
 )
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import progress, resumable, say, tell
+from vector_memory.cli.terminal import agreed, console, one_line, print_json, progress, resumable, say, tell
+from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
-from vector_memory.settings import DatabaseLocation
+from vector_memory.errors import ConfigurationError
+from vector_memory.results.sessions import MemoryEntry
+from vector_memory.sessions.deletion import Deletion
+from vector_memory.sessions.overview import Overview
+from vector_memory.settings import DatabaseLocation, DatabaseServer, DatabaseUrl
+from vector_memory.storage.opening import index_vectors, prepare_database
+
+if TYPE_CHECKING:
+    from vector_memory.embedding.known import Known
+    from vector_memory.settings import Settings
+
+
+DryRun = Annotated[bool, Switch(help="Only say what would be deleted.")]
+Yes = Annotated[bool, Switch(alias="-y", help="Do not ask.")]
+
+
+def delete(
+    *memory_ids: MemoryId,
+    session: Annotated[str | None, Parameter(help="Delete all memories of this session.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    place: LocationFlags = DatabaseLocation(),
+) -> int:
+    """Permanently delete memories and everything derived from them. Only a backup can bring them back.
+
+    In a terminal it asks first.
+    """
+    if bool(memory_ids) == (session is not None):
+        raise ConfigurationError("Name what to delete: ids of memories, or a session with --session.")
+    with opened(place, read_only=dry_run) as storage:
+        if session is not None:
+            require_session(storage, session)
+            with storage.read() as reader:
+                numbers = reader.ids(Scope(session_id=session))
+            what = f"{_memories(len(numbers))} of session {one_line(session)}"
+        else:
+            entries = [Overview(storage).memory(number) for number in dict.fromkeys(memory_ids)]
+            numbers = [entry.id for entry in entries]
+            what = _named(entries[0]) if len(entries) == 1 else _memories(len(entries))
+        if not dry_run and not _is_agreed(what, yes=yes):
+            return 1
+        if not dry_run:
+            Deletion(storage).delete_all(numbers)
+    message = f"{'Would delete' if dry_run else 'Deleted'} {what}."
+    single = numbers[0] if len(numbers) == 1 else None
+    body = {"success": True, "dry_run": dry_run, "memory_id": single, "memory_ids": numbers, "message": message}
+    tell(body, message, as_json=as_json)
+    return 0
+
+
+def cleanup(
+    *,
+    days: Annotated[int, Parameter(help="Delete memories that were stored more than this many days ago.")] = 90,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    place: LocationFlags = DatabaseLocation(),
+) -> int:
+    """Permanently delete old memories of all kinds, except tagged ones. In a terminal it asks first."""
+    with opened(place, read_only=dry_run) as storage:
+        deletion = Deletion(storage)
+        found = deletion.clean_up(days, dry_run=True)
+        what = f"{_memories(found.memories_deleted)} older than {counted(days, 'day')}"
+        if not dry_run and found.memories_deleted:
+            if not _is_agreed(what, yes=yes):
+                return 1
+            found = deletion.clean_up(days, dry_run=False)
+    message = f"{'Would delete' if dry_run else 'Deleted'} {what}."
+    tell(found.model_dump() | {"message": message}, message, as_json=as_json)
+    return 0
+
+
+def _memories(number: int) -> str:
+    return counted(number, "memory", "memories")
+
+
+def _named(entry: MemoryEntry) -> str:
+    title = f', "{one_line(entry.title)}",' if entry.title else ""
+    return f"{entry.memory_type} {entry.id}{title} with all its chunks"
+
+
+def _is_agreed(what: str, *, yes: bool) -> bool:
+    """Ask whether to delete, if somebody can answer."""
+    can_ask = sys.stdin.isatty() and sys.stderr.isatty()
+    return yes or not can_ask or agreed(f"Delete {what}? This cannot be undone.", "Nothing was deleted.")
 
 
 def backfill(
@@ -123,3 +217,140 @@ def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="
     fish: save it as ~/.config/fish/completions/vector-memory.fish.
     """
     say(app.generate_completion(prog_name="vector-memory", shell=shell))
+
+
+HOW_TO_USE_MODEL = (
+    "Correct the name, begin the path of a folder with /, ./, ../ or ~, or install the extra sentence-transformers, "
+    "which runs models of other families."
+)
+
+
+def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) -> None:
+    """List the embedding models: the known ones, which of them are installed, and the one in use.
+
+    Set --embedding-model to another one and run `vector-memory reembed` to change over.
+    """
+    from vector_memory.embedding.known import KNOWN, known
+
+    chosen = known(settings.embedding_model)
+    rows = [_row_of_known(model, settings, in_use=model is chosen) for model in KNOWN.values()]
+    if chosen is None:
+        rows.append(_row_of_own(settings))
+    if as_json:
+        print_json({"success": True, "models": rows})
+    else:
+        _print_models(rows)
+
+
+def _row_of_known(model: "Known", settings: "Settings", *, in_use: bool) -> dict[str, Any]:
+    from vector_memory.embedding.weights import find_weights, how_to_install, place_of
+    from vector_memory.errors import EmbeddingUnavailableError
+
+    folder = settings.embedding_model_path if in_use else None
+    advice = how_to_install(model)
+    try:
+        place = find_weights(folder, model).source if folder else place_of(model)
+    except EmbeddingUnavailableError as error:
+        place, advice = None, str(error)
+    return {
+        "name": model.description.name,
+        "in_use": in_use,
+        "installed_in": place,
+        "languages": list(model.description.languages),
+        "about": model.about,
+        "how_to_install": advice,
+    }
+
+
+def _row_of_own(settings: "Settings") -> dict[str, Any]:
+    """Return the row of a model that is not known: in a folder, of this server, or of sentence-transformers."""
+    from vector_memory.embedding.model import TOY_MODEL
+    from vector_memory.embedding.weights import find_model
+
+    own = find_model(settings.embedding_model, settings.embedding_model_path)
+    place = "sentence-transformers" if importlib.util.find_spec("sentence_transformers") else None
+    if own is not None:
+        place = own.source
+    elif settings.embedding_model == TOY_MODEL:
+        place = "this server"
+    return {
+        "name": settings.embedding_model if own is None else own.description.name,
+        "in_use": True,
+        "installed_in": place,
+        "languages": [] if own is None else list(own.description.languages),
+        "about": "not one of the known models",
+        "how_to_install": "" if place else HOW_TO_USE_MODEL,
+    }
+
+
+def _print_models(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "model", "installed", "for"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "model")
+    for row in rows:
+        place = row["installed_in"] or "no"
+        table.add_row("*" if row["in_use"] else "", Text(row["name"]), Text(place), Text(row["about"]))
+    console().print(table)
+    for row in rows:
+        if row["in_use"] and row["installed_in"] is None:
+            console().print(f"{row['name']} is in use and not installed. {row['how_to_install']}")
+
+
+def database(
+    action: Annotated[Literal["prepare", "index"], Parameter(help="Prepare tables, or create an index of vectors.")],
+    /,
+    *,
+    serve: Annotated[
+        list[str] | None, Parameter(help="Role that reads and writes memories; repeatable.", show_default=False)
+    ] = None,
+    read: Annotated[
+        list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
+    ] = None,
+    only: Annotated[bool, Switch(help="These roles may use no memory but that of the URL.")] = False,
+    drop: Annotated[bool, Switch(help="With `index`: drop the index instead.")] = False,
+    as_json: AsJson = False,
+    server: DatabaseFlags = DatabaseServer(),
+    settings: ModelSettingsFlags = DEFAULTS,
+) -> None:
+    """Create or upgrade the tables in a PostgreSQL database, and let roles use them. Can be repeated.
+
+    Pass the URL of a role that can create tables. Servers do not need such a role: --serve and --read name theirs,
+    which must exist. These roles can use the memory and all namespaces, including future ones, and nothing else; run
+    this again after an upgrade. With --only they can use only the memory of the URL, such as `?schema=ns_NAME`.
+
+    `index` creates an approximate index of vectors (HNSW) while servers read and write the memory. It speeds up
+    searches by meaning of more than 50,000 passages without an index in memory; each store then takes longer.
+    """
+    address = server.url()
+    if address is None:
+        raise ConfigurationError("Name the database with --database-url or VECTOR_MEMORY_DATABASE_URL.")
+    if action == "index":
+        _index_vectors(address, drop=drop, as_json=as_json)
+    elif drop:
+        raise ConfigurationError("Only an index can be dropped: `vector-memory database index --drop`.")
+    elif both := sorted({*(serve or ())} & {*(read or ())}):
+        raise ConfigurationError(f"{both[0]} is both in --serve and in --read: choose one.")
+    else:
+        schemas = prepare_database(
+            address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or (), only=only
+        )
+        _report_prepared(address, schemas, serve or [], read or [], as_json=as_json)
+
+
+def _index_vectors(address: DatabaseUrl, *, drop: bool, as_json: bool) -> None:
+    index_vectors(address, drop=drop)
+    message = f"{'Dropped' if drop else 'Created'} the index of vectors of {address}"
+    tell({"success": True, "dropped": drop}, message, as_json=as_json)
+
+
+def _report_prepared(
+    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], *, as_json: bool
+) -> None:
+    lines = [f"Prepared {address}, schemas: {', '.join(schemas)}"]
+    lines += [f"The role {role} may serve." for role in serving]
+    lines += [f"The role {role} may read." for role in reading]
+    body = {"success": True, "schemas": schemas, "serving": serving, "reading": reading}
+    tell(body, "\n".join(lines), as_json=as_json)
