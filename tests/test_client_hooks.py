@@ -76,7 +76,7 @@ def test_the_users_later_additions_stay_when_hooks_are_removed(text: str) -> Non
 
 def test_a_changed_timeout_stays_and_a_changed_input_does_not() -> None:
     slow = OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing", "input": {}}
-    merged = hooks.merged({"Stop": slow}, OURS)
+    merged = hooks.merged_hooks({"Stop": slow}, OURS)
     assert merged == OURS | {"Stop": OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing"}}
     there = put("", {"Stop": slow})
     assert hooks.places(json_file.content_of(put(there, merged)), "vm") == [

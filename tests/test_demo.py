@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from forked import finished
-from vector_memory.cli.commands.search_output import excerpt, without_marks
+from vector_memory.cli.commands.search_output import excerpt_line, without_marks
 from vector_memory.cli.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
 from vector_memory.cli.demo.output import Output
 from vector_memory.cli.terminal import one_line
@@ -178,8 +178,8 @@ def test_document_without_headings_is_asked_by_its_name(tmp_path: Path) -> None:
 def test_an_excerpt_starts_at_the_words_of_the_question() -> None:
     """Of a long text the part is shown that shares most words with the question."""
     text = "# Pets\n\nThe cat sleeps. " + "It dreams of mice. " * 20 + "The doctor visits the parrot. Nothing follows."
-    assert excerpt(text, {"doctor", "parrot"}, 200) == "… The doctor visits the parrot. Nothing follows."
-    assert excerpt(text, {"something"}, 30) == "The cat sleeps. It dreams of …"
+    assert excerpt_line(text, {"doctor", "parrot"}, 200) == "… The doctor visits the parrot. Nothing follows."
+    assert excerpt_line(text, {"something"}, 30) == "The cat sleeps. It dreams of …"
 
 
 def test_text_cannot_steer_the_terminal() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS, WRITER, bytes_of, contents, process
-from vector_memory.cli.commands.ingestion import text_of
+from vector_memory.cli.commands.ingestion import text_in_file
 from vector_memory.cli.logging_setup import _file_handler
 from vector_memory.errors import ConfigurationError, DatabaseLockError, ValidationError
 from vector_memory.files.folder import MemoryFolder
-from vector_memory.maintenance.backup import back_up, restore
+from vector_memory.maintenance.backup import back_up, restore_memory
 from vector_memory.maintenance.transfer import new_file
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.sqlite.file_index import IndexDatabase
@@ -130,9 +130,9 @@ def test_an_attempt_does_not_drop_the_locks_of_the_open_memory(folder: Path, sto
     attempts: list[Write] = [
         lambda path: store.write_document_to_file(1, path.name, overwrite=True),
         lambda path: back_up(folder / "closed.db", path, overwrite=True),
-        lambda path: text_of(str(path)),
+        lambda path: text_in_file(str(path)),
         lambda path: MemoryFolder(folder).read(path.name),
-        lambda path: restore(folder / "closed.db", path, overwrite=True),
+        lambda path: restore_memory(folder / "closed.db", path, overwrite=True),
         lambda path: _file_handler(path, []),
     ]
     for name in ("memory.db", "hard.md"):
@@ -218,7 +218,7 @@ def test_a_backup_replaces_a_backup_until_it_has_been_opened(folder: Path) -> No
 def test_a_restored_file_is_a_memory_and_not_a_backup(folder: Path) -> None:
     back_up(folder / "memory.db", folder / "copy.db")
     for target in (folder / "new.db", folder / "closed.db"):
-        restore(folder / "copy.db", target, overwrite=True)
+        restore_memory(folder / "copy.db", target, overwrite=True)
         with pytest.raises(ValidationError, match="is a database"):
             back_up(folder / "memory.db", target, overwrite=True)
 

@@ -11,7 +11,7 @@ import pytest
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS
 from original_files import unpacked
-from vector_memory.maintenance.backup import back_up, restore
+from vector_memory.maintenance.backup import back_up, restore_memory
 from vector_memory.store import SessionMemoryStore
 
 
@@ -35,7 +35,7 @@ def test_the_memory_its_log_its_copies_and_its_exports_are_for_their_owner_only(
         store.write_document_to_file(1, "inner/a.md", overwrite=True)
         back_up(path, copy)
         found = modes(tmp_path)
-    restore(copy, path, overwrite=True)
+    restore_memory(copy, path, overwrite=True)
     found |= modes(tmp_path)
     folders = {"new", "new/er", "new/er/exports", "new/er/exports/inner"}
     files = {"copy.db", "new/er/exports/.gitignore", "new/er/exports/inner/a.md"}

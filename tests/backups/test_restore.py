@@ -11,7 +11,7 @@ import pytest
 from memory_files import WRITER, bytes_of, contents, examine, flip, found, process
 from original_files import unpacked
 from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
-from vector_memory.maintenance.backup import restore
+from vector_memory.maintenance.backup import restore_memory
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 
 REPLACING = """
@@ -27,7 +27,7 @@ copying.replace_database(more[0], more[0].with_name("kept"), lambda _: path, pro
 
 def test_a_restore_replaces_the_memory_and_keeps_the_previous_one(path: Path, saved: Path) -> None:
     before, file = path.read_bytes(), path.stat().st_ino
-    restored = restore(saved, path, overwrite=True)
+    restored = restore_memory(saved, path, overwrite=True)
     assert (restored.memories, restored.kept) == (1, path.with_name("memory.db.before-restore"))
     assert contents(path) == contents(saved)
     assert path.with_name("memory.db.before-restore").read_bytes() == before
@@ -41,8 +41,8 @@ def test_a_restore_replaces_the_memory_and_keeps_the_previous_one(path: Path, sa
 
 def test_a_replaced_memory_can_be_restored_and_kept_copies_are_not_lost(path: Path, saved: Path) -> None:
     now = contents(path)
-    restore(saved, path, overwrite=True)
-    again = restore(path.with_name("memory.db.before-restore"), path, overwrite=True)
+    restore_memory(saved, path, overwrite=True)
+    again = restore_memory(path.with_name("memory.db.before-restore"), path, overwrite=True)
     assert contents(path) == now
     assert again.kept == path.with_name("memory.db.before-restore-2")
     assert contents(again.kept) == contents(saved)
@@ -51,14 +51,14 @@ def test_a_replaced_memory_can_be_restored_and_kept_copies_are_not_lost(path: Pa
 def test_a_memory_is_replaced_only_on_request(path: Path, saved: Path) -> None:
     before = bytes_of(path.parent)
     with pytest.raises(ValidationError, match="--overwrite"):
-        restore(saved, path)
+        restore_memory(saved, path)
     assert bytes_of(path.parent) == before
 
 
 def test_a_memory_that_another_process_has_open_is_not_replaced(path: Path, saved: Path) -> None:
     with process(WRITER, path) as writer:
         with pytest.raises(DatabaseLockError, match="stop the servers"):
-            restore(saved, path, overwrite=True)
+            restore_memory(saved, path, overwrite=True)
         assert writer.poll() is None
     assert contents(path)[:2] == ["# Now\n\nWhat is there now.", "Something else."]
     assert sorted(file.name for file in path.parent.iterdir()) == ["memory.db", "memory.db-shm", "memory.db-wal"]
@@ -68,7 +68,7 @@ def test_a_memory_whose_server_crashed_is_kept_with_its_log(path: Path, saved: P
     with process(WRITER, path):
         pass
     now = contents(path)
-    restored = restore(saved, path, overwrite=True)
+    restored = restore_memory(saved, path, overwrite=True)
     assert contents(path) == contents(saved)
     assert not log_of(path).exists()
     assert not log_index_of(path).exists()
@@ -95,7 +95,7 @@ def test_a_damaged_memory_can_be_replaced(
             pass
     damage(path)
     before = path.read_bytes()
-    restored = restore(saved, path, overwrite=True)
+    restored = restore_memory(saved, path, overwrite=True)
     assert contents(path) == contents(saved)
     assert found(examine(path)) == {}
     assert restored.kept.read_bytes() == before
@@ -115,7 +115,7 @@ def test_a_missing_memory_is_created_and_a_leftover_log_is_not_applied_to_it(pat
     with process(WRITER, path):
         pass
     path.unlink()
-    assert restore(saved, path).kept is None
+    assert restore_memory(saved, path).kept is None
     assert not log_of(path).exists()
     assert contents(path) == contents(saved)
     assert found(examine(path)) == {}
@@ -123,14 +123,14 @@ def test_a_missing_memory_is_created_and_a_leftover_log_is_not_applied_to_it(pat
 
 
 def test_a_memory_is_restored_into_a_new_private_folder(saved: Path, tmp_path: Path) -> None:
-    restore(saved, tmp_path / "new" / "memory.db")
+    restore_memory(saved, tmp_path / "new" / "memory.db")
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
     assert found(examine(tmp_path / "new" / "memory.db")) == {}
 
 
 def test_a_copy_of_the_original_servers_file_is_restored_as_it_is(tmp_path: Path) -> None:
     original = unpacked(tmp_path / "copy")
-    restore(original, tmp_path / "memory.db")
+    restore_memory(original, tmp_path / "memory.db")
     assert contents(tmp_path / "memory.db") == contents(original)
 
 
@@ -169,10 +169,10 @@ def test_a_source_that_is_not_an_intact_memory_is_refused_and_nothing_is_changed
         path.parent.mkdir()
     before = bytes_of(path.parent)
     with pytest.raises((DatabaseError, ValidationError), match=reason):
-        restore(saved, path, overwrite=True)
+        restore_memory(saved, path, overwrite=True)
     assert bytes_of(path.parent) == before
 
 
 def test_a_memory_is_not_restored_from_itself(path: Path) -> None:
     with pytest.raises(ValidationError, match="the memory itself"):
-        restore(path, path, overwrite=True)
+        restore_memory(path, path, overwrite=True)

@@ -110,21 +110,21 @@ def test_stored_files_are_skipped(run: Run) -> None:
 @pytest.mark.usefixtures("notes")
 def test_an_interrupted_run_continues(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends it with 130 and says how to continue; stored files are kept."""
-    read = ingesting.text_of
+    read = ingesting.text_in_file
 
     def interrupted(file: str) -> str:
         if file.endswith("b.txt"):
             raise KeyboardInterrupt
         return read(file)
 
-    monkeypatch.setattr(ingesting, "text_of", interrupted)
+    monkeypatch.setattr(ingesting, "text_in_file", interrupted)
     ended = run("ingest", "notes", "--session", "s")
     assert ended == (
         130,
         "",
         "vector-memory: interrupted; progress is saved: run the same command again to continue.\n",
     )
-    monkeypatch.setattr(ingesting, "text_of", read)
+    monkeypatch.setattr(ingesting, "text_in_file", read)
     assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file in session s; 1 already stored")
     assert len(stored(tmp_path / "memory.db")) == 2
 

@@ -9,7 +9,7 @@ import pytest
 
 from commands.conftest import TOY, Run
 from search.test_corrections import CORRECTION, FACT, OTHERS, QUESTION
-from vector_memory.cli.commands.search import merged
+from vector_memory.cli.commands.search import merged_by_score
 from vector_memory.cli.commands.search_output import marked
 from vector_memory.domain import MemoryKind
 from vector_memory.results.sessions import FoundMemory
@@ -165,7 +165,7 @@ def test_merged_rankings_keep_their_own_order() -> None:
     def ranking(*scores: float) -> list[FoundMemory]:
         return [FoundMemory.model_construct(id=0, score=score, later=[]) for score in scores]
 
-    order = [one.score for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
+    order = [one.score for one in merged_by_score([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
     assert order == [0.6, 0.5, 0.9, 0.1]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from memory_files import doctor, examine, found, process, said
 from vector_memory.maintenance.doctor import place
-from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.report import Severity
 from vector_memory.storage.disk import filesystem
 
 READER = """
@@ -26,9 +26,13 @@ with SessionMemoryStore(path, settings) as store, store._storage._database.read(
 
 @pytest.mark.parametrize(
     ("name", "mode", "state"),
-    [("memory.db", 0o644, State.PROBLEM), ("memory.db-wal", 0o660, State.PROBLEM), (".", 0o755, State.WARNING)],
+    [
+        ("memory.db", 0o644, Severity.PROBLEM),
+        ("memory.db-wal", 0o660, Severity.PROBLEM),
+        (".", 0o755, Severity.WARNING),
+    ],
 )
-def test_access_by_other_users_is_reported_and_removed(path: Path, name: str, mode: int, state: State) -> None:
+def test_access_by_other_users_is_reported_and_removed(path: Path, name: str, mode: int, state: Severity) -> None:
     place = path.parent / name
     place.touch()
     place.chmod(mode)
@@ -54,23 +58,28 @@ def test_a_long_log_is_a_warning(path: Path) -> None:
     log = filesystem.log_of(path)
     log.touch(mode=0o600)
     os.truncate(log, place.LARGE_LOG + 1)
-    assert found(examine(path)) == {"log": State.WARNING}
+    assert found(examine(path)) == {"log": Severity.WARNING}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
 def test_a_process_that_holds_the_log_back_is_named_with_the_number_of_pages(path: Path) -> None:
     with process(READER, path) as reader:
         report = examine(path)
-    assert found(report) == {"readers": State.WARNING}
+    assert found(report) == {"readers": Severity.WARNING}
     assert re.search(rf"Process {reader.pid} .* [1-9]\d* pages", said(report, "readers"))
 
 
 @pytest.mark.parametrize(
     ("kind", "state"),
-    [("nfs4", State.PROBLEM), ("cifs", State.PROBLEM), ("fuse.sshfs", State.PROBLEM), ("9p", State.WARNING)],
+    [
+        ("nfs4", Severity.PROBLEM),
+        ("cifs", Severity.PROBLEM),
+        ("fuse.sshfs", Severity.PROBLEM),
+        ("9p", Severity.WARNING),
+    ],
 )
 def test_a_network_file_system_is_reported(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: State
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: Severity
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"27 1 254:0 / / rw - ext4 /dev/vda rw\n30 27 0:9 / {path.parent} rw - {kind} server:/x rw\n")
@@ -80,8 +89,8 @@ def test_a_network_file_system_is_reported(
     assert f"({kind})" in said(report, "file-system")
 
 
-@pytest.mark.parametrize(("free", "state"), [(1_000_000, State.PROBLEM), (100_000_000, State.WARNING)])
-def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
+@pytest.mark.parametrize(("free", "state"), [(1_000_000, Severity.PROBLEM), (100_000_000, Severity.WARNING)])
+def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: Severity) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=free, used=0, free=free))
     assert found(examine(path)) == {"disk": state}
 
@@ -93,5 +102,5 @@ def test_a_log_left_next_to_a_link_to_the_moved_file_is_a_problem(path: Path) ->
     path.symlink_to(moved.name)
     filesystem.log_of(path).write_bytes(b"\x37\x7f\x06\x82" + bytes(28))
     report = examine(path)
-    assert found(report)["log"] is State.PROBLEM
+    assert found(report)["log"] is Severity.PROBLEM
     assert "link with a write-ahead log" in said(report, "log")

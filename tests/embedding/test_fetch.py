@@ -6,7 +6,7 @@ import huggingface_hub
 import pytest
 
 from vector_memory.embedding.known import MINILM
-from vector_memory.embedding.weights import download_file, fetch_model
+from vector_memory.embedding.weights import download_file, download_model
 from vector_memory.errors import EmbeddingUnavailableError
 
 
@@ -27,7 +27,7 @@ class Hub:
 
 def test_exactly_the_needed_files_are_fetched_once_each_and_then_the_token_encoding(weights, tmp_path):
     hub, said, encodings = Hub(weights, tmp_path), [], []
-    folder = fetch_model(said.append, hub.file, lambda: encodings.append(1))
+    folder = download_model(said.append, hub.file, lambda: encodings.append(1))
     assert hub.asked == [("model.safetensors", False), ("tokenizer.json", False)]
     assert encodings == [1]
     assert folder == weights.file("tokenizer.json").parent
@@ -36,14 +36,14 @@ def test_exactly_the_needed_files_are_fetched_once_each_and_then_the_token_encod
 
 def test_a_broken_file_in_the_cache_is_fetched_again(weights, tmp_path):
     hub = Hub(weights, tmp_path, broken=["tokenizer.json"])
-    fetch_model(lambda _: None, hub.file, lambda: None)
+    download_model(lambda _: None, hub.file, lambda: None)
     assert hub.asked[1:] == [("tokenizer.json", False), ("tokenizer.json", True)]
 
 
 def test_a_file_that_is_still_wrong_is_refused(weights, tmp_path):
     hub = Hub(weights, tmp_path, lost=["model.safetensors"])
     with pytest.raises(EmbeddingUnavailableError, match="not the official file"):
-        fetch_model(lambda _: None, hub.file, lambda: None)
+        download_model(lambda _: None, hub.file, lambda: None)
 
 
 def test_without_a_connection_the_error_says_what_else_can_be_done():
@@ -51,7 +51,7 @@ def test_without_a_connection_the_error_says_what_else_can_be_done():
         raise ConnectionError("no route")
 
     with pytest.raises(EmbeddingUnavailableError, match=r"HF_ENDPOINT.*vector-memory-model"):
-        fetch_model(lambda _: None, unreachable, lambda: None)
+        download_model(lambda _: None, unreachable, lambda: None)
 
 
 def test_a_missing_token_encoding_is_reported_but_is_not_a_failure(weights, tmp_path):
@@ -59,7 +59,7 @@ def test_a_missing_token_encoding_is_reported_but_is_not_a_failure(weights, tmp_
         raise ConnectionError("no route")
 
     said = []
-    fetch_model(said.append, Hub(weights, tmp_path).file, unreachable)
+    download_model(said.append, Hub(weights, tmp_path).file, unreachable)
     assert "model's tokenizer" in said[-1]
 
 
@@ -82,5 +82,5 @@ def test_the_hub_client_says_nothing_of_its_own(monkeypatch, caplog):
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(EmbeddingUnavailableError, match="could not be downloaded"):
-        fetch_model(lambda _: None, download_file, lambda: None)
+        download_model(lambda _: None, download_file, lambda: None)
     assert not caplog.records

@@ -12,7 +12,16 @@ import pytest
 from tiny_models import WORDS, Tiny, forward
 from vector_memory.embedding import load_embedder, onnx_file
 from vector_memory.embedding.encoder import build_graph
-from vector_memory.embedding.known import ARCTIC_S, ARCTIC_XS, BGE_SMALL, GTE_SMALL, KNOWN, MINILM, Known, known
+from vector_memory.embedding.known import (
+    ARCTIC_S,
+    ARCTIC_XS,
+    BGE_SMALL,
+    GTE_SMALL,
+    KNOWN,
+    MINILM,
+    KnownModel,
+    known_model,
+)
 from vector_memory.embedding.model_folder import read_architecture
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.onnx_file import Kind
@@ -43,7 +52,7 @@ def test_a_folder_is_used_by_its_path_or_beside_a_name_of_its_own(tiny: Tiny) ->
 
 
 @pytest.mark.parametrize("model", [BGE_SMALL, GTE_SMALL, ARCTIC_XS, ARCTIC_S], ids=lambda model: model.description.name)
-def test_vectors_of_a_known_model_have_its_pooling_and_its_prefixes(model: Known, tmp_path: Path) -> None:
+def test_vectors_of_a_known_model_have_its_pooling_and_its_prefixes(model: KnownModel, tmp_path: Path) -> None:
     """As its card says; gte-small has 16-bit floats. What else a file of the hub contains is not needed."""
     told = model.description
     is_cls = model is not GTE_SMALL
@@ -83,7 +92,7 @@ def test_a_known_model_that_is_not_installed_says_how_to_get_it(
     monkeypatch.setattr("vector_memory.embedding.e5_package.PACKAGE", "no_such_package")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(EmbeddingUnavailableError, match=rf"{name} is not on this machine. (Run `hf|Install it)"):
-        find_weights(None, known(name) or MINILM)
+        find_weights(None, known_model(name) or MINILM)
 
 
 @pytest.mark.parametrize(

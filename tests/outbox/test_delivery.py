@@ -12,13 +12,13 @@ import pytest
 
 from forked import Forked
 from vector_memory.errors import DatabaseError
-from vector_memory.outbox import Body, Delivery, Outbox, Outcome, Verdict, failure, folder
+from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure, folder
 from vector_memory.outbox import delivery as delivery_module
 from vector_memory.outbox.delivery import ATTEMPTS, SECONDS_UNTIL_ROOM
 from waiting import eventually
 
-STORED: Outcome[Any] = Outcome(Verdict.STORED)
-Answers = dict[str, Outcome[Any] | Exception]
+STORED: DeliveryOutcome[Any] = DeliveryOutcome(Verdict.STORED)
+Answers = dict[str, DeliveryOutcome[Any] | Exception]
 
 
 class Memory:
@@ -29,7 +29,7 @@ class Memory:
         self.texts: list[str] = []
         self.tried: list[str] = []
 
-    def store(self, body: Body) -> Outcome[Any]:
+    def store(self, body: Body) -> DeliveryOutcome[Any]:
         text = body["content"]
         self.tried.append(text)
         outcome = self.answers.get(text, STORED)
@@ -86,7 +86,7 @@ def test_what_others_have_left_is_stored_in_order_and_then_forgotten(
 def test_a_caller_learns_the_outcome_of_its_text(
     outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
 ) -> None:
-    memory.answers = {"a": Outcome(Verdict.STORED, answer="Thank you."), "b": failure("ValidationError", "No.")}
+    memory.answers = {"a": DeliveryOutcome(Verdict.STORED, answer="Thank you."), "b": failure("ValidationError", "No.")}
     delivery = deliver()
     taken = [delivery.take({"content": text}) for text in "ab"]
     assert [one.is_kept for one in taken] == [True, True]
@@ -126,7 +126,7 @@ def test_what_all_would_meet_lets_all_wait_in_order_and_says_why(
 
 @pytest.mark.parametrize("outcome", [failure("DatabaseError", "It fails."), RuntimeError("a")])
 def test_what_always_fails_keeps_others_waiting_for_a_while_only_and_is_tried_again(
-    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], outcome: Outcome[Any] | Exception
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], outcome: DeliveryOutcome[Any] | Exception
 ) -> None:
     added(outbox, *"abc")
     memory.answers = {"a": outcome}

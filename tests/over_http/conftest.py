@@ -16,7 +16,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.outbox import Outbox
 from vector_memory.server.http.asgi_guard import App, Gate
-from vector_memory.server.http.client_limits import Connection
+from vector_memory.server.http.client_limits import TimedConnection
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy import namespaces
@@ -61,7 +61,7 @@ def serving(options: HttpOptions, folder: Path, offer: ServerOptions = ALL_TOOLS
 def running(app: App) -> Iterator[str]:
     """Run an application in a thread, and yield its address."""
     listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(Gate(app), http=Connection, log_config=None, lifespan="on", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(Gate(app), http=TimedConnection, log_config=None, lifespan="on", ws="none"))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     eventually(lambda: server.started)

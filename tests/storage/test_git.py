@@ -8,7 +8,7 @@ import pytest
 from memory_files import SETTINGS
 from repositories import NAME, Git, git, project, seen, store, store_in, stored
 from vector_memory.files import FileMemory
-from vector_memory.maintenance.backup import back_up, restore
+from vector_memory.maintenance.backup import back_up, restore_memory
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.disk.ignoring import REMARK
 from vector_memory.store import SessionMemoryStore
@@ -162,7 +162,7 @@ def test_a_folder_of_any_name_can_have_a_memory(project: Path, git: Git, name: s
 def test_a_copy_is_ignored_and_a_restored_memory_before_it_is_opened(project: Path, git: Git, tmp_path: Path) -> None:
     store_in(tmp_path / "notes.db")
     back_up(tmp_path / "notes.db", project / "copy.db")
-    restore(tmp_path / "notes.db", project / "memory" / NAME)
+    restore_memory(tmp_path / "notes.db", project / "memory" / NAME)
     assert seen(git) == []
 
 

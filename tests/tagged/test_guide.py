@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vector_memory.domain.validation import MAX_NOTE
-from vector_memory.server.guide import INSTRUCTIONS, LEVELS, text_of, work_with_memory
+from vector_memory.server.guide import INSTRUCTIONS, LEVELS, level_text, work_with_memory
 from vector_memory.server.tools import offered
 from vector_memory.settings import Settings, Toolset
 from vector_memory.tagged import categories, merging, tags
@@ -13,7 +13,7 @@ from vector_memory.tagged.memories import MAX_RESULTS
 
 TOOLS = {tool.name for tool in offered([Toolset.TAGGED])}
 NAMED = re.compile(r"\b(?:store|search|list|get|delete|clear)_[a-z_]+\b")
-TEXTS = [*map(text_of, range(len(LEVELS))), INSTRUCTIONS, work_with_memory("a task")]
+TEXTS = [*map(level_text, range(len(LEVELS))), INSTRUCTIONS, work_with_memory("a task")]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -22,16 +22,16 @@ def test_the_handbook_names_only_existing_tools(text: str) -> None:
 
 
 def test_the_first_level_names_all_tools() -> None:
-    assert set(NAMED.findall(text_of(0))) == TOOLS
+    assert set(NAMED.findall(level_text(0))) == TOOLS
 
 
 def test_daily_use_knows_all_categories_and_prefixes() -> None:
     for word in (*categories.CATEGORIES, *tags.PREFIXES):
-        assert f"`{word}`" in text_of(1)
+        assert f"`{word}`" in level_text(1)
 
 
 def test_the_last_level_states_the_current_values() -> None:
-    text = text_of(3)
+    text = level_text(3)
     for value in (
         f"{merging.MERGE_THRESHOLD:.2f}",
         f"{merging.MERGE_THRESHOLD_SAME_VERSION:.2f}",
@@ -54,7 +54,7 @@ def test_the_last_level_states_the_current_values() -> None:
 
 @pytest.mark.parametrize("frequency", [50, 10, 2, 1])
 def test_the_weights_in_the_guide_match_the_tool(frequency: int) -> None:
-    assert f"| {frequency} | {tags.weight(frequency):.2f} |" in text_of(2)
+    assert f"| {frequency} | {tags.weight(frequency):.2f} |" in level_text(2)
 
 
 def test_instructions_are_not_cut_by_clients() -> None:

@@ -133,7 +133,7 @@ def status(what: str, out: "Console | None" = None) -> Iterator[None]:
         yield
 
 
-def score(value: float | None) -> str:
+def score_column(value: float | None) -> str:
     """Return a score as a column of four characters; a dash where nothing was compared."""
     return "   -" if value is None else f"{value:.2f}"
 

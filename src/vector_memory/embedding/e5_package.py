@@ -66,7 +66,7 @@ PARTS = {
 """The names of weights in safetensors files, and in this one."""
 
 
-class Header(NamedTuple):
+class E5Header(NamedTuple):
     """The first numbers of the file."""
 
     magic: bytes
@@ -158,7 +158,7 @@ class _Source:
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
-        self.header = Header._make(HEADER.unpack_from(data))
+        self.header = E5Header._make(HEADER.unpack_from(data))
         self._place = HEADER.size
         pieces = self.header.pieces
         ends = self._numbers(np.uint32, pieces + 1)

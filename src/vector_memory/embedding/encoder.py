@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vector_memory.embedding import onnx_file
 from vector_memory.embedding.model_folder import Architecture
 from vector_memory.embedding.onnx_file import Attribute, Kind
-from vector_memory.embedding.safetensors import ITEM_BYTES, Stored
+from vector_memory.embedding.safetensors import ITEM_BYTES, StoredTensor
 from vector_memory.errors import EmbeddingUnavailableError
 
 BLOCK = 32
@@ -33,7 +33,7 @@ PREFIXES = ("", "bert.", "roberta.")
 class Graph:
     """Collects nodes and tensors. Each method adds something and returns the name of its result."""
 
-    def __init__(self, stored: Mapping[str, Stored], location: str) -> None:
+    def __init__(self, stored: Mapping[str, StoredTensor], location: str) -> None:
         """`location`: the path of the weights' file, from the folder that the session reads them from."""
         self._stored = stored
         self._location = location
@@ -106,7 +106,7 @@ class Graph:
         blocks: dict[str, Any] = {"gather_axis": 0, "quantize_axis": 1, "block_size": BLOCK, "bits": 4}
         return self.op("GatherBlockQuantized", numbers, indices, scales, domain=onnx_file.CONTRIB, **blocks)
 
-    def _found(self, name: str, shape: tuple[int, ...], skip: int) -> Stored:
+    def _found(self, name: str, shape: tuple[int, ...], skip: int) -> StoredTensor:
         found = self._stored.get(self._prefix + name)
         if found is None:
             raise EmbeddingUnavailableError(
@@ -120,7 +120,7 @@ class Graph:
             raise EmbeddingUnavailableError(f"The size of {name} in the weights is not the one that config.json says.")
         return found
 
-    def _add(self, name: str, found: Stored, shape: tuple[int, ...], skip: int) -> str:
+    def _add(self, name: str, found: StoredTensor, shape: tuple[int, ...], skip: int) -> str:
         item = ITEM_BYTES[found.kind]
         start = found.offset + skip * math.prod(shape[1:]) * item
         length = math.prod(shape) * item
@@ -200,7 +200,7 @@ class Encoder:
         return self._graph.constant("rows", [-1, self._size.width])
 
 
-def build_graph(stored: Mapping[str, Stored], size: Architecture, location: str) -> bytes:
+def build_graph(stored: Mapping[str, StoredTensor], size: Architecture, location: str) -> bytes:
     """Return the ONNX model of an encoder whose weights are in the file `location`.
 
     Raises EmbeddingUnavailableError if the file does not have the weights of such an encoder.

@@ -27,7 +27,7 @@ SEARCHING = "Represent this sentence for searching relevant passages: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownModel:
     """A model and where its files come from. `revision` and `sha256`: of the only files that are accepted, if any.
 
     `bias_file`: comes with this package; see `language_bias`.
@@ -42,7 +42,7 @@ class Known:
     bias_file: Path | None = None
 
 
-MINILM = Known(
+MINILM = KnownModel(
     description=replace(
         ENGLISH,
         name="all-MiniLM-L6-v2",
@@ -61,7 +61,7 @@ MINILM = Known(
     size=Architecture(layers=6, heads=12, width=384, inner_width=1536, vocabulary=30_522, positions=512),
 )
 
-E5_SMALL = Known(
+E5_SMALL = KnownModel(
     description=Description(
         name="multilingual-e5-small",
         query_prefix="query: ",
@@ -75,25 +75,25 @@ E5_SMALL = Known(
     bias_file=Path(__file__).with_name("multilingual-e5-small.language-bias.safetensors"),
 )
 
-BGE_SMALL = Known(
+BGE_SMALL = KnownModel(
     description=replace(ENGLISH, name="bge-small-en-v1.5", pooling="cls", query_prefix=SEARCHING),
     repository="BAAI/bge-small-en-v1.5",
     about="English",
 )
 
-GTE_SMALL = Known(
+GTE_SMALL = KnownModel(
     description=replace(ENGLISH, name="gte-small"),
     repository="thenlper/gte-small",
     about="English",
 )
 
-ARCTIC_XS = Known(
+ARCTIC_XS = KnownModel(
     description=replace(ENGLISH, name="snowflake-arctic-embed-xs", pooling="cls", query_prefix=SEARCHING),
     repository="Snowflake/snowflake-arctic-embed-xs",
     about="English, as small as the default",
 )
 
-ARCTIC_S = Known(
+ARCTIC_S = KnownModel(
     description=replace(ENGLISH, name="snowflake-arctic-embed-s", pooling="cls", query_prefix=SEARCHING),
     repository="Snowflake/snowflake-arctic-embed-s",
     about="English",
@@ -102,6 +102,6 @@ ARCTIC_S = Known(
 KNOWN = {each.description.name: each for each in (MINILM, E5_SMALL, BGE_SMALL, GTE_SMALL, ARCTIC_XS, ARCTIC_S)}
 
 
-def known(name: str) -> Known | None:
+def known_model(name: str) -> KnownModel | None:
     """Return a model by its name or that of its repository; None: it is not known."""
     return KNOWN.get(name) or next((each for each in KNOWN.values() if each.repository == name), None)

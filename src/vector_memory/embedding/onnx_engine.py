@@ -57,7 +57,7 @@ class ModelTokenizer:
             raise model.unusable(TOKENIZER_FILE, "is not a tokenizer's file") from error
         self._tokenizer.no_truncation()  # the file may configure truncation and padding, as to 128 tokens
         self._tokenizer.no_padding()
-        _encoded(self._tokenizer.encode_batch, UNUSUAL)
+        _encoding_of(self._tokenizer.encode_batch, UNUSUAL)
         self.special = self._tokenizer.encode("").ids
         if len(self.special) != SPECIAL_TOKENS:
             raise model.unusable(TOKENIZER_FILE, "must put one token before a text and one after it")
@@ -73,24 +73,24 @@ class ModelTokenizer:
 
     def tokens(self, text: str, longest: int) -> Tokens:
         """Return the first `longest` tokens of a text between the special ones."""
-        encoding = _encoded(self._tokenizer.encode_batch_fast, text)
+        encoding = _encoding_of(self._tokenizer.encode_batch_fast, text)
         first, last = self.special
         return np.array([first, *encoding.ids[:longest], last], np.int64)
 
     def spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
         # encode_batch releases the interpreter lock; encode would hold it for 1 s on 500 kB.
-        return list(itertools.starmap(Span, _encoded(self._tokenizer.encode_batch, text).offsets))
+        return list(itertools.starmap(Span, _encoding_of(self._tokenizer.encode_batch, text).offsets))
 
     def unknown_characters(self, text: str) -> int:
         """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""
-        encoding = _encoded(self._tokenizer.encode_batch, text)
+        encoding = _encoding_of(self._tokenizer.encode_batch, text)
         unknown = [self._tokenizer.token_to_id(token) for token in UNKNOWN_TOKENS]
         spans = (span for token, span in zip(encoding.ids, encoding.offsets, strict=True) if token in unknown)
         return sum(end - start for start, end in spans)
 
 
-def _encoded(encode: Callable[..., list["Encoding"]], text: str) -> "Encoding":
+def _encoding_of(encode: Callable[..., list["Encoding"]], text: str) -> "Encoding":
     """Return the tokens of a text without special ones. Raises EmbeddingUnavailableError if the tokenizer fails."""
     try:
         return encode([text], add_special_tokens=False)[0]
@@ -113,7 +113,7 @@ ENGINE = "onnxruntime"
 PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "U8": "q4"}
 
 
-class Reading(NamedTuple):
+class TextRole(NamedTuple):
     """How texts are read: as questions, or as passages. `prefix`: put before each, with so many tokens.
 
     `mean`: the mean vector of such texts, if their language is to be taken out (see `language_bias`).
@@ -209,7 +209,7 @@ class OnnxEngine(Embedder):
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
     def _vectors(
-        self, texts: Sequence[str], reading: Reading, keep: Callable[[int, States], None] | None = None
+        self, texts: Sequence[str], reading: TextRole, keep: Callable[[int, States], None] | None = None
     ) -> Vectors:
         """Return the unit vectors of texts. `keep`: gets the index of each text and the states of its content."""
         tokens = [self._tokenizer.tokens(reading.prefix + text, self._read_tokens) for text in texts]
@@ -219,7 +219,7 @@ class OnnxEngine(Embedder):
         def embed_group(group: list[int]) -> None:
             hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
-                vectors[index] = _unit(self._without_language(pool(states), reading))
+                vectors[index] = _unit_vectors(self._without_language(pool(states), reading))
                 if keep is not None:
                     own = slice(1 + reading.prefix_tokens, -1)
                     content = self._content.of(tokens[index][own], states[own])
@@ -245,13 +245,13 @@ class OnnxEngine(Embedder):
     def _content(self) -> Content:
         return Content(self._tokenizer.token)
 
-    def _reading(self, prefix: str, mean: Vectors | None) -> Reading:
-        return Reading(prefix, len(self.token_spans(prefix.rstrip())), mean)
+    def _reading(self, prefix: str, mean: Vectors | None) -> TextRole:
+        return TextRole(prefix, len(self.token_spans(prefix.rstrip())), mean)
 
-    def _without_language(self, vectors: Vectors, reading: Reading) -> Vectors:
+    def _without_language(self, vectors: Vectors, reading: TextRole) -> Vectors:
         if self._bias is None or reading.mean is None:
             return vectors
-        return self._bias.removed(_unit(vectors), reading.mean)
+        return self._bias.removed(_unit_vectors(vectors), reading.mean)
 
     def _measured_width(self) -> int:
         """Return the length of the states of a model that is an ONNX file."""
@@ -295,7 +295,7 @@ def _first(states: Vectors) -> Vectors:
     return first
 
 
-def _unit(vectors: Vectors) -> Vectors:
+def _unit_vectors(vectors: Vectors) -> Vectors:
     """Return vectors, shape (..., width), with length 1."""
     with np.errstate(all="ignore"):  # of damaged weights; the vectors are checked
         lengths = np.sqrt(np.sum(vectors * vectors, axis=-1, keepdims=True))

@@ -34,8 +34,8 @@ def node(kind: str, inputs: Sequence[str], output: str, attributes: Mapping[str,
     """Return a node with one output. `domain`: empty for ONNX's own operators."""
     named = sorted(attributes.items())
     return b"".join((
-        *(_text(1, each) for each in inputs), _text(2, output), _text(4, kind),
-        *(_bytes(5, _attribute(name, value)) for name, value in named), _text(7, domain) if domain else b"",
+        *(_string(1, each) for each in inputs), _string(2, output), _string(4, kind),
+        *(_bytes(5, _attribute(name, value)) for name, value in named), _string(7, domain) if domain else b"",
     ))  # fmt: skip
 
 
@@ -47,15 +47,15 @@ def constant(name: str, kind: Kind, shape: Sequence[int], data: bytes) -> bytes:
 def external(name: str, kind: Kind, shape: Sequence[int], location: str, offset: int, length: int) -> bytes:
     """Return a tensor whose numbers are `length` bytes of the file `location`, from `offset` on."""
     places = {"location": location, "offset": str(offset), "length": str(length)}
-    entries = (_bytes(13, _text(1, key) + _text(2, value)) for key, value in places.items())
+    entries = (_bytes(13, _string(1, key) + _string(2, value)) for key, value in places.items())
     return b"".join((_tensor(shape, kind, name), *entries, _integer(14, EXTERNAL)))
 
 
 def value(name: str, kind: Kind, axes: Sequence[str | int]) -> bytes:
     """Return the description of an input or output. `axes`: names of those of any length, or their lengths."""
-    lengths = (_bytes(1, _text(2, axis) if isinstance(axis, str) else _integer(1, axis)) for axis in axes)
+    lengths = (_bytes(1, _string(2, axis) if isinstance(axis, str) else _integer(1, axis)) for axis in axes)
     tensor = _integer(1, kind) + _bytes(2, b"".join(lengths))
-    return _text(1, name) + _bytes(2, _bytes(1, tensor))
+    return _string(1, name) + _bytes(2, _bytes(1, tensor))
 
 
 def model(
@@ -69,31 +69,31 @@ def model(
 ) -> bytes:
     """Return the file. `contrib`: whether it has operators of ONNX Runtime's own."""
     graph = b"".join((
-        *(_bytes(1, each) for each in nodes), _text(2, name), *(_bytes(5, each) for each in tensors),
+        *(_bytes(1, each) for each in nodes), _string(2, name), *(_bytes(5, each) for each in tensors),
         *(_bytes(11, each) for each in inputs), *(_bytes(12, each) for each in outputs),
     ))  # fmt: skip
-    own = _bytes(8, _text(1, "") + _integer(2, OPSET))
-    extra = _bytes(8, _text(1, CONTRIB) + _integer(2, CONTRIB_OPSET)) if contrib else b""
-    return b"".join((_integer(1, IR_VERSION), _text(2, PRODUCER), _bytes(7, graph), own, extra))
+    own = _bytes(8, _string(1, "") + _integer(2, OPSET))
+    extra = _bytes(8, _string(1, CONTRIB) + _integer(2, CONTRIB_OPSET)) if contrib else b""
+    return b"".join((_integer(1, IR_VERSION), _string(2, PRODUCER), _bytes(7, graph), own, extra))
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
     if isinstance(value, float):
-        return _text(1, name) + b"\x15" + struct.pack("<f", value) + _integer(20, 1)
+        return _string(1, name) + b"\x15" + struct.pack("<f", value) + _integer(20, 1)
     if isinstance(value, int):
-        return _text(1, name) + _integer(3, value) + _integer(20, 2)
-    return b"".join((_text(1, name), *(_integer(8, each) for each in value), _integer(20, 7)))
+        return _string(1, name) + _integer(3, value) + _integer(20, 2)
+    return b"".join((_string(1, name), *(_integer(8, each) for each in value), _integer(20, 7)))
 
 
 def _tensor(shape: Sequence[int], kind: Kind, name: str) -> bytes:
-    return b"".join((*(_integer(1, size) for size in shape), _integer(2, kind), _text(8, name)))
+    return b"".join((*(_integer(1, size) for size in shape), _integer(2, kind), _string(8, name)))
 
 
 def _integer(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value & (1 << 64) - 1)
 
 
-def _text(field: int, text: str) -> bytes:
+def _string(field: int, text: str) -> bytes:
     return _bytes(field, text.encode())
 
 

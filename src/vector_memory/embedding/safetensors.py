@@ -21,7 +21,7 @@ ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1, "I64": 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTensor:
     """A tensor in the file: the type of its numbers, its shape, and the byte of the file where it begins."""
 
     kind: str
@@ -34,7 +34,7 @@ class Stored:
         return math.prod(self.shape) * ITEM_BYTES[self.kind]
 
 
-def read_header(file: Path) -> dict[str, Stored]:
+def read_header(file: Path) -> dict[str, StoredTensor]:
     """Return the tensors of a file by their names.
 
     Raises EmbeddingUnavailableError if it is no safetensors file, or its header contradicts itself.
@@ -70,12 +70,12 @@ def write(file: Path, tensors: Mapping[str, tuple[str, tuple[int, ...], bytes]])
         os.fsync(stream.fileno())
 
 
-def _stored(entry: Mapping[str, Any], data_start: int, file_size: int) -> Stored:
+def _stored(entry: Mapping[str, Any], data_start: int, file_size: int) -> StoredTensor:
     begin, end = entry["data_offsets"]
     shape = tuple(entry["shape"])
     if not all(type(number) is int and number >= 0 for number in (begin, end, *shape)):
         raise ValueError("a number of the header is no count")
-    found = Stored(str(entry["dtype"]), shape, data_start + begin)
+    found = StoredTensor(str(entry["dtype"]), shape, data_start + begin)
     if found.kind in ITEM_BYTES and found.size != end - begin:
         raise ValueError("a tensor is longer or shorter than its shape")
     if data_start + end > file_size:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vector_memory.embedding import e5_package
 from vector_memory.embedding.description import DESCRIPTION_FILE, read_description
-from vector_memory.embedding.known import E5_SMALL, MINILM, Known, known
+from vector_memory.embedding.known import E5_SMALL, MINILM, KnownModel, known_model
 from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
 
@@ -35,7 +35,7 @@ def find_model(name: str, configured: Path | None) -> ModelFolder | None:
     """
     if name.startswith(("/", "./", "../", "~")):
         return described(Path(name).expanduser(), "VECTOR_MEMORY_EMBEDDING_MODEL")
-    model = known(name)
+    model = known_model(name)
     if model is not None:
         return find_weights(configured, model)
     if configured is not None and (configured.expanduser() / DESCRIPTION_FILE).is_file():
@@ -56,7 +56,7 @@ def described(folder: Path, setting: str) -> ModelFolder:
     )  # fmt: skip
 
 
-def find_weights(configured: Path | None, model: Known = MINILM) -> ModelFolder:
+def find_weights(configured: Path | None, model: KnownModel = MINILM) -> ModelFolder:
     """Return a model's files: from the configured folder, an installed package, or the Hugging Face cache.
 
     Raises EmbeddingUnavailableError if there are none, or if a configured folder does not contain them.
@@ -72,14 +72,14 @@ def find_weights(configured: Path | None, model: Known = MINILM) -> ModelFolder:
     raise EmbeddingUnavailableError(f"The embedding model {name} is not on this machine. {how_to_install(model)}")
 
 
-def how_to_install(model: Known) -> str:
+def how_to_install(model: KnownModel) -> str:
     """Return a sentence on how to get a model."""
     return HOW_TO_INSTALL.get(model.description.name) or (
         f"Run `hf download {model.repository}` once, or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to the model's folder."
     )
 
 
-def place_of(model: Known) -> str | None:
+def source_of(model: KnownModel) -> str | None:
     """Return where a model's files are, for the user; None: it is not on this machine. Nothing is converted."""
     found = next((each.source for each in installed(model) if each.is_complete), None)
     if found is None and model is E5_SMALL and e5_package.packaged_file():
@@ -87,7 +87,7 @@ def place_of(model: Known) -> str | None:
     return found
 
 
-def installed(model: Known) -> Iterator[ModelFolder]:
+def installed(model: KnownModel) -> Iterator[ModelFolder]:
     """Yield the folders that may hold a model's files, the best first."""
     if model is E5_SMALL:
         yield e5_package.converted()
@@ -105,7 +105,7 @@ def _packaged() -> Iterator[ModelFolder]:
             yield _folder(MINILM, Path(folder) / name, f"the package {package}", remedy)
 
 
-def _configured(folder: Path, model: Known) -> ModelFolder:
+def _configured(folder: Path, model: KnownModel) -> ModelFolder:
     name = model.description.name
     remedy = (
         f"Set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder with the files of {name}, or "
@@ -118,14 +118,14 @@ def _configured(folder: Path, model: Known) -> ModelFolder:
     return found
 
 
-def _folder(model: Known, folder: Path, source: str, remedy: str) -> ModelFolder:
+def _folder(model: KnownModel, folder: Path, source: str, remedy: str) -> ModelFolder:
     return ModelFolder(
         description=model.description, folder=folder, source=source, remedy=remedy, sha256=model.sha256,
         size=model.size, bias_file=model.bias_file,
     )  # fmt: skip
 
 
-def _again(model: Known) -> str:
+def _again(model: KnownModel) -> str:
     if model is MINILM:
         return "Run `vector-memory fetch-model` to replace it."
     return f"Run `hf download {model.repository} --force-download` to replace it."
@@ -172,7 +172,7 @@ def download_encoding() -> None:
     tiktoken.get_encoding(ENCODING)
 
 
-def fetch_model(
+def download_model(
     say: Callable[[str], None],
     file: Callable[..., Path] = download_file,
     encoding: Callable[[], None] = download_encoding,

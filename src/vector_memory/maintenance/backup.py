@@ -17,7 +17,7 @@ from vector_memory.storage.sqlite.migrations import DEVELOPMENT
 COPYABLE = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}
 
 
-class Copied(NamedTuple):
+class CopiedFile(NamedTuple):
     """The result of a copy. `kept`: the file that contains the previous memory."""
 
     memories: int
@@ -25,7 +25,7 @@ class Copied(NamedTuple):
     kept: Path | None = None
 
 
-def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> Copied:
+def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> CopiedFile:
     """Copy the current state of a memory to a file; servers may be writing to it. A failure leaves no partial copy.
 
     `overwrite` replaces an ordinary file, or a copy that this function made and no process has opened since, but never
@@ -40,10 +40,12 @@ def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress:
         memories = require_whole(draft.path, source)
         mark_backup(draft)
         draft.publish()
-    return Copied(memories, target.stat().st_size)
+    return CopiedFile(memories, target.stat().st_size)
 
 
-def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> Copied:
+def restore_memory(
+    source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None
+) -> CopiedFile:
     """Replace the database `target` with the copy `source`. The previous database is kept in a file next to it.
 
     Nothing is changed unless `source` is an undamaged memory that this release can read. Raises ValidationError if the
@@ -68,7 +70,7 @@ def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress:
         else:
             replace_database(target, kept, lambda _: draft.path)
             target.chmod(0o600)
-    return Copied(memories, target.stat().st_size, kept)
+    return CopiedFile(memories, target.stat().st_size, kept)
 
 
 def put_in_place(draft: Draft, target: Path) -> None:

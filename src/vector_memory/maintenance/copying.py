@@ -38,7 +38,7 @@ OTHER_VECTORS = (
 UNEQUAL = "The target does not return what was written: check its disk, then start again with an empty target."
 
 
-class Copied(NamedTuple):
+class CopiedMemories(NamedTuple):
     """The number of memories that the target has now, and how many of them this run has written.
 
     `nul_characters`: those in texts of the original server that became U+FFFD.
@@ -64,7 +64,7 @@ class Copying:
         self._target = target
         self._fingerprint = source.fingerprint()
 
-    def copy_memories(self, on_progress: Progress | None = None) -> Copied:
+    def copy_memories(self, on_progress: Progress | None = None) -> CopiedMemories:
         """Write the memories that the target does not have yet, or not as they are now.
 
         Raises ValidationError if the target has other memories, or if its vectors are of another model.
@@ -73,13 +73,13 @@ class Copying:
         total, done, written, replaced, last_id = self._source.count(Scope()), 0, 0, 0, 0
         while memories := self._source.upkeep.portions.memories(last_id, MEMORIES_AT_ONCE):
             replaced += sum(whole.memory.content.count("\0") for whole in memories)
-            written += self._copy(list(map(storable, memories)), last_id)
+            written += self._copy(list(map(with_storable_text, memories)), last_id)
             done, last_id = done + len(memories), memories[-1].memory.id
             if on_progress is not None:
                 on_progress(done, total)
         if self._stored(last_id, 1):
             raise ValidationError(OTHERS)
-        return Copied(done, written, replaced)
+        return CopiedMemories(done, written, replaced)
 
     def complete(self, on_progress: Progress | None = None) -> None:
         """Write the index of words and the vocabulary of tags, and let the target give higher ids only."""
@@ -162,7 +162,7 @@ class Copying:
             last_id = blocks[-1].id
 
 
-def storable(whole: WholeMemory) -> WholeMemory:
+def with_storable_text(whole: WholeMemory) -> WholeMemory:
     """Return a memory whose texts every engine stores."""
     memory = whole.memory
     if "\0" not in memory.content:

@@ -65,7 +65,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class DeliveryOutcome(Generic[T]):
     """The outcome of an attempt to store a text, and the reason. `code`: of the error. `answer`: to the store."""
 
     verdict: Verdict
@@ -74,10 +74,10 @@ class Outcome(Generic[T]):
     answer: T | None = None
 
 
-def failure(code: str, reason: str) -> Outcome[Any]:
+def failure(code: str, reason: str) -> DeliveryOutcome[Any]:
     """Return the outcome of an attempt that failed with an error."""
     verdict = Verdict.REFUSED if code in FINAL else Verdict.LATER if code in FOR_ALL else Verdict.FAILED
-    return Outcome(verdict, reason, code)
+    return DeliveryOutcome(verdict, reason, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Taken(Generic[T]):
     """A text that was taken in. `is_kept`: it is on the disk. `outcome`: of the first attempt to store it."""
 
     is_kept: bool
-    outcome: "Future[Outcome[T]]"
+    outcome: "Future[DeliveryOutcome[T]]"
 
 
 class Delivery(Generic[T]):
@@ -94,17 +94,17 @@ class Delivery(Generic[T]):
     A text goes into the first outbox that takes it. If none does, it is held in memory.
     """
 
-    def __init__(self, outboxes: Sequence[Outbox], deliver: Callable[[Body], Outcome[T]]) -> None:
+    def __init__(self, outboxes: Sequence[Outbox], deliver: Callable[[Body], DeliveryOutcome[T]]) -> None:
         self._outboxes = outboxes
         self._deliver = deliver
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wanted, self._stopping = threading.Event(), threading.Event()
-        self._awaited: dict[Path, Future[Outcome[T]]] = {}
-        self._unkept: deque[tuple[Body, Future[Outcome[T]]]] = deque()
+        self._awaited: dict[Path, Future[DeliveryOutcome[T]]] = {}
+        self._unkept: deque[tuple[Body, Future[DeliveryOutcome[T]]]] = deque()
         self._failures: Counter[Path] = Counter()
         self._working_since: float | None = None
-        self.problem: Outcome[T] | None = None
+        self.problem: DeliveryOutcome[T] | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -148,7 +148,7 @@ class Delivery(Generic[T]):
 
         Raises DatabaseError if the text is lost because there is no room for it anywhere.
         """
-        outcome: Future[Outcome[T]] = Future()
+        outcome: Future[DeliveryOutcome[T]] = Future()
         is_kept = True
         try:
             self._add(body, outcome)
@@ -174,7 +174,7 @@ class Delivery(Generic[T]):
         self._working_since = None
         return SECONDS_BETWEEN_LOOKS
 
-    def _add(self, body: Body, outcome: "Future[Outcome[T]]") -> None:
+    def _add(self, body: Body, outcome: "Future[DeliveryOutcome[T]]") -> None:
         error = DatabaseError("This machine has no place to keep the text.")
         with self._lock:  # the thread must not be done with it before it is known that somebody waits for it
             for outbox in self._outboxes:
@@ -198,7 +198,7 @@ class Delivery(Generic[T]):
                 logger.warning("What waits on this machine could not be stored: %s", where(error))
                 pause = SECONDS_BETWEEN_ATTEMPTS
 
-    def _empty(self, outbox: Outbox) -> Outcome[T] | None:
+    def _empty(self, outbox: Outbox) -> DeliveryOutcome[T] | None:
         """Store the texts of an outbox; return why some have to wait longer."""
         if not outbox.paths():
             return None
@@ -206,7 +206,7 @@ class Delivery(Generic[T]):
         try:
             with outbox.claimed() as is_ours:
                 if not is_ours:
-                    return self._released(Outcome(Verdict.LATER, ELSEWHERE)) if self.is_held_up else None
+                    return self._released(DeliveryOutcome(Verdict.LATER, ELSEWHERE)) if self.is_held_up else None
                 for waiting in outbox.waiting():
                     outbox.note_progress()
                     outcome = self._stored(outbox, waiting)
@@ -219,10 +219,10 @@ class Delivery(Generic[T]):
                         passed = outcome.reason
                 outbox.note_problem(passed)
         except OSError as error:
-            return self._put_off(Outcome(Verdict.LATER, f"Their folder cannot be used ({error.strerror})."))
+            return self._put_off(DeliveryOutcome(Verdict.LATER, f"Their folder cannot be used ({error.strerror})."))
         return None
 
-    def _stored(self, outbox: Outbox, waiting: Waiting) -> Outcome[T]:
+    def _stored(self, outbox: Outbox, waiting: Waiting) -> DeliveryOutcome[T]:
         outcome = self._attempt(waiting.body)
         if outcome.verdict is Verdict.STORED:
             outbox.forget(waiting.path)
@@ -231,7 +231,7 @@ class Delivery(Generic[T]):
         self._release(waiting.path, outcome)
         return outcome
 
-    def _holds_others_up(self, path: Path, outcome: Outcome[T]) -> bool:
+    def _holds_others_up(self, path: Path, outcome: DeliveryOutcome[T]) -> bool:
         """Return whether a text delays the others; after some attempts, one that fails for its own reason does not."""
         if outcome.verdict is Verdict.LATER:
             self._failures.clear()
@@ -245,26 +245,26 @@ class Delivery(Generic[T]):
     def _is_passed(self, path: Path) -> bool:
         return self._failures[path] >= ATTEMPTS
 
-    def _attempt(self, body: Body) -> Outcome[T]:
+    def _attempt(self, body: Body) -> DeliveryOutcome[T]:
         try:
             return self._deliver(body)
         except Exception as error:
-            return Outcome(Verdict.FAILED, where(error))
+            return DeliveryOutcome(Verdict.FAILED, where(error))
 
-    def _put_off(self, outcome: Outcome[T]) -> Outcome[T]:
+    def _put_off(self, outcome: DeliveryOutcome[T]) -> DeliveryOutcome[T]:
         """Record why texts wait, and release the callers that wait for them."""
         if self.problem is None or self.problem.reason != outcome.reason:
             logger.warning("Texts wait on this machine until they can be stored: %s", outcome.reason)
         self.problem = outcome
         return self._released(outcome)
 
-    def _released(self, outcome: Outcome[T]) -> Outcome[T]:
+    def _released(self, outcome: DeliveryOutcome[T]) -> DeliveryOutcome[T]:
         """Release the callers that wait for a text."""
         for path in list(self._awaited):
             self._release(path, outcome)
         return outcome
 
-    def _store_unkept(self) -> Outcome[T] | None:
+    def _store_unkept(self) -> DeliveryOutcome[T] | None:
         """Store texts that no disk could take, or write them to the disk; return why some have to wait longer."""
         problem = None
         for _ in range(len(self._unkept)):
@@ -288,15 +288,15 @@ class Delivery(Generic[T]):
         """Release the callers that wait for texts that another process has stored."""
         for path in list(self._awaited):
             if not path.exists():
-                self._release(path, Outcome(Verdict.STORED))
+                self._release(path, DeliveryOutcome(Verdict.STORED))
 
-    def _release(self, path: Path, outcome: Outcome[T]) -> None:
+    def _release(self, path: Path, outcome: DeliveryOutcome[T]) -> None:
         with self._lock:
             future = self._awaited.pop(path, None)
         if future is not None:
             _resolve(future, outcome)
 
 
-def _resolve(future: "Future[Outcome[T]]", outcome: Outcome[T]) -> None:
+def _resolve(future: "Future[DeliveryOutcome[T]]", outcome: DeliveryOutcome[T]) -> None:
     if not future.done():
         future.set_result(outcome)

@@ -90,7 +90,7 @@ class Outbox:
     @property
     def target(self) -> str:
         """Where the texts belong, as whoever added the first one has noted it."""
-        return self._target or _text(self.folder / TARGET)
+        return self._target or _text_of_file(self.folder / TARGET)
 
     def add(self, body: Body) -> Path:
         """Keep a text, behind those that wait. When this returns, it survives a power failure.
@@ -166,14 +166,14 @@ class Outbox:
     def refused(self) -> list[Refused]:
         """Return the texts that were set aside."""
         paths = _numbered(self.folder / REFUSED)
-        return [Refused(path, _text(path.with_suffix(REASON))) for path in paths]
+        return [Refused(path, _text_of_file(path.with_suffix(REASON))) for path in paths]
 
     def contents(self) -> Contents:
         """Return the contents of the outbox. Changes nothing."""
         paths, since = self.paths(), None
         with suppress(OSError, IndexError):
             since = paths[0].stat().st_mtime
-        problem = _text(self.folder / PROBLEM) if paths else ""
+        problem = _text_of_file(self.folder / PROBLEM) if paths else ""
         return Contents(len(paths), since, problem, self._deliverer(), self.refused())
 
     def note_problem(self, reason: str) -> None:
@@ -214,7 +214,7 @@ class Outbox:
         try:
             with path.open("rb") as delivering:
                 is_free = lock_if_free(delivering.fileno())
-            return None if is_free else Deliverer(_text(path), path.stat().st_mtime)
+            return None if is_free else Deliverer(_text_of_file(path), path.stat().st_mtime)
         except OSError:
             return None
 
@@ -264,7 +264,7 @@ def _numbered(folder: Path) -> list[Path]:
     return [path for path in entries(folder) if path.suffix == ".json" and path.stem.isdecimal()]
 
 
-def _text(path: Path) -> str:
+def _text_of_file(path: Path) -> str:
     """Return the text of a file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()

@@ -193,7 +193,7 @@ def run_server(
     stop_on_signals(end)
     try:
         wire = Wire(*take_standard_streams(), end, is_writing)
-        asyncio.run(serve(create_server(open_store, offer, open_files, project_at(address)), wire))
+        asyncio.run(serve_wire(create_server(open_store, offer, open_files, project_at(address)), wire))
     except VectorMemoryError:
         raise
     except Exception:
@@ -225,6 +225,6 @@ def is_writing(request: JSONRPCRequest) -> bool:
     return False
 
 
-async def serve(server: FastMCP, wire: Wire) -> None:
+async def serve_wire(server: FastMCP, wire: Wire) -> None:
     """Serve the client at the other end of the wire until it disconnects."""
     await serve_streams(server, wire.streams())

@@ -68,7 +68,7 @@ def start_session(session_id: str, task: str) -> str:
         task: The task, in the user's words
     """
     with protocol_errors("start_session"):
-        name = quoted(session_id, "session_id")
+        name = quoted_name(session_id, "session_id")
     return f"""\
 You are the main agent of session {name}. Record its progress with the tools of this server, so that other agents, \
 and you after a restart, can continue from there.
@@ -101,7 +101,7 @@ def hand_over(  # noqa: D417 - nobody who asks for a prompt sees the store
         task_code: A label for the task, to filter by
     """
     with protocol_errors("hand_over"):
-        session, agent = quoted(session_id, "session_id"), quoted(agent_id, "agent_id")
+        session, agent = quoted_name(session_id, "session_id"), quoted_name(agent_id, "agent_id")
         # The session may be new, and this its first task.
         is_new = not store.get_session_stats(session_id).total_memories
         held = None if is_new else overview(store, session_id, SHOWN, budget_of(store).part(2))
@@ -125,7 +125,7 @@ under headings, with evidence. To correct another agent's report, use store_repo
 Your task:
 
 {task}"""),
-        *([as_stored(session_id, held)] if held else []),
+        *([as_resource(session_id, held)] if held else []),
     ]
 
 
@@ -139,7 +139,7 @@ def continue_session(  # noqa: D417 - the same
         session_iter: Its iteration, such as 2 or v2; default: the latest
     """
     with protocol_errors("continue_session"):
-        session = quoted(session_id, "session_id")
+        session = quoted_name(session_id, "session_id")
         held = overview(store, session_id, SHOWN, budget_of(store).part(2))
         iteration = parse_iteration(session_iter) if session_iter else held.latest_iteration
     return [
@@ -154,7 +154,7 @@ contradictions; later entries take precedence.
 4. Continue with the next step.
 
 {LISTED}"""),
-        as_stored(session_id, held),
+        as_resource(session_id, held),
     ]
 
 
@@ -167,7 +167,7 @@ def write_report(session_id: str, agent_id: str, subject: str = "") -> str:
         subject: What the report is about
     """
     with protocol_errors("write_report"):
-        session, agent = quoted(session_id, "session_id"), quoted(agent_id, "agent_id")
+        session, agent = quoted_name(session_id, "session_id"), quoted_name(agent_id, "agent_id")
     about = f" on {json.dumps(subject, ensure_ascii=False)}" if subject else ""
     return f"""\
 Write a report{about} and store it with store_report: agent_id {agent}, session_id {session}, the current \
@@ -189,12 +189,12 @@ The receipt says what was indexed. Then search for one fact of the report with s
 search does not find it, add the missing words with store_report_observation and parent_report_id."""
 
 
-def quoted(name: str, what: str) -> str:
+def quoted_name(name: str, what: str) -> str:
     """Return a name in quotes, as it is written in a prompt and in a call. Raises ValidationError."""
     return json.dumps(check_label(what, name, MAX_IDENTIFIER), ensure_ascii=False)
 
 
-def as_stored(session_id: str, held: SessionOverview) -> Message:
+def as_resource(session_id: str, held: SessionOverview) -> Message:
     """Return a session's overview as an embedded resource."""
     contents = TextResourceContents(uri=session_uri(session_id), mime_type=JSON, text=held.as_json())
     return Message(EmbeddedResource(type="resource", resource=contents))

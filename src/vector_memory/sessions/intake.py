@@ -6,7 +6,7 @@ from typing import Any, Self, Unpack
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
-from vector_memory.outbox import Body, Delivery, Outbox, Outcome, Taken, Verdict, failure
+from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Taken, Verdict, failure
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.restricted import denied
 
@@ -54,14 +54,14 @@ class Intake:
         """Stop; another process stores the waiting texts."""
         self._delivery.stop()
 
-    def _stored(self, body: Body) -> Outcome[None]:
+    def _stored(self, body: Body) -> DeliveryOutcome[None]:
         try:
             self._writer.store(memory_of(body), captured=True)
         except DuplicateMemoryError:
             pass
         except VectorMemoryError as error:
             return failure(error.code, str(error))
-        return Outcome(Verdict.STORED)
+        return DeliveryOutcome(Verdict.STORED)
 
 
 def memory_of(body: Body) -> NewMemory:

@@ -59,7 +59,7 @@ def normalized(word: str) -> str:
     return "-".join(word.lower().replace("_", " ").replace("-", " ").split())
 
 
-def known(word: str) -> str | None:
+def known_category(word: str) -> str | None:
     """Return the category that a normalized word names or abbreviates; None if there is none."""
     return word if word in CATEGORIES else ABBREVIATIONS.get(word)
 

@@ -145,7 +145,7 @@ class TaggedMemories:
         page = page_of(limit, offset)
         return self.find(query, self.filters(category, tags, **window), page)
 
-    def find(self, query: str, filters: "Filters", page: Page) -> SearchTaggedResult:
+    def find(self, query: str, filters: "TaggedFilters", page: Page) -> SearchTaggedResult:
         """Return what `search` does, in at most the page's tokens."""
         found = self._coarse.memories(query, filters.scope, page)
         return SearchTaggedResult(
@@ -159,7 +159,7 @@ class TaggedMemories:
 
     def filters(
         self, category: str | None = None, tags: Sequence[str] | None = None, **window: Unpack[Window]
-    ) -> "Filters":
+    ) -> "TaggedFilters":
         """Return the filters of a search. Raises ValidationError."""
         sent = tag_list(tags)
         accepted, refused = accept_tags(sent)
@@ -170,7 +170,7 @@ class TaggedMemories:
         messages = [f"Searched in {OTHER}: {doubt}"] if doubt else []
         messages += merged_tags_messages(forms)
         messages += [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
-        return Filters(scope, messages)
+        return TaggedFilters(scope, messages)
 
     def list_recent(self, limit: int = 10, offset: int = 0, **window: Unpack[Window]) -> RecentTaggedResult:
         """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
@@ -285,7 +285,7 @@ class TaggedMemories:
             )
 
 
-class Filters(NamedTuple):
+class TaggedFilters(NamedTuple):
     """The scope of a search, in canonical forms, and messages about what a caller sent instead of them."""
 
     scope: Scope

@@ -41,7 +41,7 @@ class Vocabulary:
         Raises EmbeddingUnavailableError if the word must be compared by its vector and there is no model.
         """
         word = categories.normalized(word)
-        found = categories.known(word)
+        found = categories.known_category(word)
         if found is not None or len(word) < categories.MIN_COMPARED:
             return found
         phrases = [phrase for some in categories.PHRASES.values() for phrase in some]

@@ -202,7 +202,7 @@ class AuditLog:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines, the oldest first. Lines that are damaged are left out: `verify` names them."""
         for _, _, data in self._numbered():
-            if (line := _parsed(data)) is not None:
+            if (line := _line_in(data)) is not None:
                 yield line
 
     def verify(self) -> Checked:
@@ -244,7 +244,7 @@ class AuditLog:
         line = facts | ({"missing": missed} if missed else {})
         line |= {"previous": BEGINNING if last is None else hashlib.sha256(last).hexdigest(), "key": key.name}
         path = files[-1] if files and size_of(files[-1]) < self._rotate_bytes else self._file_after(files)
-        _append_whole(path, _encoded(_signed(line, key)))
+        _append_whole(path, _encoded_line(_signed(line, key)))
         self._count(-missed)
 
     def _file_after(self, files: Sequence[Path]) -> Path:
@@ -268,7 +268,7 @@ class _Chain:
 
     def fault(self, data: bytes) -> str | None:
         """Return the problem with the next line; None if it is valid."""
-        line = _parsed(data)
+        line = _line_in(data)
         if line is None:
             return "this line is damaged"
         if line["previous"] != self._expected:
@@ -277,7 +277,7 @@ class _Chain:
             return "it is signed with a key that is not in the key file: name that of the server with --audit-key"
         age, key = self._keys[line["key"]]
         unsigned = {name: value for name, value in line.items() if name != "signature"}
-        if data != _encoded(_signed(unsigned, key)):
+        if data != _encoded_line(_signed(unsigned, key)):
             return "this line was changed"
         if age < self._age:
             return "it is signed with an older key than the line before it"
@@ -298,14 +298,14 @@ def _facts(
     return {"at": utc_now(), "token": token, "namespace": namespace, "call": call, "ids": ids, "error": error}
 
 
-def _encoded(line: Mapping[str, Any]) -> bytes:
+def _encoded_line(line: Mapping[str, Any]) -> bytes:
     """Return a line as it is in a file. A surrogate that a client has sent alone becomes an escape of JSON."""
     return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 def _signed(line: Mapping[str, Any], key: AuditKey) -> dict[str, Any]:
     """Return a line with its signature, which only the owner of the key can compute."""
-    return {**line, "signature": hmac.new(key.secret, _encoded(line), hashlib.sha256).hexdigest()}
+    return {**line, "signature": hmac.new(key.secret, _encoded_line(line), hashlib.sha256).hexdigest()}
 
 
 def _append_whole(path: Path, data: bytes) -> None:
@@ -339,7 +339,7 @@ def _last_line(path: Path) -> bytes:
         return tail[tail.rfind(b"\n", 0, -1) + 1 :]
 
 
-def _parsed(data: bytes) -> dict[str, Any] | None:
+def _line_in(data: bytes) -> dict[str, Any] | None:
     """Return a line that has the form of ours; None if it has not."""
     try:
         line = json.loads(data)

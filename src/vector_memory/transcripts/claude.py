@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.domain.validation import MAX_TITLE
-from vector_memory.transcripts.conversation import Conversation, Transcript
+from vector_memory.transcripts.conversation import Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (
     Branches,
     FormatError,
     Line,
-    blocks_of,
+    block_texts,
+    content_blocks,
+    field_of,
     read_lines,
-    texts_of,
     time_of,
-    value_of,
 )
 
 FINAL = ("end_turn", "stop_sequence", "refusal")
@@ -44,11 +44,11 @@ AROUND_SUMMARY = re.compile(
 class SaidInLine(NamedTuple):
     """What a line says: `note` notes it in a conversation."""
 
-    note: Callable[[Conversation], None]
+    note: Callable[[TranscriptConversation], None]
     line_id: str | None = None
 
 
-def id_of(line: Line, name: str = "uuid") -> str | None:
+def line_id_of(line: Line, name: str = "uuid") -> str | None:
     """Return the id of a line, or of one that it names, if there is one."""
     line_id = line.get(name)
     return line_id if isinstance(line_id, str) and line_id else None
@@ -89,22 +89,24 @@ def said_in(number: int, line: Line) -> SaidInLine | None:
 def _of_user(number: int, line: Line) -> SaidInLine | None:
     if line.get("isMeta"):
         return None
-    blocks = blocks_of(number, value_of(number, line, "message", dict).get("content"))
-    text, time = "\n".join(texts_of(number, blocks, ("text",))), time_of(number, line)
+    blocks = content_blocks(number, field_of(number, line, "message", dict).get("content"))
+    text, time = "\n".join(block_texts(number, blocks, ("text",))), time_of(number, line)
     if line.get("isCompactSummary"):
-        return _said(line, Conversation.summary, AROUND_SUMMARY.sub("", text), time)
-    return _said(line, Conversation.prompt, text, time) if is_prompt(line) else None
+        return _said_in_line(line, TranscriptConversation.summary, AROUND_SUMMARY.sub("", text), time)
+    return _said_in_line(line, TranscriptConversation.prompt, text, time) if is_prompt(line) else None
 
 
 def _of_agent(number: int, line: Line) -> SaidInLine | None:
-    message = value_of(number, line, "message", dict)
+    message = field_of(number, line, "message", dict)
     if line.get("isMeta") or line.get("isApiErrorMessage") or message.get("model") == SYNTHETIC:
         return None
     # Each block of a message has a line of its own, and hooks are told the last one that is a text.
-    texts, time = texts_of(number, blocks_of(number, message.get("content")), ("text",)), time_of(number, line)
+    texts, time = block_texts(number, content_blocks(number, message.get("content")), ("text",)), time_of(number, line)
     stop = message.get("stop_reason")
     is_final = None if stop is None else stop in FINAL
-    return _said(line, Conversation.answer, "\n".join(texts), time, is_final=is_final) if texts else None
+    return (
+        _said_in_line(line, TranscriptConversation.answer, "\n".join(texts), time, is_final=is_final) if texts else None
+    )
 
 
 def _queued(number: int, line: Line) -> SaidInLine | None:
@@ -114,12 +116,12 @@ def _queued(number: int, line: Line) -> SaidInLine | None:
         return None
     if attachment.get("commandMode", "prompt") != "prompt" or not is_of_user(attachment):
         return None
-    texts = texts_of(number, blocks_of(number, attachment.get("prompt")), ("text",))
-    return _said(line, Conversation.prompt, "\n".join(texts), time_of(number, line), is_queued=True)
+    texts = block_texts(number, content_blocks(number, attachment.get("prompt")), ("text",))
+    return _said_in_line(line, TranscriptConversation.prompt, "\n".join(texts), time_of(number, line), is_queued=True)
 
 
-def _said(line: Line, note: Callable[..., None], text: str, time: str, **facts: bool | None) -> SaidInLine:
-    line_id = id_of(line)
+def _said_in_line(line: Line, note: Callable[..., None], text: str, time: str, **facts: bool | None) -> SaidInLine:
+    line_id = line_id_of(line)
     return SaidInLine(lambda conversation: note(conversation, text, time, line_id=line_id, **facts), line_id)
 
 
@@ -192,16 +194,18 @@ class Reading:
                 self._miss(error)
 
     def _note(self, number: int, line: Line) -> None:
-        if line_id := id_of(line):
-            self._branches.add(line_id, id_of(line, "parentUuid"), is_prompt=is_prompt(line), is_first=is_first(line))
+        if line_id := line_id_of(line):
+            self._branches.add(
+                line_id, line_id_of(line, "parentUuid"), is_prompt=is_prompt(line), is_first=is_first(line)
+            )
         if (said := said_in(number, line)) is not None:
-            session_id, project = value_of(number, line, "sessionId", str), value_of(number, line, "cwd", str)
+            session_id, project = field_of(number, line, "sessionId", str), field_of(number, line, "cwd", str)
             self._session_id, self._project = self._session_id or session_id, self._project or project
             self._said.append(said)
 
     def _miss(self, error: FormatError) -> None:
         self._unread.append(error)
-        self._said.append(SaidInLine(Conversation.miss))
+        self._said.append(SaidInLine(TranscriptConversation.miss))
 
     def transcript(self, path: Path) -> Transcript | None:
         """Return the transcript; None if it has no messages. Raises FormatError, OSError."""
@@ -215,13 +219,17 @@ class Reading:
             conversation.finish()
             return Transcript(path, self._session_id, self._project, tuple(conversation.said), tuple(self._unread))
         meta = self._meta(path)
-        conversation = self._conversation(_text(meta, "agentType") or SUBAGENT, is_at_rest=is_at_rest)
-        said = conversation.report(_text(meta, "description")) if "agentType" not in meta or meta["agentType"] else ()
+        conversation = self._conversation(_text_field(meta, "agentType") or SUBAGENT, is_at_rest=is_at_rest)
+        said = (
+            conversation.report(_text_field(meta, "description"))
+            if "agentType" not in meta or meta["agentType"]
+            else ()
+        )
         return Transcript(path, self._session_id, self._project, said, tuple(self._unread))
 
-    def _conversation(self, agent_id: str, *, is_at_rest: bool) -> Conversation:
+    def _conversation(self, agent_id: str, *, is_at_rest: bool) -> TranscriptConversation:
         """Return what was said, without what the user went back from."""
-        conversation, left = Conversation(agent_id, is_at_rest), self._branches.left()
+        conversation, left = TranscriptConversation(agent_id, is_at_rest), self._branches.left()
         for said in self._said:
             if said.line_id not in left:
                 said.note(conversation)
@@ -246,6 +254,6 @@ def is_first(line: Line) -> bool:
     return "parentUuid" in line and line["parentUuid"] is None
 
 
-def _text(meta: dict[str, Any], name: str) -> str | None:
+def _text_field(meta: dict[str, Any], name: str) -> str | None:
     value = meta.get(name)
     return value.strip()[:MAX_TITLE] or None if isinstance(value, str) else None

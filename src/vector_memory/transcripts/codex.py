@@ -16,16 +16,16 @@ from typing import Any
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
 from vector_memory.settings.repository import real_path
-from vector_memory.transcripts.conversation import Conversation, Said, Transcript
+from vector_memory.transcripts.conversation import Said, Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (
     COMPRESSED,
     FormatError,
     Line,
-    blocks_of,
+    block_texts,
+    content_blocks,
+    field_of,
     read_lines,
-    texts_of,
     time_of,
-    value_of,
 )
 
 AGENT = "codex-mcp-client"
@@ -75,7 +75,7 @@ def _is_about(path: Path, project: Path) -> bool:
     """Return whether a transcript is about a project. One whose first line is not as expected is, to be reported."""
     try:
         _, meta = _meta(read_lines(path))
-        return real_path(Path(value_of(1, meta, "cwd", str))).is_relative_to(real_path(project))
+        return real_path(Path(field_of(1, meta, "cwd", str))).is_relative_to(real_path(project))
     except (ValidationError, OSError):
         return True
 
@@ -89,9 +89,9 @@ def read(path: Path) -> Transcript | None:
     number, meta = _meta(lines)
     if not number:
         return None
-    session_id, project = value_of(number, meta, "id", str), value_of(number, meta, "cwd", str)
+    session_id, project = field_of(number, meta, "id", str), field_of(number, meta, "cwd", str)
     subagent = _subagent(meta)
-    conversation = Conversation(subagent or AGENT)
+    conversation = TranscriptConversation(subagent or AGENT)
     unread = []
     for number, line in lines:
         try:
@@ -117,7 +117,7 @@ def _meta(lines: Iterator[tuple[int, Line | FormatError]]) -> tuple[int, Line]:
         return 0, {}
     if first["type"] != "session_meta":
         raise FormatError(number, "a line of type `session_meta`")
-    return number, value_of(number, first, "payload", dict)
+    return number, field_of(number, first, "payload", dict)
 
 
 def _without_copies(said: list[Said], meta: Line) -> list[Said]:
@@ -132,28 +132,28 @@ def _without_copies(said: list[Said], meta: Line) -> list[Said]:
     return said[len(list(copies)) :]
 
 
-def _follow(conversation: Conversation, number: int, line: Line | FormatError) -> None:
+def _follow(conversation: TranscriptConversation, number: int, line: Line | FormatError) -> None:
     """Note what a line says. Raises FormatError."""
     if isinstance(line, FormatError):
         raise line
     if line["type"] not in ("response_item", "event_msg", "compacted"):
         return
-    payload = value_of(number, line, "payload", dict)
+    payload = field_of(number, line, "payload", dict)
     match line["type"], payload.get("type"), payload.get("role"):
         case "response_item", "message", "user":
-            texts = texts_of(number, blocks_of(number, payload.get("content")), ("input_text", "text"))
+            texts = block_texts(number, content_blocks(number, payload.get("content")), ("input_text", "text"))
             prompt = "\n\n".join(text for text in texts if not SCAFFOLDING.match(text))
             if prompt.strip():
                 conversation.prompt(prompt, time_of(number, line))
         case "response_item", "message", "assistant":
-            texts = texts_of(number, blocks_of(number, payload.get("content")), ("output_text", "text"))
+            texts = block_texts(number, content_blocks(number, payload.get("content")), ("output_text", "text"))
             conversation.answer("\n\n".join(texts), time_of(number, line))
         case "event_msg", "task_complete" | "turn_complete", _:
             conversation.end_turn()
         case "event_msg", "thread_rolled_back", _:
-            conversation.roll_back(value_of(number, payload, "num_turns", int))
+            conversation.roll_back(field_of(number, payload, "num_turns", int))
         case "compacted", _, _:
-            conversation.summary(value_of(number, payload, "message", str), time_of(number, line))
+            conversation.summary(field_of(number, payload, "message", str), time_of(number, line))
         case "response_item", kind, _ if not isinstance(kind, str):
             raise FormatError(number, "a string as `payload.type`")
 

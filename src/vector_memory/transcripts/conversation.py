@@ -41,7 +41,7 @@ class Transcript:
 
 
 @dataclass(slots=True)
-class Conversation:
+class TranscriptConversation:
     """Gathers what is said in a session, in the order of its transcript.
 
     Of what an agent writes between two prompts, only the last text is an answer: the others say what it is about to do.

@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes read so far, and all bytes."""
 
 
-class Client(Protocol):
+class TranscriptReader(Protocol):
     """What reads the transcripts of a client. `home`: its folder."""
 
     def home(self) -> Path:
@@ -40,7 +40,7 @@ class Client(Protocol):
         """Return what is worth remembering of a transcript; None if nothing was said."""
 
 
-CLIENTS: dict[str, Client] = {"claude": claude, "codex": codex}
+CLIENTS: dict[str, TranscriptReader] = {"claude": claude, "codex": codex}
 
 
 class Unread(NamedTuple):
@@ -95,12 +95,12 @@ class Importer:
         )
         # A client may copy a session into the one that goes on with it: the original is the one that ended before.
         paths = sorted(dict.fromkeys(found), key=lambda one: changed(one[1]))
-        sizes = [size_of(path) for _, path in paths]
+        sizes = [bytes_in(path) for _, path in paths]
         done, total = 0, sum(sizes)
         for (client, path), size in zip(paths, sizes, strict=True):
             try:
                 transcript = client.read(path)
-                if transcript is not None and is_within(transcript, project):
+                if transcript is not None and is_about_project(transcript, project):
                     self._add(transcript)
             except ValidationError as error:
                 self.result.unread.append(Unread(path, str(error)))
@@ -156,7 +156,7 @@ class Importer:
                 self._replaced.clear()
 
 
-def is_within(transcript: Transcript, project: Path | None) -> bool:
+def is_about_project(transcript: Transcript, project: Path | None) -> bool:
     """Return whether a transcript is about a project or a folder in it, in any of its checkouts."""
     return project is None or any(map(real_path(Path(transcript.project)).is_relative_to, checkouts(project)))
 
@@ -175,7 +175,7 @@ def changed(path: Path) -> tuple[float, Path]:
         return 0, path
 
 
-def size_of(path: Path) -> int:
+def bytes_in(path: Path) -> int:
     """Return the size of a file in bytes; 0 if it is gone."""
     try:
         return path.stat().st_size
@@ -198,7 +198,9 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
     for client in CLIENTS.values():
         if path.is_relative_to(client.home().resolve()) and path.is_file() and path.stat().st_size <= MAX_BYTES:
             transcript = client.read(path)
-            is_own = transcript is not None and transcript.session_id == session_id and is_within(transcript, project)
+            is_own = (
+                transcript is not None and transcript.session_id == session_id and is_about_project(transcript, project)
+            )
             return transcript if is_own else None
     return None
 

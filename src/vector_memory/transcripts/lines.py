@@ -44,7 +44,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, Line | FormatError]]:
     A last line that the client is still writing is left out. Raises OSError if the file cannot be read.
     """
     number = 0
-    with opened(path) as file:
+    with opened_transcript(path) as file:
         try:
             for number, text in enumerate(file, start=1):
                 if (line := parsed(number, text)) is not None:
@@ -54,7 +54,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, Line | FormatError]]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Iterator[bytes]]:
+def opened_transcript(path: Path) -> Iterator[Iterator[bytes]]:
     """Open a transcript, which may be compressed."""
     with zstd.open(path) if path.suffix == COMPRESSED else path.open("rb") as file:
         yield iter(file)
@@ -74,7 +74,7 @@ def parsed(number: int, text: bytes) -> Line | FormatError | None:
     return line
 
 
-def value_of(number: int, line: Line, name: str, kind: type[T]) -> T:
+def field_of(number: int, line: Line, name: str, kind: type[T]) -> T:
     """Return a field of a line. Raises FormatError unless it has this type."""
     value = line.get(name)
     if not isinstance(value, kind):
@@ -85,12 +85,12 @@ def value_of(number: int, line: Line, name: str, kind: type[T]) -> T:
 def time_of(number: int, line: Line) -> str:
     """Return the time of a line in the format of the memory. Raises FormatError."""
     try:
-        return utc(value_of(number, line, "timestamp", str))
+        return utc(field_of(number, line, "timestamp", str))
     except ValueError:
         raise FormatError(number, "a time as `timestamp`") from None
 
 
-def blocks_of(number: int, content: object) -> list[Line]:
+def content_blocks(number: int, content: object) -> list[Line]:
     """Return the blocks of a content, which may also be one text. Raises FormatError."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -101,9 +101,9 @@ def blocks_of(number: int, content: object) -> list[Line]:
     return content
 
 
-def texts_of(number: int, blocks: list[Line], kinds: tuple[str, ...]) -> list[str]:
+def block_texts(number: int, blocks: list[Line], kinds: tuple[str, ...]) -> list[str]:
     """Return the texts of the blocks of these types. Raises FormatError."""
-    return [value_of(number, block, "text", str) for block in blocks if block["type"] in kinds]
+    return [field_of(number, block, "text", str) for block in blocks if block["type"] in kinds]
 
 
 @dataclass(slots=True)

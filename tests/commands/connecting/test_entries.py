@@ -19,7 +19,7 @@ from clients import connected
 from commands.conftest import Run
 from commands.connecting.conftest import everything
 from vector_memory.cli.clients import catalogue, changes, launching
-from vector_memory.cli.clients.catalogue import CLIENTS, Client, Scope
+from vector_memory.cli.clients.catalogue import CLIENTS, Client, InstallScope
 
 PLACES = [
     pytest.param(name, scope, id=f"{name} {scope}")
@@ -47,16 +47,16 @@ THEIRS = {
 """Files that a user wrote; the plain ones for clients that read no comments."""
 
 
-def file_of(client: Client, scope: Scope) -> Path:
+def file_of(client: Client, scope: InstallScope) -> Path:
     return client.files[scope](Path.cwd())
 
 
-def written(client: Client, scope: Scope) -> dict[str, Any]:
+def written(client: Client, scope: InstallScope) -> dict[str, Any]:
     text = file_of(client, scope).read_text(encoding="utf-8")
     return dict(client.format.entry(text, client.section, launching.NAME))
 
 
-def write_all(name: str, scope: Scope, texts: dict[str, str]) -> None:
+def write_all(name: str, scope: InstallScope, texts: dict[str, str]) -> None:
     """Write the files of a client."""
     client = CLIENTS[name]
     hooks = client.hooks.get(scope)
@@ -69,7 +69,7 @@ def write_all(name: str, scope: Scope, texts: dict[str, str]) -> None:
 @pytest.mark.parametrize(("name", "scope"), PLACES)
 @pytest.mark.parametrize("there", [None, *THEIRS])
 def test_uninstall_leaves_every_file_as_it_was_before_install(
-    name: str, scope: Scope, there: str | None, run: Run, tmp_path: Path
+    name: str, scope: InstallScope, there: str | None, run: Run, tmp_path: Path
 ) -> None:
     client = CLIENTS[name]
     if there:
@@ -87,7 +87,7 @@ def test_uninstall_leaves_every_file_as_it_was_before_install(
 
 @pytest.mark.parametrize(("name", "scope"), PLACES)
 def test_a_file_that_changed_after_install_keeps_the_changes_and_no_copy_stays(
-    name: str, scope: Scope, run: Run, tmp_path: Path
+    name: str, scope: InstallScope, run: Run, tmp_path: Path
 ) -> None:
     client = CLIENTS[name]
     file = file_of(client, scope)
@@ -105,7 +105,7 @@ def test_a_file_that_changed_after_install_keeps_the_changes_and_no_copy_stays(
 
 
 @pytest.mark.parametrize(("name", "scope"), PLACES)
-def test_install_again_changes_nothing(name: str, scope: Scope, run: Run, tmp_path: Path) -> None:
+def test_install_again_changes_nothing(name: str, scope: InstallScope, run: Run, tmp_path: Path) -> None:
     run("install", name, f"--{scope}", "--yes")
     before = everything(tmp_path)
     again = run("install", name, f"--{scope}")
@@ -120,7 +120,7 @@ async def test_the_entry_starts_a_server_with_no_path_in_another_folder(
     name: str, run: Run, tmp_path: Path, home: Path
 ) -> None:
     run("install", name, "--yes")
-    entry = written(CLIENTS[name], Scope.USER)
+    entry = written(CLIENTS[name], InstallScope.USER)
     words = [word.replace("${workspaceFolder}", str(tmp_path / "project")) for word in entry["args"]]
     variables = {"HOME": str(home), "PATH": "/nowhere", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
     report = {"agent_id": "a", "session_id": "s", "content": "Words."}
@@ -150,7 +150,7 @@ def test_another_entry_of_this_name_is_shown_with_what_differs(run: Run, home: P
     (home / ".cursor" / "mcp.json").write_text(text, encoding="utf-8")
     shown = run("install", "cursor", "--yes").out
     assert '-      "command": "/old/vector-memory",' in shown
-    assert written(CLIENTS["cursor"], Scope.USER)["env"] == {"LOG_LEVEL": "DEBUG"}, "what the user added stays"
+    assert written(CLIENTS["cursor"], InstallScope.USER)["env"] == {"LOG_LEVEL": "DEBUG"}, "what the user added stays"
     assert (home / ".cursor" / "mcp.json.before-vector-memory").read_text(encoding="utf-8") == text
 
 
@@ -241,13 +241,13 @@ def test_a_killed_install_leaves_no_file_that_the_repository_does_not_ignore(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        real = changes._write
+        real = changes._replace_file
 
         def second_is_killed(path: Path, text: str, mode: int) -> None:
-            patched.setattr(changes, "_write", killed)
+            patched.setattr(changes, "_replace_file", killed)
             real(path, text, mode)
 
-        patched.setattr(changes, "_write", second_is_killed)
+        patched.setattr(changes, "_replace_file", second_is_killed)
         with contextlib.suppress(KeyboardInterrupt):
             run("install", "cursor", "--project", "--yes")
     assert not Path(".cursor/mcp.json").exists()
@@ -321,7 +321,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(
 
 def test_the_entry_has_the_flags_that_were_chosen(run: Run) -> None:
     run("install", "codex", "--toolsets", "all", "--read-only", "--database-path", "x.db", "--yes")
-    assert written(CLIENTS["codex"], Scope.USER)["args"] == [
+    assert written(CLIENTS["codex"], InstallScope.USER)["args"] == [
         *("serve", "--answers", "lean", "--toolsets", "all", "--read-only"),
         *("--database-path", str(Path.cwd() / "x.db")),
     ]
@@ -336,7 +336,7 @@ def test_an_entry_for_a_database_names_its_url_and_the_file_of_the_password(
     assert "password" in run("install", "codex", "--database-url", "postgresql://a:secret@db/agents", "--yes").err
     words = ["--database-url", url, "--database-password-file", str(tmp_path / "password")]
     assert run("install", "codex", *words, "--yes").code == 0
-    assert written(CLIENTS["codex"], Scope.USER)["args"][-4:] == words
+    assert written(CLIENTS["codex"], InstallScope.USER)["args"][-4:] == words
 
 
 def test_an_entry_for_a_shared_memory_names_the_file_of_the_token_and_never_the_token(run: Run, tmp_path: Path) -> None:
@@ -345,9 +345,9 @@ def test_an_entry_for_a_shared_memory_names_the_file_of_the_token_and_never_the_
     token.chmod(0o600)
     url = "https://memory.example.com/mcp"
     answer = run("install", "cursor", "--project", "--yes", "--http", url, "--token-file", str(token))
-    entry = written(CLIENTS["cursor"], Scope.PROJECT)
+    entry = written(CLIENTS["cursor"], InstallScope.PROJECT)
     assert entry["args"][-4:] == ["--remote", url, "--token-file", str(token)]
-    assert "vm_secret" not in file_of(CLIENTS["cursor"], Scope.PROJECT).read_text() + answer.out
+    assert "vm_secret" not in file_of(CLIENTS["cursor"], InstallScope.PROJECT).read_text() + answer.out
     assert f"The memory is the shared one at {url}." in answer.out
     for flags in (["--http", url], ["--token-file", str(token)]):
         refused = run("install", "cursor", "--project", "--yes", *flags)
@@ -375,7 +375,7 @@ def test_applications_keep_their_files_where_the_system_says(
     system: str, folder: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue.sys, "platform", system)
-    assert CLIENTS["vscode"].files[Scope.USER](home) == home / folder / "mcp.json"
+    assert CLIENTS["vscode"].files[InstallScope.USER](home) == home / folder / "mcp.json"
 
 
 @pytest.mark.usefixtures("claude")

@@ -10,7 +10,7 @@ import pytest
 from commands.conftest import Run
 from commands.connecting.conftest import everything
 from vector_memory.cli.clients import hooks
-from vector_memory.cli.clients.catalogue import CLIENTS, Scope
+from vector_memory.cli.clients.catalogue import CLIENTS, InstallScope
 
 OURS = hooks.handlers_for("vector-memory")
 OURS_IN = {"claude": OURS, "codex": {event: OURS[event] for event in OURS if event != "PostCompact"}}
@@ -234,5 +234,5 @@ def test_who_trusted_the_hooks_in_codex_has_the_file_as_before(run: Run, home: P
 def test_only_clients_whose_hooks_call_tools_get_hooks() -> None:
     """Those of Cursor and VS Code run programs."""
     assert {name: set(client.hooks) for name, client in CLIENTS.items() if client.hooks} == {
-        name: {Scope.USER, Scope.PROJECT} for name in ("claude", "codex")
+        name: {InstallScope.USER, InstallScope.PROJECT} for name in ("claude", "codex")
     }

@@ -14,7 +14,7 @@ from engine_memories import ENGINES, MODEL, OTHER_MODEL, Engine, add, content_ha
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.maintenance import copying
-from vector_memory.maintenance.copying import Copied
+from vector_memory.maintenance.copying import CopiedMemories
 from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
 from vector_memory.storage.queries.portions import Portions
@@ -29,7 +29,7 @@ class Pair:
     def __init__(self, source: Engine, target: Engine) -> None:
         self.source, self.target = source.open(), target.open()
 
-    def run(self) -> Copied:
+    def run(self) -> CopiedMemories:
         with copying.copying(self.source, self.target) as running:
             copied = running.copy_memories()
             running.complete()
@@ -111,15 +111,15 @@ def require_equal(source: Storage, target: Storage) -> None:
 
 def test_a_copy_is_equal_bit_by_bit_and_a_second_run_writes_nothing(pair: Pair) -> None:
     fill(pair.source)
-    assert pair.run() == Copied(13, 13)
+    assert pair.run() == CopiedMemories(13, 13)
     require_equal(pair.source, pair.target)
     version = pair.target.version()
-    assert pair.run() == Copied(13, 0)
+    assert pair.run() == CopiedMemories(13, 0)
     assert pair.target.version() == version
 
 
 def test_an_empty_memory_is_copied(pair: Pair) -> None:
-    assert pair.run() == Copied(0, 0)
+    assert pair.run() == CopiedMemories(0, 0)
 
 
 def test_what_is_stored_in_a_copy_gets_ids_that_were_never_given(pair: Pair) -> None:
@@ -151,7 +151,7 @@ def test_what_was_stored_since_and_read_since_follows_with_the_next_run(pair: Pa
     with pair.source.write() as writer:
         writer.record_access([2], "2026-03-03")
     add(pair.source, new_memory("later"))
-    assert pair.run() == Copied(14, 2)
+    assert pair.run() == CopiedMemories(14, 2)
     require_equal(pair.source, pair.target)
 
 

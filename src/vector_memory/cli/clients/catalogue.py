@@ -11,7 +11,7 @@ from types import ModuleType
 from vector_memory.cli.clients import json_file, toml_file
 
 
-class Scope(StrEnum):
+class InstallScope(StrEnum):
     """Where a client is to know the server: in all projects of the user, or in one."""
 
     USER = "user"
@@ -33,16 +33,16 @@ class Client:
     """
 
     title: str
-    files: Mapping[Scope, Callable[[Path], Path]]
+    files: Mapping[InstallScope, Callable[[Path], Path]]
     section: str
-    approval: Mapping[Scope, str]
+    approval: Mapping[InstallScope, str]
     format: ModuleType = json_file
     reads_comments: bool = False
     place: tuple[str, ...] = ()
-    shared: frozenset[Scope] = frozenset()
-    by_command: frozenset[Scope] = frozenset()
+    shared: frozenset[InstallScope] = frozenset()
+    by_command: frozenset[InstallScope] = frozenset()
     names_transport: bool = False
-    hooks: Mapping[Scope, Callable[[Path], Path]] = field(default_factory=dict)
+    hooks: Mapping[InstallScope, Callable[[Path], Path]] = field(default_factory=dict)
     command: str = ""
     hooks_since: str = ""
     silent: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class Client:
     trust_file: Callable[[], Path] | None = None
     instructions: str = ""
     checked_with: str = ""
-    default: Scope = Scope.USER
+    default: InstallScope = InstallScope.USER
 
 
 def home_of(variable: str, folder: str) -> Path:
@@ -91,16 +91,16 @@ IN_EDITOR = ("--working-dir", "${workspaceFolder}")
 CLIENTS: dict[str, Client] = {
     "claude": Client(
         title="Claude Code",
-        by_command=frozenset({Scope.USER}),
-        files={Scope.USER: claude_user_file, Scope.PROJECT: lambda project: project / ".mcp.json"},
+        by_command=frozenset({InstallScope.USER}),
+        files={InstallScope.USER: claude_user_file, InstallScope.PROJECT: lambda project: project / ".mcp.json"},
         section="mcpServers",
         names_transport=True,
         approval={
-            Scope.USER: "Nothing needs approval: sessions that start from now on are connected.",
-            Scope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
+            InstallScope.USER: "Nothing needs approval: sessions that start from now on are connected.",
+            InstallScope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
             '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
         },
-        hooks={Scope.USER: claude_settings, Scope.PROJECT: claude_settings_of},
+        hooks={InstallScope.USER: claude_settings, InstallScope.PROJECT: claude_settings_of},
         command="claude",
         hooks_since="2.1.118",
         checked_with="claude mcp list",
@@ -108,12 +108,12 @@ CLIENTS: dict[str, Client] = {
     "codex": Client(
         title="Codex",
         files={
-            Scope.USER: lambda _project: codex_file("config.toml"),
-            Scope.PROJECT: lambda project: project / ".codex" / "config.toml",
+            InstallScope.USER: lambda _project: codex_file("config.toml"),
+            InstallScope.PROJECT: lambda project: project / ".codex" / "config.toml",
         },
         hooks={
-            Scope.USER: lambda _project: codex_file("hooks.json"),
-            Scope.PROJECT: lambda project: project / ".codex" / "hooks.json",
+            InstallScope.USER: lambda _project: codex_file("hooks.json"),
+            InstallScope.PROJECT: lambda project: project / ".codex" / "hooks.json",
         },
         command="codex",
         hooks_since="0.148.0",
@@ -124,8 +124,8 @@ CLIENTS: dict[str, Client] = {
         section="mcp_servers",
         format=toml_file,
         approval={
-            Scope.USER: "Sessions that start from now on are connected.",
-            Scope.PROJECT: "Start `codex` in this project and trust the folder when it asks: Codex ignores the "
+            InstallScope.USER: "Sessions that start from now on are connected.",
+            InstallScope.PROJECT: "Start `codex` in this project and trust the folder when it asks: Codex ignores the "
             "configuration of folders that are not trusted.",
         },
         checked_with="codex mcp list",
@@ -133,20 +133,22 @@ CLIENTS: dict[str, Client] = {
     "cursor": Client(
         title="Cursor",
         files={
-            Scope.USER: lambda _project: Path.home() / ".cursor" / "mcp.json",
-            Scope.PROJECT: lambda project: project / ".cursor" / "mcp.json",
+            InstallScope.USER: lambda _project: Path.home() / ".cursor" / "mcp.json",
+            InstallScope.PROJECT: lambda project: project / ".cursor" / "mcp.json",
         },
         section="mcpServers",
         reads_comments=True,
         place=IN_EDITOR,
         instructions="AGENTS.md",
-        approval=dict.fromkeys(Scope, "In Cursor, open Settings, MCP, and switch vector-memory on if it is off."),
+        approval=dict.fromkeys(
+            InstallScope, "In Cursor, open Settings, MCP, and switch vector-memory on if it is off."
+        ),
     ),
     "vscode": Client(
         title="VS Code",
         files={
-            Scope.USER: lambda _project: application_data("Code") / "User" / "mcp.json",
-            Scope.PROJECT: lambda project: project / ".vscode" / "mcp.json",
+            InstallScope.USER: lambda _project: application_data("Code") / "User" / "mcp.json",
+            InstallScope.PROJECT: lambda project: project / ".vscode" / "mcp.json",
         },
         section="servers",
         reads_comments=True,
@@ -154,18 +156,18 @@ CLIENTS: dict[str, Client] = {
         names_transport=True,
         place=IN_EDITOR,
         # VS Code does not fill in ${workspaceFolder} in the user's own file.
-        shared=frozenset({Scope.USER}),
-        default=Scope.PROJECT,
+        shared=frozenset({InstallScope.USER}),
+        default=InstallScope.PROJECT,
         approval=dict.fromkeys(
-            Scope, 'In VS Code, run "MCP: List Servers", start vector-memory, and confirm that you trust it.'
+            InstallScope, 'In VS Code, run "MCP: List Servers", start vector-memory, and confirm that you trust it.'
         ),
     ),
     "desktop": Client(
         title="Claude Desktop",
-        files={Scope.USER: lambda _project: application_data("Claude") / "claude_desktop_config.json"},
+        files={InstallScope.USER: lambda _project: application_data("Claude") / "claude_desktop_config.json"},
         section="mcpServers",
-        shared=frozenset({Scope.USER}),
-        approval={Scope.USER: "Quit Claude Desktop and start it again. It asks before it first uses a tool."},
+        shared=frozenset({InstallScope.USER}),
+        approval={InstallScope.USER: "Quit Claude Desktop and start it again. It asks before it first uses a tool."},
     ),
 }
 """Every client by the name that `install` takes."""

@@ -26,7 +26,7 @@ class Backup(Enum):
     DELETE = auto()
 
 
-def read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
     """Return a file's text with its line ends; None if there is no file."""
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -68,14 +68,14 @@ class FileChange:
 
     def make(self) -> None:
         """Replace or delete the file. Raises ConfigurationError if it has changed since it was read."""
-        if read(self.path) != self.before:
+        if read_text(self.path) != self.before:
             raise ConfigurationError(f"{self.path} was changed by another program: run the command again.")
         if self.after is None:
             self._delete()
         else:
             if self.backup is Backup.WRITE:
-                back_up(self.path)
-            _write(self.path, self.after, _mode(self.path))
+                keep_copy(self.path)
+            _replace_file(self.path, self.after, _mode(self.path))
         if self.backup is Backup.DELETE:
             backup_of(self.path).unlink(missing_ok=True)
 
@@ -99,14 +99,14 @@ class Plan:
 
     def text(self, path: Path) -> str | None:
         """Return a file's text after the steps so far."""
-        return self._changes[path].after if path in self._changes else read(path)
+        return self._changes[path].after if path in self._changes else read_text(path)
 
     def write(
         self, path: Path, text: str | None, backup: Backup = Backup.LEAVE, *, has_own_folder: bool = False
     ) -> None:
         """Let a file have this text; None deletes it."""
         if path not in self._changes:
-            before = read(path)
+            before = read_text(path)
             self._changes[path] = FileChange(path, before, before)
         change = self._changes[path]
         self._changes[path] = replace(
@@ -121,18 +121,18 @@ class Plan:
         return [change for change in self._changes.values() if change.after != change.before]
 
 
-def back_up(path: Path) -> None:
+def keep_copy(path: Path) -> None:
     """Copy a file, if there is one, beside it."""
-    text = read(path)
+    text = read_text(path)
     if text is not None:
-        _write(backup_of(path), text, _mode(path))
+        _replace_file(backup_of(path), text, _mode(path))
 
 
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else USUAL_MODE
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def _replace_file(path: Path, text: str, mode: int) -> None:
     """Replace a file atomically, even behind a link. Raises ConfigurationError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

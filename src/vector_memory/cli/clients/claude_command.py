@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vector_memory.cli.clients.changes import FileChange, back_up, backup_of, read
+from vector_memory.cli.clients.changes import FileChange, backup_of, keep_copy, read_text
 from vector_memory.cli.clients.json_file import load_plain
 from vector_memory.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ class CommandChange:
 
     def shown(self) -> Iterator[str]:
         """Yield the lines of a diff of the entry, and the commands that make the change."""
-        old, new = (_rendered(self.name, entry) for entry in (self.before, self.after))
+        old, new = (_entry_lines(self.name, entry) for entry in (self.before, self.after))
         yield from difflib.unified_diff(old, new, str(self.file), str(self.file), lineterm="")
         yield ""
         yield from (f"$ {shlex.join(words)}" for words in self.commands())
@@ -43,7 +43,7 @@ class CommandChange:
     def make(self) -> None:
         """Run the commands. Raises ConfigurationError if one fails; what was removed before is then added again."""
         if self.before is None:
-            back_up(self.file)
+            keep_copy(self.file)
         for number, words in enumerate(self.commands()):
             try:
                 _run(words)
@@ -60,7 +60,7 @@ class CommandChange:
 
     def _restore(self) -> None:
         """Write the file as it was before the entry was added, unless more than the entry has changed since."""
-        backup, text = read(backup_of(self.file)), read(self.file)
+        backup, text = read_text(backup_of(self.file)), read_text(self.file)
         with suppress(ValueError, TypeError):
             if backup is not None and text and load_plain(text) == {"mcpServers": {}} | load_plain(backup):
                 FileChange(self.file, text, backup).make()
@@ -105,5 +105,5 @@ def _run(words: list[str]) -> None:
         raise ConfigurationError(f"`{shlex.join(words[:3])}` failed: {said}")
 
 
-def _rendered(name: str, entry: Mapping[str, Any] | None) -> list[str]:
+def _entry_lines(name: str, entry: Mapping[str, Any] | None) -> list[str]:
     return json.dumps({name: entry}, indent=2, ensure_ascii=False).splitlines() if entry else []

@@ -58,7 +58,7 @@ def places(content: Mapping[str, Any], server: str) -> list[HookPosition]:
     return [place for place, _ in _ours(content, server)]
 
 
-def merged(old: Handlers, new: Handlers) -> Handlers:
+def merged_hooks(old: Handlers, new: Handlers) -> Handlers:
     """Return the new hooks with what the user changed in the old ones, such as the timeout."""
     return {event: handler | old.get(event, {}) | {"input": handler["input"]} for event, handler in new.items()}
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vector_memory.cli.clients.catalogue import Client, Scope
+from vector_memory.cli.clients.catalogue import Client, InstallScope
 from vector_memory.errors import ConfigurationError
 
 NAME = "vector-memory"
@@ -41,7 +41,7 @@ def program() -> list[str]:
     return [str(Path(known).absolute() if known and Path(known).samefile(script) else script)]
 
 
-def entry_for(client: Client, scope: Scope, flags: list[str], memory: Sequence[str]) -> dict[str, Any]:
+def entry_for(client: Client, scope: InstallScope, flags: list[str], memory: Sequence[str]) -> dict[str, Any]:
     """Return a client's entry for the server.
 
     `flags`: more flags for `serve`. `memory`: the flags that name the memory; none for that of the project, or for the
@@ -55,7 +55,7 @@ def entry_for(client: Client, scope: Scope, flags: list[str], memory: Sequence[s
     return {**transport, "command": command, "args": [*words, "serve", *flags, *place]}
 
 
-def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+def merged_entry(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     """Return the new entry with what the user added to the old one, such as variables and permissions of tools."""
     return {**old, **new} if old and "command" in old else new
 
@@ -66,7 +66,7 @@ def require_hooks(client: Client) -> None:
     A client that cannot be asked is taken for a recent one.
     """
     version = _version(client.command)
-    if version and _numbers(version) < _numbers(client.hooks_since):
+    if version and _parts_of_version(version) < _parts_of_version(client.hooks_since):
         raise ConfigurationError(
             f"{client.title} {version} knows no hooks that call tools, and ignores a file that has some: update it to "
             f"{client.hooks_since} or later, or add --tools-only."
@@ -91,5 +91,5 @@ def _version(command: str) -> str | None:
     return found[0] if found else None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parts_of_version(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from vector_memory.cli.clients import hooks, json_file, launching
-from vector_memory.cli.clients.catalogue import Client, Scope
-from vector_memory.cli.clients.changes import Backup, FileChange, Plan, backup_of, read
+from vector_memory.cli.clients.catalogue import Client, InstallScope
+from vector_memory.cli.clients.changes import Backup, FileChange, Plan, backup_of, read_text
 from vector_memory.cli.clients.claude_command import CommandChange, require_claude
 from vector_memory.cli.clients.json_file import content_of
-from vector_memory.cli.clients.launching import NAME, merged
+from vector_memory.cli.clients.launching import NAME, merged_entry
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings.repository import repository_of
 
@@ -24,7 +24,7 @@ class ClientConfiguration:
     """A client's configuration in one scope. `project`: the folder for the scope of a project."""
 
     client: Client
-    scope: Scope
+    scope: InstallScope
     project: Path
 
     @property
@@ -71,7 +71,7 @@ def server_entry(place: ClientConfiguration) -> Part:
         found=lambda text: form.entry(text, section, NAME),
         put=lambda text, wanted: form.put(text, section, NAME, wanted),
         remove=lambda text, original: form.remove(text, section, NAME, original),
-        merged=launching.merged,
+        merged=launching.merged_entry,
         by_hand=lambda text, wanted: form.by_hand(text, section, NAME, wanted),
         is_plain=form is json_file and not place.client.reads_comments,
     )
@@ -88,7 +88,7 @@ def hook_calls(file: Path) -> Part:
         found=lambda text: hooks.found(content_of(text), NAME) or None,
         put=lambda text, wanted: json_file.rewritten(text, hooks.added(content_of(text), NAME, wanted)),
         remove=remove,
-        merged=hooks.merged,
+        merged=hooks.merged_hooks,
         by_hand=lambda _, wanted: f"put this into the file:\n\n{json.dumps(hooks.added({}, NAME, wanted), indent=2)}",
         is_plain=True,
     )
@@ -96,7 +96,7 @@ def hook_calls(file: Path) -> Part:
 
 def original_of(part: Part, text: str, there: Held) -> tuple[bool, str | None]:
     """Return whether it is known what the file was before this part was added, and what it was, if it is there."""
-    backup = read(backup_of(part.file))
+    backup = read_text(backup_of(part.file))
     try:
         if backup is not None and part.found(backup) is not None:
             return False, None
@@ -194,7 +194,7 @@ def _take_out(plan: Plan, place: ClientConfiguration, part: Part) -> None:
         after, has_own_folder = original, part.file.parent not in {place.project, Path.home()}
     else:
         with explained(part, text):
-            after, has_own_folder = part.remove(text, read(backup_of(part.file)) or ""), False
+            after, has_own_folder = part.remove(text, read_text(backup_of(part.file)) or ""), False
     plan.write(part.file, after, Backup.DELETE, has_own_folder=has_own_folder)
     for private in (part.file, backup_of(part.file)):
         _write_rules(plan, place, not_ignored, private)
@@ -217,15 +217,15 @@ def _rules_file(place: ClientConfiguration) -> Path:
 
 def _write_rules(plan: Plan, place: ClientConfiguration, changed: Any, private: Path) -> None:
     """Change the project's .gitignore for a file that is only for this machine."""
-    if place.scope is Scope.PROJECT and repository_of(place.project) is not None:
+    if place.scope is InstallScope.PROJECT and repository_of(place.project) is not None:
         line = f"/{private.relative_to(place.project).as_posix()}"
         plan.write(_rules_file(place), changed(plan.text(_rules_file(place)), line))
 
 
 def _command(place: ClientConfiguration, entry: Mapping[str, Any] | None) -> CommandChange | None:
     """Return the change of the file that only the client's own command may write; None if it is as it should be."""
-    there = _of_claude(place.file, read(place.file) or "")
-    wanted = merged(there, dict(entry)) if entry else None
+    there = _of_claude(place.file, read_text(place.file) or "")
+    wanted = merged_entry(there, dict(entry)) if entry else None
     if there == wanted:
         return None
     require_claude()

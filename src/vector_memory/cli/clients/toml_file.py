@@ -14,7 +14,7 @@ NOT_A_STATEMENT = re.compile(r"\s*(#.*)?$")
 
 def entry(text: str, section: str, name: str) -> dict[str, Any] | None:
     """Return the table `section.name`. Raises ConfigurationError for text that is not TOML."""
-    found = table(_parsed(text), section).get(name)
+    found = table(_tables_in(text), section).get(name)
     return dict(found) if isinstance(found, dict) else None
 
 
@@ -41,7 +41,7 @@ def put(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
         first, _ = block
         kept = list(_without({key for key in there if key not in value or there[key] != value[key]}, lines, block))
         changed = "".join([*lines[: first + 1], *statements, *kept, *lines[block[1] :]])
-    before = _parsed(text)
+    before = _tables_in(text)
     _require_same(changed, before | {section: before.get(section, {}) | {name: dict(value)}})
     return changed
 
@@ -58,7 +58,7 @@ def without_table(text: str, *path: str) -> str:
     if first and not lines[first - 1].strip():
         first -= 1
     changed = "".join([*lines[:first], *lines[end:]])
-    _require_same(changed, _less(_parsed(text), *path))
+    _require_same(changed, _less(_tables_in(text), *path))
     return changed
 
 
@@ -71,7 +71,7 @@ def by_hand(text: str, section: str, name: str, value: Mapping[str, Any]) -> str
     return "put this into the file:\n\n" + "\n".join([f"[{section}.{name}]", *_statements(value, {})])
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _tables_in(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -87,7 +87,7 @@ def _require_same(changed: str, expected: dict[str, Any]) -> None:
 
 def _can_be_read(text: str) -> bool:
     try:
-        _parsed(text)
+        _tables_in(text)
     except ConfigurationError:
         return False
     return True

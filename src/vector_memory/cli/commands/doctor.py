@@ -12,11 +12,11 @@ from vector_memory.cli.terminal import console, print_json, progress, status
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Finding, Report, State
+from vector_memory.maintenance.doctor.report import Finding, Report, Severity
 from vector_memory.settings import DatabaseLocation
 
 WIDEST = 100
-STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.PROBLEM: "bold red"}
 TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory"}
 
 
@@ -62,12 +62,12 @@ def print_report(report: Report, repaired: Sequence[str]) -> None:
             out.print(Text(f"  {line}"))
     for part, findings in report.parts.items():
         out.print(Text(f"\n{TITLES[part]}", style="bold"))
-        out.print(_findings(findings))
+        out.print(_findings_table(findings))
     out.print()
     out.print(_summary(report))
 
 
-def _findings(findings: Sequence[Finding]) -> Table:
+def _findings_table(findings: Sequence[Finding]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(min_width=9)
     table.add_column(min_width=13)
@@ -81,7 +81,7 @@ def _findings(findings: Sequence[Finding]) -> Table:
 
 
 def _summary(report: Report) -> Text:
-    problems, warnings = report.count(State.PROBLEM), report.count(State.WARNING)
+    problems, warnings = report.count(Severity.PROBLEM), report.count(Severity.WARNING)
     verdict = Text("Healthy", style="bold green") if report.healthy else Text("Not healthy", style="bold red")
     return Text.assemble(
         verdict, f": {len(report.findings)} checks, {_some(problems, 'problem')}, {_some(warnings, 'warning')}."

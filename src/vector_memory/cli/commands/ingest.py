@@ -78,7 +78,7 @@ def ingest(
     with resumable(), SessionMemoryStore(address, settings) as store:
         ingestion = Ingestion(store, kind, fields)
         outcomes, outdated = (ingestion.synced(paths), 0) if sync or watch else ingestion.added(paths)
-        output = Output(session, SYNCED if sync or watch else ADDED, as_json=as_json)
+        output = IngestOutput(session, SYNCED if sync or watch else ADDED, as_json=as_json)
         missing = store.get_memory_stats().without_vectors
         output.say(outcomes, missing, ingestion.left_out)
         if missing and not as_json:
@@ -110,7 +110,7 @@ def _default_session(kind: MemoryKind, paths: Sequence[str]) -> str | None:
     raise ConfigurationError(f"Memories of kind {kind} belong to a session: add --session with its name.")
 
 
-class Output:
+class IngestOutput:
     """Says what became of the files. `states`: those that are counted."""
 
     def __init__(self, session: str | None, states: Sequence[State], *, as_json: bool) -> None:

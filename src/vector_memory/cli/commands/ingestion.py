@@ -32,7 +32,7 @@ NOWHERE = Origin("", "")
 PATTERN = re.compile(r"[*?\[]")
 
 
-def files_of(words: Sequence[str], skip: Callable[[str, str], None]) -> dict[str, Origin]:
+def matched_files(words: Sequence[str], skip: Callable[[str, str], None]) -> dict[str, Origin]:
     """Return the paths that files, folders and patterns match, each once, with their origins.
 
     `skip` is called for what is left out of a folder, with the reason. Raises ConfigurationError if a word matches
@@ -112,18 +112,18 @@ def session_of(words: Sequence[str]) -> str | None:
     return name if name and name == without_halves(name) else None
 
 
-def text_of(file: str) -> str:
+def text_in_file(file: str) -> str:
     """Return the text of a file. Raises ValidationError if it is not text, and UnreadableFileError."""
     try:
         str(absolute(file)).encode()  # it becomes the memory's origin
-        return text_in(content_of(file))
+        return text_in(bytes_of(file))
     except UnicodeEncodeError:
         raise ValidationError("Its path is not UTF-8: rename it.") from None
     except OSError as error:
         raise UnreadableFileError(f"It cannot be read ({error.strerror}).") from None
 
 
-def content_of(file: str) -> bytes:
+def bytes_of(file: str) -> bytes:
     """Return the bytes of a file. The memory itself must not be opened: closing it would drop SQLite's locks."""
     if file == STANDARD_INPUT:
         return sys.stdin.buffer.read()
@@ -132,7 +132,7 @@ def content_of(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
-def facts_of(file: str, text: str) -> MemoryFields:
+def facts_in(file: str, text: str) -> MemoryFields:
     """Return the title, tags and time of a document: those that its front matter says.
 
     Without one the title is the first heading, except of a text file, where `# ` begins a comment, or the file name.
@@ -181,7 +181,7 @@ class Ingestion:
 
         def add(file: str, origin: Origin) -> Outcome:
             nonlocal outdated
-            text = text_of(file)
+            text = text_in_file(file)
             stored = self._store.store_memory(self._kind, text, **self._fields_of(file, text, origin))
             outdated += sync.is_outdated(origin, text)
             return Outcome(file, "stored", stored.memory_id)
@@ -206,17 +206,17 @@ class Ingestion:
 
     def _files_of(self, words: Sequence[str]) -> Files:
         self.left_out = []
-        return files_of(words, lambda path, reason: self.left_out.append(LeftOut(path, reason)))
+        return matched_files(words, lambda path, reason: self.left_out.append(LeftOut(path, reason)))
 
     def _sync(self) -> Sync:
         return self._store.sync(self._scope)
 
     def _memory_of(self, file: str, origin: Origin) -> NewMemory:
-        text = text_of(file)
+        text = text_in_file(file)
         return NewMemory.of(self._kind, text, **self._fields_of(file, text, origin))
 
     def _fields_of(self, file: str, text: str, origin: Origin) -> MemoryFields:
-        fields = self._fields | facts_of(file, text)
+        fields = self._fields | facts_in(file, text)
         fields["tags"] = [*(self._fields.get("tags") or ()), *(fields.get("tags") or ())][:MAX_TAGS]
         fields["metadata"] = None if origin == NOWHERE else origin._asdict()
         return fields

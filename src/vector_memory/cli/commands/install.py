@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from vector_memory.cli.clients.catalogue import CLIENTS, Scope
+from vector_memory.cli.clients.catalogue import CLIENTS, InstallScope
 from vector_memory.cli.flags import Switch, given_path, require_folder
 from vector_memory.cli.terminal import agreed, say
 from vector_memory.errors import ConfigurationError
@@ -43,7 +43,7 @@ class How:
         if self.user and self.project:
             raise ConfigurationError("Use either --user or --project, not both.")
         client = CLIENTS[name]
-        scope = Scope.USER if self.user else Scope.PROJECT if self.project else client.default
+        scope = InstallScope.USER if self.user else InstallScope.PROJECT if self.project else client.default
         if scope not in client.files:
             raise ConfigurationError(f"{client.title} has no projects: omit --project.")
         return ClientConfiguration(client, scope, _current_folder())
@@ -153,12 +153,12 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 def _plugin(project: Path) -> str | None:
     """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
     from vector_memory.cli.clients.catalogue import claude_settings, claude_settings_of
-    from vector_memory.cli.clients.changes import read
+    from vector_memory.cli.clients.changes import read_text
     from vector_memory.cli.clients.claude_command import plugin_in
     from vector_memory.cli.clients.launching import NAME
 
     shared = project / ".claude" / "settings.json"
-    return plugin_in(map(read, (claude_settings(project), shared, claude_settings_of(project))), NAME)
+    return plugin_in(map(read_text, (claude_settings(project), shared, claude_settings_of(project))), NAME)
 
 
 def _file(database: Path | None) -> list[str]:
@@ -225,7 +225,7 @@ def _is_agreed(place: "ClientConfiguration", changes: "Sequence[Change]", how: H
 
 
 def _where(place: "ClientConfiguration") -> str:
-    return "for all your projects" if place.scope is Scope.USER else f"for the project {place.project}"
+    return "for all your projects" if place.scope is InstallScope.USER else f"for the project {place.project}"
 
 
 def _say_what_follows(place: "ClientConfiguration", words: list[str], *, with_hooks: bool) -> None:
@@ -253,5 +253,5 @@ def _memory(place: "ClientConfiguration", words: list[str]) -> str:
     for flag in ("--database-path", "--database-url"):
         if flag in words:
             return f"{words[words.index(flag) + 1]}, for all projects"
-    whose = "each project" if place.scope is Scope.USER else "this project"
+    whose = "each project" if place.scope is InstallScope.USER else "this project"
     return f"memory/agent_session_memory.db in {whose}"

@@ -39,7 +39,7 @@ from vector_memory.settings import DatabaseLocation, DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import index_vectors, prepare_database
 
 if TYPE_CHECKING:
-    from vector_memory.embedding.known import Known
+    from vector_memory.embedding.known import KnownModel
     from vector_memory.settings import Settings
 
 
@@ -71,7 +71,7 @@ def delete(
             entries = [Overview(storage).memory(number) for number in dict.fromkeys(memory_ids)]
             numbers = [entry.id for entry in entries]
             what = _named(entries[0]) if len(entries) == 1 else _memories(len(entries))
-        if not dry_run and not _is_agreed(what, yes=yes):
+        if not dry_run and not _may_delete(what, yes=yes):
             return 1
         if not dry_run:
             Deletion(storage).delete_all(numbers)
@@ -96,7 +96,7 @@ def cleanup(
         found = deletion.clean_up(days, dry_run=True)
         what = f"{_memories(found.memories_deleted)} older than {counted(days, 'day')}"
         if not dry_run and found.memories_deleted:
-            if not _is_agreed(what, yes=yes):
+            if not _may_delete(what, yes=yes):
                 return 1
             found = deletion.clean_up(days, dry_run=False)
     message = f"{'Would delete' if dry_run else 'Deleted'} {what}."
@@ -113,7 +113,7 @@ def _named(entry: MemoryEntry) -> str:
     return f"{entry.memory_type} {entry.id}{title} with all its chunks"
 
 
-def _is_agreed(what: str, *, yes: bool) -> bool:
+def _may_delete(what: str, *, yes: bool) -> bool:
     """Ask whether to delete, if somebody can answer."""
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()
     return yes or not can_ask or agreed(f"Delete {what}? This cannot be undone.", "Nothing was deleted.")
@@ -185,11 +185,11 @@ def restore(
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Replace the memory with a backup. No server may use the memory meanwhile."""
-    from vector_memory.maintenance.backup import restore
+    from vector_memory.maintenance.backup import restore_memory
 
     path = file_of(creatable(place))
     with progress("Checking and copying") as update:
-        copied = restore(given_path(source), path, overwrite=overwrite, on_progress=update)
+        copied = restore_memory(given_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"
     if copied.kept is not None:
         message += f"\nThe previous memory is kept in {copied.kept}"
@@ -201,9 +201,9 @@ def restore(
 def fetch_model(*, as_json: AsJson = False) -> None:
     """Download the embedding model and the token table (about 90 MB) into the caches that the server uses."""
     set_up_logging("ERROR", None)
-    from vector_memory.embedding.weights import fetch_model
+    from vector_memory.embedding.weights import download_model
 
-    folder = fetch_model((lambda _line: None) if as_json else say)
+    folder = download_model((lambda _line: None) if as_json else say)
     tell({"success": True, "folder": str(folder)}, f"The model is in {folder}", as_json=as_json)
 
 
@@ -230,9 +230,9 @@ def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) 
 
     Set --embedding-model to another one and run `vector-memory reembed` to change over.
     """
-    from vector_memory.embedding.known import KNOWN, known
+    from vector_memory.embedding.known import KNOWN, known_model
 
-    chosen = known(settings.embedding_model)
+    chosen = known_model(settings.embedding_model)
     rows = [_row_of_known(model, settings, in_use=model is chosen) for model in KNOWN.values()]
     if chosen is None:
         rows.append(_row_of_own(settings))
@@ -242,14 +242,14 @@ def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) 
         _print_models(rows)
 
 
-def _row_of_known(model: "Known", settings: "Settings", *, in_use: bool) -> dict[str, Any]:
-    from vector_memory.embedding.weights import find_weights, how_to_install, place_of
+def _row_of_known(model: "KnownModel", settings: "Settings", *, in_use: bool) -> dict[str, Any]:
+    from vector_memory.embedding.weights import find_weights, how_to_install, source_of
     from vector_memory.errors import EmbeddingUnavailableError
 
     folder = settings.embedding_model_path if in_use else None
     advice = how_to_install(model)
     try:
-        place = find_weights(folder, model).source if folder else place_of(model)
+        place = find_weights(folder, model).source if folder else source_of(model)
     except EmbeddingUnavailableError as error:
         place, advice = None, str(error)
     return {

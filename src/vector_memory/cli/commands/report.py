@@ -59,10 +59,10 @@ def report(
         else:
             folder = given_path(output or Path())
             targets = _pages_of(storage, folder)
-        written = [_write(storage, one, target, place, overwrite=overwrite) for one, target in targets.items()]
+        written = [_write_page(storage, one, target, place, overwrite=overwrite) for one, target in targets.items()]
     pages = [one._asdict() | {"file": str(one.file)} for one in written]
     body = {"success": True, **(pages[0] if session is not None else {"pages": pages})}
-    tell(body, "\n".join(map(_said, written)), as_json=as_json)
+    tell(body, "\n".join(map(_sentences_about_page, written)), as_json=as_json)
     if show and written:
         webbrowser.open(written[0].file.as_uri())
 
@@ -94,7 +94,7 @@ def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
     return {name: folder / file_name(name) for name in names}
 
 
-def _write(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
+def _write_page(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
     databases = files_of(place.address())
     with progress("Memories") as update, new_file(target, overwrite=overwrite, databases=databases) as stream:
         page = SessionReports(storage).page(session, update)
@@ -102,7 +102,7 @@ def _write(storage: Storage, session: str, target: Path, place: DatabaseLocation
     return Written(page.memories, page.shown, page.texts, target, size)
 
 
-def _said(page: Written) -> str:
+def _sentences_about_page(page: Written) -> str:
     wrote = f"Wrote {counted(page.shown, 'memory', 'memories')} ({page.bytes / 1e6:,.1f} MB) to {page.file}"
     if page.texts == page.memories:
         return wrote

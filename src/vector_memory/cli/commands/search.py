@@ -122,7 +122,7 @@ class Search:
         if offset + limit > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
-        ranked = with_room(merged([answer.results for answer in answers]), limit)[: offset + limit]
+        ranked = with_room(merged_by_score([answer.results for answer in answers]), limit)[: offset + limit]
         self._shown = {scope.kind: shown_of(scope.kind, ranked, offset) for scope in scopes}
         found = ranked[offset:]
         return found, " ".join(self._notes(answers, found))
@@ -184,6 +184,6 @@ def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> r
     return range(earlier, earlier + sum(result.memory_type == kind for result in ranked[offset:]))
 
 
-def merged(ranked: Sequence[Sequence[Found]]) -> list[Found]:
+def merged_by_score(ranked: Sequence[Sequence[Found]]) -> list[Found]:
     """Return several rankings as one: of their next results always the one with the highest score."""
     return list(heapq.merge(*ranked, key=lambda result: -(result.score or 0.0)))

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.terminal import console, grid, moment, one_line, printable, score
+from vector_memory.cli.terminal import console, grid, moment, one_line, printable, score_column
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.search.explaining import Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH
@@ -39,7 +39,7 @@ def print_findings(found: Sequence[Found], message: str, query: str, *, full: bo
     wanted = set(query_terms(query))
     for result in found:
         text = text_of_result(result)
-        shown = printable(text) if full else excerpt(text, wanted, LINES_SHOWN * (out.width - 8))
+        shown = printable(text) if full else excerpt_line(text, wanted, LINES_SHOWN * (out.width - 8))
         out.print(_heading(result, out.width))
         out.print(Padding(marked(shown, wanted), (0, 0, 0, 6)))
         out.print()
@@ -60,7 +60,7 @@ def without_marks(text: str) -> str:
     return EMPHASIS.sub("", LINK.sub(r"\g<label>", DROPPED.sub(" ", text)))
 
 
-def excerpt(text: str, wanted: set[str], length: int) -> str:
+def excerpt_line(text: str, wanted: set[str], length: int) -> str:
     """Return about `length` characters of a text on one line, starting with the sentence with most of the words."""
     sentences = [line for part in SENTENCE_END.split(without_marks(text)) if (line := one_line(part))]
     start = max(range(len(sentences)), key=lambda at: len(wanted & set(terms(sentences[at]))), default=0)
@@ -85,7 +85,7 @@ def _heading(result: Found, width: int) -> Table:
     if result.later:
         numbers = ", ".join(map(str, result.later))
         lines.append(Text(f"newer than {numbers}, on the same subject: may correct it", style="yellow"))
-    table.add_row(score(result.score), Text("\n").join(lines))
+    table.add_row(score_column(result.score), Text("\n").join(lines))
     return table
 
 

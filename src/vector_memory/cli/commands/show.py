@@ -188,7 +188,7 @@ def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
             Text(f"{entry.memory_id}", style="cyan"),
             Text(moment(entry.created_at), style="dim"),
             Text(entry.memory_type, style="green"),
-            Text(shortened(one_line(entry.session_id or "-"), SESSION_SHOWN)),
+            Text(cut_to(one_line(entry.session_id or "-"), SESSION_SHOWN)),
             Text(one_line(entry.title or entry.beginning), style="bold"),
         )
     if found.entries:
@@ -200,7 +200,7 @@ def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
         out.print("No memories match: leave out a filter." if is_filtered else "The memory is empty.")
 
 
-def shortened(text: str, length: int) -> str:
+def cut_to(text: str, length: int) -> str:
     """Return a text, cut to a maximum length."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
@@ -271,8 +271,8 @@ def _print_session_stats(found: SessionStatsResult) -> None:
                 {
                     "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
                     "stored": f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)",
-                    "kinds": _numbers(found.memory_counts),
-                    "agents": _numbers(found.agent_counts),
+                    "kinds": _in_descending_order(found.memory_counts),
+                    "agents": _in_descending_order(found.agent_counts),
                 }
             )
         )
@@ -287,7 +287,7 @@ def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> Non
     facts = {
         "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
         "sessions": f"{found.total_sessions:,} of {counted(found.total_agents, 'agent')}",
-        "kinds": _numbers(found.memory_counts),
+        "kinds": _in_descending_order(found.memory_counts),
         "stored": stored,
         "size": f"{found.database_bytes / 1e6:,.1f} MB",
         "vectors": found.embedding_model or "none",
@@ -301,5 +301,5 @@ def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> Non
     out.print(facts_table({name: value for name, value in facts.items() if value}))
 
 
-def _numbers(counts: Mapping[str, int]) -> str:
+def _in_descending_order(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))

@@ -127,7 +127,7 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Print who called what, when and on which ids, and check that no line was changed or removed."""
-    folder = folder_of(data_dir)
+    folder = data_folder(data_dir)
     log = AuditLog(folder, keys_of(folder, None if audit_key is None else given_path(audit_key)))
     if new_key:
         key = log.renew_key()
@@ -173,7 +173,7 @@ def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
     """Print the tokens, without their secrets."""
     listed = tokens.tokens()
     if as_json:
-        print_json({"tokens": [facts_of(token) for token in listed]})
+        print_json({"tokens": [token_facts(token) for token in listed]})
         return
     table = grid(("token", "namespace", "scope", "sessions", "agent", "expires (UTC)"))
     for token in listed:
@@ -189,7 +189,7 @@ def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
         console().print(table)
 
 
-def facts_of(token: Token) -> dict[str, object]:
+def token_facts(token: Token) -> dict[str, object]:
     """Return what may be printed of a token."""
     facts = {name: getattr(token, name) for name in ("name", "namespace", "sessions", "agent_id")}
     dates = {"created_at": as_date(token.created_at), "expires_at": as_date(token.expires_at)}
@@ -223,10 +223,10 @@ def registry_at(database: DatabaseServer, data_dir: Path | None, dimensions: int
     address = database.url()
     if address is not None:
         return DatabaseRegistry(address, dimensions)
-    return FolderRegistry(folder_of(data_dir))
+    return FolderRegistry(data_folder(data_dir))
 
 
-def folder_of(data_dir: Path | None) -> Path:
+def data_folder(data_dir: Path | None) -> Path:
     """Return the data folder. Raises ConfigurationError if none is given."""
     if data_dir is None:
         raise ConfigurationError(

@@ -27,8 +27,8 @@ from vector_memory.cli.terminal import one_line, progress, resumable, tell
 from vector_memory.domain import MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
-from vector_memory.maintenance.copying import Copied, copying
-from vector_memory.maintenance.transfer import is_database, new_file, notes_as_export
+from vector_memory.maintenance.copying import CopiedMemories, copying
+from vector_memory.maintenance.transfer import is_sqlite, new_file, notes_as_export
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, Settings
 from vector_memory.storage.opening import open_storage
 from vector_memory.store import SessionMemoryStore
@@ -150,7 +150,7 @@ def opened_export(source: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise ValidationError(f"{source} cannot be read ({error.strerror}): choose a file written by export.") from None
     with stream:
-        if not is_database(stream):
+        if not is_sqlite(stream):
             yield stream
             return
     with notes_as_export(given_path(source)) as export:
@@ -179,8 +179,8 @@ def copy(
 
     No process may use the target before the copy is complete.
     """
-    source_at = existing(place_of(source, unencrypted=database_unencrypted))
-    target_at = creatable(place_of(target, unencrypted=database_unencrypted))
+    source_at = existing(location_of(source, unencrypted=database_unencrypted))
+    target_at = creatable(location_of(target, unencrypted=database_unencrypted))
     if is_same(source_at, target_at):
         raise ConfigurationError(f"{target_at} is the source itself: choose another target.")
     with resumable():
@@ -196,7 +196,7 @@ def copy(
     )
 
 
-def place_of(address: str, *, unencrypted: bool) -> DatabaseLocation:
+def location_of(address: str, *, unencrypted: bool) -> DatabaseLocation:
     """Return the place that an argument names."""
     if address.startswith(SCHEMES):
         return DatabaseLocation(database_url=address, database_unencrypted=unencrypted)
@@ -210,7 +210,7 @@ def is_same(source_at: MemoryAddress, target_at: MemoryAddress) -> bool:
     return source_at == target_at
 
 
-def copy_all(source_at: MemoryAddress, target_at: MemoryAddress) -> Copied:
+def copy_all(source_at: MemoryAddress, target_at: MemoryAddress) -> CopiedMemories:
     """Copy a memory; the target gets vectors of the same length."""
     with closing(open_storage(source_at, dimensions=DEFAULT_DIM, read_only=True)) as source:
         with source.read() as reader:

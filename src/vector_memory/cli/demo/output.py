@@ -13,9 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.commands.search_output import Found, excerpt, path_of, text_of_result
+from vector_memory.cli.commands.search_output import Found, excerpt_line, path_of, text_of_result
 from vector_memory.cli.demo.files import Subject
-from vector_memory.cli.terminal import one_line, score, status
+from vector_memory.cli.terminal import one_line, score_column, status
 from vector_memory.domain.text import counted
 from vector_memory.results.sessions import (
     CoarseSearchResult,
@@ -149,7 +149,7 @@ class Output:
         results.add_column(justify="right", style="cyan")
         results.add_column(ratio=1)
         for found in answer.results:
-            results.add_row(score(found.score), self._finding(found, question))
+            results.add_row(score_column(found.score), self._finding(found, question))
         self._console.print(Padding(results, (0, 0, 0, 2)), width=self._width)
         if not answer.results:
             self._print(f"  {one_line(answer.message or '')}", style="yellow")
@@ -171,6 +171,6 @@ class Output:
         lines = [Text(one_line(found.title or ""), style="bold")]
         if path := path_of(found):
             lines.append(Text(path, style="green"))
-        shown = excerpt(text_of_result(found), set(query_terms(question)), 2 * (self._width - 14))
+        shown = excerpt_line(text_of_result(found), set(query_terms(question)), 2 * (self._width - 14))
         lines.append(Text(shown, style="dim"))
         return Text("\n").join(lines)

@@ -14,7 +14,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
-from vector_memory.maintenance.doctor.report import Finding, State, agreement, fine, fixable, named, problem, warning
+from vector_memory.maintenance.doctor.report import Finding, Severity, agreement, fine, fixable, named, problem, warning
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
@@ -168,11 +168,14 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     return (
         bool(block.memories)
         and found.keys() == postings.keys()
-        and all(np.array_equal(in_order(found[bucket]), in_order(b"".join(rows))) for bucket, rows in postings.items())
+        and all(
+            np.array_equal(sorted_postings(found[bucket]), sorted_postings(b"".join(rows)))
+            for bucket, rows in postings.items()
+        )
     )
 
 
-def in_order(row: bytes) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+def sorted_postings(row: bytes) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
     """Return postings, sorted. An incomplete one at the end is left out."""
     whole = len(row) // POSTING.itemsize * POSTING.itemsize
     return np.sort(np.frombuffer(row[:whole], POSTING))
@@ -203,7 +206,7 @@ def agreements(
     def compared() -> Iterator[Finding]:
         nonlocal faults
         faults = faults_in(reader, translated)
-        yield from texts(reader.count(Scope()), faults, restore)
+        yield from text_findings(reader.count(Scope()), faults, restore)
 
     def indexed() -> Iterator[Finding]:
         yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.portions.count_outdated())
@@ -232,7 +235,7 @@ def agreements(
         yield unread(failed)
 
 
-def texts(total: int, faults: Faults, restore: str) -> Iterator[Finding]:
+def text_findings(total: int, faults: Faults, restore: str) -> Iterator[Finding]:
     """Say of which memories, of `total`, the text has changed, or what is derived from it does not match it."""
     if faults.text:
         changed = f"The text of {named(faults.text)} has changed since it was stored, or cannot be read."
@@ -256,7 +259,7 @@ def words(*, right: bool, outdated: int) -> Finding:
             f"The words of {counted(outdated, 'memory', 'memories')} were indexed by the rules of an earlier "
             "release, so not all of them are found yet. A server indexes them again in the background."
         )
-        return fixable("keywords", message, State.WARNING)
+        return fixable("keywords", message, Severity.WARNING)
     wrong = "" if right else "The keyword index does not match the texts."
     return agreement("keywords", "The keyword index matches the texts.", wrong)
 
@@ -294,7 +297,7 @@ def unindexed(reader: Reader) -> Finding:
         return fine("unindexed", "Every memory has vectors.")
     lack = "lacks" if missing == 1 else "lack"
     message = f"{counted(missing, 'memory', 'memories')} {lack} vectors and may be found by words only."
-    return fixable("unindexed", message, State.WARNING)
+    return fixable("unindexed", message, Severity.WARNING)
 
 
 def fingerprint(reader: Reader, indexer: Indexer) -> Finding:

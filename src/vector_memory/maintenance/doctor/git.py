@@ -55,7 +55,9 @@ def finding_about(root: Path, own: Sequence[PurePath]) -> Finding:
     branches = other_branches_with(root, own)
     if tracked:
         command = shlex.join(["git", "-C", str(root), *REMOVING, *owners(tracked, own)])
-        there = f" It is on other branches, too: {first_names(branches)}. {elsewhere(own)}" if branches else ""
+        there = (
+            f" It is on other branches, too: {first_names(branches)}. {how_to_clean_branches(own)}" if branches else ""
+        )
         return problem(
             "git",
             f"Git tracks {first_names(tracked)}: a change of branch can overwrite the memory, and whoever clones the "
@@ -67,7 +69,7 @@ def finding_about(root: Path, own: Sequence[PurePath]) -> Finding:
             "git",
             f"Other branches contain the memory: {first_names(branches)}. A change to one of them overwrites it "
             "without a question, and the change back deletes it.",
-            elsewhere(own),
+            how_to_clean_branches(own),
         )
     if visible := [line[len(VISIBLE) :] for line in seen]:
         return warning(
@@ -78,7 +80,7 @@ def finding_about(root: Path, own: Sequence[PurePath]) -> Finding:
     return fine("git", "Git does not track the memory.")
 
 
-def elsewhere(own: Sequence[PurePath]) -> str:
+def how_to_clean_branches(own: Sequence[PurePath]) -> str:
     """Return how to take the memory out of other branches, of which none may be checked out here."""
     command = shlex.join(["git", *REMOVING, *map(str, own)])
     return (

@@ -28,7 +28,7 @@ def installation_findings(engine: Iterable[Finding], model: EmbeddingModel, sett
 def sqlite_findings() -> Iterator[Finding]:
     """Yield the findings about SQLite and its extension."""
     yield linked_sqlite()
-    yield extension()
+    yield vector_extension()
 
 
 def package_versions() -> Finding:
@@ -48,7 +48,7 @@ def linked_sqlite() -> Finding:
         return problem("sqlite", str(error), "Install apsw 3.54 or newer.")
 
 
-def extension() -> Finding:
+def vector_extension() -> Finding:
     """Check that sqlite-vec can be loaded."""
     try:
         return fine("vector-search", f"sqlite-vec {inspection.extension_version()} can be loaded.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
+from vector_memory.maintenance.doctor.report import Finding, Severity, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import holds_only
 from vector_memory.storage.sqlite import full_disk
@@ -76,21 +76,21 @@ def permissions(path: Path) -> Finding:
     if not is_writable(path):
         return warning(
             "permissions",
-            f"You can read the memory, but not write to it: {shown(path)} and its folder {shown(path.parent)} have to "
-            "be writable.",
+            f"You can read the memory, but not write to it: {with_mode(path)} and its folder {with_mode(path.parent)} "
+            "have to be writable.",
             "Use it with `serve --read-only`, or store as a user who may write there.",
         )
-    names = [shown(place) for place in exposed(path)]
+    names = [with_mode(place) for place in exposed(path)]
     if not names:
-        folder = f"; others may enter its folder {shown(path.parent)}" if mode_of(path.parent) & OTHERS else ""
-        return fine("permissions", f"Only you can read the memory {shown(path)}{folder}.")
+        folder = f"; others may enter its folder {with_mode(path.parent)}" if mode_of(path.parent) & OTHERS else ""
+        return fine("permissions", f"Only you can read the memory {with_mode(path)}{folder}.")
     message = f"Other users of this machine have access to {', '.join(names)}."
     if exposed(path) == [path.parent]:
-        return fixable("permissions", message, State.WARNING)
+        return fixable("permissions", message, Severity.WARNING)
     return fixable("permissions", message)
 
 
-def shown(path: Path) -> str:
+def with_mode(path: Path) -> str:
     """Return the name of a file or folder with its permissions."""
     return f"{path.name or path} ({mode_of(path):03o})"
 
@@ -107,7 +107,7 @@ def exposed(path: Path) -> list[Path]:
     return [found for found in (*files, *folder) if mode_of(found) & OTHERS]
 
 
-def close_to_others(path: Path) -> int:
+def remove_access_of_others(path: Path) -> int:
     """Remove other users' permissions; return the number of files and folders changed."""
     changed = exposed(path)
     for file in changed:

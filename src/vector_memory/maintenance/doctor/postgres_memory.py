@@ -13,7 +13,7 @@ from vector_memory.maintenance.doctor.agreement import Repairs, agreements, copi
 from vector_memory.maintenance.doctor.place import readable_size
 from vector_memory.maintenance.doctor.report import (
     Finding,
-    State,
+    Severity,
     agreement,
     fine,
     first_names,
@@ -70,12 +70,14 @@ class PostgresMemory:
         try:
             with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
                 found += schema_findings(connection, self._address.schema)
-                if any(finding.state != State.OK for finding in found):
+                if any(finding.state != Severity.OK for finding in found):
                     return found
                 found += upkeep_findings(connection)
             with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
                 indexer = Indexer(self._model, self._settings)
-                found += agreements(reader, indexer, translated_errors, restore=RESTORE, unread=unread, other={})
+                found += agreements(
+                    reader, indexer, translated_errors, restore=RESTORE, unread=unread_database, other={}
+                )
         except VectorMemoryError as error:
             found.append(problem("contents", f"The memory cannot be read. {error}"))
         return found
@@ -106,7 +108,7 @@ class PostgresMemory:
         return open_storage(self._address, dimensions=self._settings.embedding_dim, read_only=read_only)
 
 
-def unread(failed: Mapping[str, str]) -> Finding:
+def unread_database(failed: Mapping[str, str]) -> Finding:
     """Return the finding of checks that failed because of what is stored."""
     return problem("reading", not_read(failed), RESTORE)
 
@@ -116,7 +118,7 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
     server = inspection.server_of(connection)
     how = "over a socket" if server.is_socket else f"encrypted with {server.tls}" if server.tls else "not encrypted"
     yield fine("connection", f"Connected to PostgreSQL {server.version} as {server.role}, {how}.")
-    yield extension(connection, server)
+    yield pgvector_extension(connection, server)
     if server.is_standby:
         yield warning("standby", "The server is a standby.", "It can only be read: connect to the primary to store.")
     if not server.has_autovacuum:
@@ -136,7 +138,7 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
         )
 
 
-def extension(connection: Connection, server: inspection.Server) -> Finding:
+def pgvector_extension(connection: Connection, server: inspection.Server) -> Finding:
     """Check that the database has a version of pgvector that this release can use."""
     if server.pgvector is None and server.can_have_pgvector:
         return warning(
@@ -197,7 +199,7 @@ def upkeep_findings(connection: Connection) -> Iterator[Finding]:
     neglected = inspection.neglected_tables(connection)
     if neglected:
         message = f"Tables with many dead rows or without statistics: {first_names(neglected)}."
-        yield fixable("vacuum", message, State.WARNING)
+        yield fixable("vacuum", message, Severity.WARNING)
     else:
         yield fine("vacuum", "The tables are clean, and large ones have statistics.")
     yield space(inspection.bloat(connection))

@@ -12,10 +12,10 @@ from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.backup import unused_name
 from vector_memory.maintenance.doctor.agreement import Check, Repairs, agreements, copied_fields, orphans
 from vector_memory.maintenance.doctor.installation import sqlite_findings
-from vector_memory.maintenance.doctor.place import close_to_others, place_findings
+from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others
 from vector_memory.maintenance.doctor.report import (
     Finding,
-    State,
+    Severity,
     fine,
     first_names,
     named,
@@ -90,7 +90,7 @@ class SqliteMemory:
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []
         if "permissions" in wrong:
-            closed = close_to_others(self._path)
+            closed = remove_access_of_others(self._path)
             done.append(f"Removed other users' access to {counted(closed, 'file or folder', 'files and folders')}.")
         if wrong & COPIED:
             return [*done, *copied(*repair_by_copying(self._path, self._settings.embedding_dim))]
@@ -161,11 +161,11 @@ def _findings(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
     yield NOT_PRESENT.get(kind) or fine("schema", "The file has the format of this release.")
     structure = integrity(connection, kind)
     yield structure
-    if kind == FileKind.PRESENT and structure.state == State.OK:
+    if kind == FileKind.PRESENT and structure.state == Severity.OK:
         yield (found := tables(connection))
-        if found.state == State.OK:
+        if found.state == Severity.OK:
             yield (found := values(connection))
-        if found.state == State.OK:
+        if found.state == Severity.OK:
             yield from _agreements(connection, indexer)
 
 
@@ -176,7 +176,7 @@ def _agreements(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
         "index": lambda: [copied_fields(references.misfiled_memories(connection))],
     }
     yield from agreements(
-        SqliteReader(connection), indexer, translated_errors, restore=RESTORE, unread=unread, other=other
+        SqliteReader(connection), indexer, translated_errors, restore=RESTORE, unread=unread_file, other=other
     )
 
 
@@ -203,7 +203,7 @@ def values(connection: Connection) -> Finding:
         with translated_errors():
             found = invalid_columns(connection)
     except DatabaseError as error:
-        return unread({"values": str(error)})
+        return unread_file({"values": str(error)})
     if not found:
         return fine("values", "Every value is one that its column can contain.")
     columns = first_names(sorted(found))
@@ -223,9 +223,9 @@ def integrity(connection: Connection, kind: FileKind) -> Finding:
 
 def copyable(name: str, message: str) -> Finding:
     """Return a finding that --fix repairs by copying what can be read."""
-    return Finding(name, State.PROBLEM, message, COPY, fixable=True)
+    return Finding(name, Severity.PROBLEM, message, COPY, fixable=True)
 
 
-def unread(failed: Mapping[str, str]) -> Finding:
+def unread_file(failed: Mapping[str, str]) -> Finding:
     """Return the finding of checks that failed because of what is in the file."""
     return copyable("reading", not_read(failed))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import NAMED, Finding, State, fine
+from vector_memory.maintenance.doctor.report import NAMED, Finding, Severity, fine
 from vector_memory.outbox.folder import SECONDS_FOR_A_TEXT, Contents, Deliverer, Outbox, all_of_user, outboxes_of
 from vector_memory.settings import MemoryAddress
 
@@ -28,10 +28,12 @@ def outbox_finding(address: MemoryAddress) -> Finding:
     found = [(outbox, contents) for outbox, contents in looked_at if contents.waiting or contents.refused]
     if not found:
         return fine(OUTBOX, "Nothing that hooks or relays have taken waits to be stored.")
-    sentences = [f"For {outbox.target}, in {outbox.folder}: {_said(contents)}" for outbox, contents in found]
+    sentences = [
+        f"For {outbox.target}, in {outbox.folder}: {_contents_in_words(contents)}" for outbox, contents in found
+    ]
     is_refused = any(contents.refused for _, contents in found)
     advice = f"{ADVICE} {AND_SET_ASIDE}" if is_refused else ADVICE
-    return Finding(OUTBOX, State.WARNING, "\n".join(sentences), advice, fixable=is_refused)
+    return Finding(OUTBOX, Severity.WARNING, "\n".join(sentences), advice, fixable=is_refused)
 
 
 def try_again(address: MemoryAddress) -> str:
@@ -51,7 +53,7 @@ def _outboxes(address: MemoryAddress) -> Iterator[Outbox]:
     yield from (outbox for outbox in all_of_user() if outbox.folder not in folders)
 
 
-def _said(contents: Contents) -> str:
+def _contents_in_words(contents: Contents) -> str:
     """Say what is in an outbox that is not empty."""
     sentences = []
     if contents.waiting:

@@ -19,7 +19,7 @@ class Projection(NamedTuple):
     share: float
 
 
-class Neighbour(NamedTuple):
+class NearRow(NamedTuple):
     """A neighbouring row and its cosine."""
 
     row: int
@@ -50,10 +50,10 @@ def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
     return axes * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis]
 
 
-def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
+def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[NearRow]]:
     """Return the `count` nearest other rows for each row, nearest first; ties go to the first row."""
     units = directions(vectors)
-    found: list[list[Neighbour]] = [[] for _ in units]
+    found: list[list[NearRow]] = [[] for _ in units]
     for start in range(0, len(units), ROWS_AT_ONCE):
         cosines = units[start : start + ROWS_AT_ONCE] @ units.T
         here = range(len(cosines))
@@ -61,7 +61,7 @@ def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[Ne
         for _ in range(min(count, len(units) - 1)):
             best = cosines.argmax(axis=1)
             for row, other in enumerate(best.tolist()):
-                found[start + row].append(Neighbour(other, float(cosines[row, other])))
+                found[start + row].append(NearRow(other, float(cosines[row, other])))
             cosines[here, best] = -np.inf
     return found
 

@@ -44,7 +44,7 @@ class SessionPage(NamedTuple):
     texts: int
 
 
-class Reading(NamedTuple):
+class SessionContents(NamedTuple):
     """A session's newest memories, oldest first, and the mean vectors of those that have any.
 
     `total` counts all its memories. `lengths` are the lengths of the texts, in characters, by id. `texts` are the ids
@@ -76,7 +76,7 @@ class SessionReports:
         return SessionPage(build_page(data), reading.total, len(reading.memories), len(reading.texts))
 
 
-def read_session(reader: Reader, session_id: str) -> Reading:
+def read_session(reader: Reader, session_id: str) -> SessionContents:
     """Read the newest memories of a session, as many as a page shows."""
     listed = reader.timeline(Scope(session_id=session_id), MAX_MEMORIES, 0)[::-1]
     texts = within_budget(listed)
@@ -93,7 +93,9 @@ def read_session(reader: Reader, session_id: str) -> Reading:
         ids += located.tolist()
         means.append(vectors)
     total = reader.session_counts(session_id).total_memories
-    return Reading(total, memories[::-1], lengths, texts, ids, np.concatenate(means or [np.zeros((0, 2), np.float32)]))
+    return SessionContents(
+        total, memories[::-1], lengths, texts, ids, np.concatenate(means or [np.zeros((0, 2), np.float32)])
+    )
 
 
 def within_budget(listed: Sequence[Moment]) -> set[int]:
@@ -102,7 +104,7 @@ def within_budget(listed: Sequence[Moment]) -> set[int]:
     return {moment.memory_id for moment, end in zip(listed, ends, strict=True) if end <= MAX_TEXT}
 
 
-def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[str, Any]:
+def page_data(session_id: str, reading: SessionContents, on_progress: Progress) -> dict[str, Any]:
     """Return the data for the page's script; `web/model.js` reads it."""
     projection = project(reading.means)
     points = dict(zip(reading.located, projection.points.round(4).tolist(), strict=True))

@@ -55,7 +55,7 @@ def is_stream(target: Path) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
-def is_database(source: IO[bytes]) -> bool:
+def is_sqlite(source: IO[bytes]) -> bool:
     """Return whether a seekable stream is an SQLite database; its position is unchanged afterwards."""
     start = source.tell()
     head = source.read(len(DATABASE))
@@ -69,7 +69,7 @@ def notes_as_export(path: Path) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as export:
         count = 0
         for note in foreign_notes(path):
-            body.write(line_of(note).encoded())
+            body.write(line_of_note(note).encoded())
             count += 1
         body.seek(0)
         export.write(Header(memories=count).encoded())
@@ -78,7 +78,7 @@ def notes_as_export(path: Path) -> Iterator[IO[bytes]]:
         yield export
 
 
-def line_of(note: ForeignNote) -> MemoryLine:
+def line_of_note(note: ForeignNote) -> MemoryLine:
     """Return the line of a note. Its tags are written as this server compares them."""
     return MemoryLine(
         memory_type=MemoryKind.TAGGED,

@@ -179,7 +179,7 @@ UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "
 L = TypeVar("L", bound=Line)
 
 
-def read_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not blank, with their numbers. Raises ValidationError if a line is too long."""
     for number, line in enumerate(iter(lambda: source.readline(MAX_LINE_BYTES), b""), start=1):
         if len(line) == MAX_LINE_BYTES:
@@ -211,7 +211,7 @@ def parse_memory(number: int, line: bytes) -> MemoryLine:
 def check_memory(number: int, line: MemoryLine, header: Header) -> None:
     """Raise ValidationError unless the memory of a line can be stored."""
     try:
-        storable(line).new_memory()
+        storable_line(line).new_memory()
         problem = next(_problems(line, header.vectors), None)
     except ValidationError as error:
         problem = str(error)
@@ -219,7 +219,7 @@ def check_memory(number: int, line: MemoryLine, header: Header) -> None:
         raise ValidationError(f"Line {number}: {problem}")
 
 
-def storable(line: MemoryLine) -> MemoryLine:
+def storable_line(line: MemoryLine) -> MemoryLine:
     """Return a line whose content every engine stores: exports of other releases can contain the character NUL."""
     if "\0" not in line.content:
         return line

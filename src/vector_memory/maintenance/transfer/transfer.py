@@ -27,10 +27,10 @@ from vector_memory.maintenance.transfer.lines import (
     PassageLine,
     ReportKey,
     check_memory,
+    numbered_lines,
     parse_header,
     parse_memory,
-    read_lines,
-    storable,
+    storable_line,
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
@@ -130,9 +130,9 @@ class Transfer:
             return None
 
     def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
-        nul_characters, line = line.content.count("\0"), storable(line)
+        nul_characters, line = line.content.count("\0"), storable_line(line)
         with self._storage.read() as reader:
-            if is_stored(reader, with_report(reader, line).memory, line):
+            if is_duplicate(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
         chunked = is_chunked(line.memory_type)
@@ -145,7 +145,7 @@ class Transfer:
         )
         with self._storage.write() as writer:
             new, orphaned = with_report(writer, line)
-            if is_stored(writer, new, line):
+            if is_duplicate(writer, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
             writer.add_memory(new, derived, content_hash=line.hash(), history=history)
@@ -213,7 +213,7 @@ def without_excess_chunks(line: MemoryLine) -> MemoryLine:
     return line.model_copy(update={"chunks": [], "passages": []})
 
 
-def is_stored(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
+def is_duplicate(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
     """Return whether the memory of a line is already stored."""
     at = line.created_at if new.kind is MemoryKind.INPUT_PROMPT else None  # people repeat themselves
     return reader.find_duplicate(new, line.hash(), at) is not None
@@ -264,7 +264,7 @@ def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:
 
 def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, MemoryLine]]:
     """Yield the memories of an export with the numbers of their lines."""
-    lines = read_lines(source)
+    lines = numbered_lines(source)
     next(lines, None)
     for number, line in lines:
         yield number, parse_memory(number, line)
@@ -277,7 +277,7 @@ def checked_header(source: IO[bytes], *, one_session: bool) -> tuple[Header, str
     the export contains several sessions.
     """
     start = source.tell()
-    header = parse_header(next(read_lines(source), (1, b""))[1])
+    header = parse_header(next(numbered_lines(source), (1, b""))[1])
     source.seek(start)
     memories_found, session_id = 0, None
     for number, line in memory_lines(source):

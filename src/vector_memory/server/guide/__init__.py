@@ -34,7 +34,7 @@ Guide: memory://guide/0 to memory://guide/3.
 """
 
 
-def text_of(level: int) -> str:
+def level_text(level: int) -> str:
     """Return a level of the guide, in Markdown."""
     return (files(__package__) / f"level_{level}.md").read_text(encoding="utf-8")
 
@@ -48,7 +48,7 @@ def resources() -> list[Resource]:
             title=f"Guide, level {level}: {title}",
             description=f"Guide to tagged memories: {contents}.",
             mime_type="text/markdown",
-            text=text_of(level),
+            text=level_text(level),
         )
         for level, (title, contents) in enumerate(LEVELS)
     ]

@@ -62,7 +62,7 @@ class HookTools(Middleware):
         except Exception as error:
             log_failure(f"{name} failed", error)
             failed = {FAILED: getattr(error, "code", VectorMemoryError.code)}
-        said = TextContent(type="text", text=json.dumps(answer(event_name, told)))
+        said = TextContent(type="text", text=json.dumps(hook_answer(event_name, told)))
         return ToolResult(content=[said], meta=failed)
 
 
@@ -91,7 +91,7 @@ def time_in(given: Mapping[str, str]) -> str:
     return now
 
 
-def answer(event_name: str, told: str | None) -> dict[str, Any]:
+def hook_answer(event_name: str, told: str | None) -> dict[str, Any]:
     """Return what clients read from a hook's answer: an addition to the agent's context, or nothing."""
     if told is None:
         return {}

@@ -19,7 +19,7 @@ from anyio.to_thread import run_sync
 from vector_memory.domain import MAIN_AGENT, MemoryKind, NewMemory
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import DatabaseError, VectorMemoryError, where
-from vector_memory.outbox import Outcome, T, Taken, Verdict
+from vector_memory.outbox import DeliveryOutcome, T, Taken, Verdict
 from vector_memory.server.conversation import Conversation, HeardSession
 from vector_memory.server.current_store import current_caller
 from vector_memory.server.turns import in_intake_thread, turn_of_caller
@@ -113,12 +113,12 @@ async def settle(event: Event, kept: Taken[None] | None, patience: float) -> Non
     """
     if kept is None:
         return
-    outcome = await outcome_of(kept, 0 if kept.is_kept and event.store.intake.is_held_up else patience)
+    outcome = await outcome_in_time(kept, 0 if kept.is_kept and event.store.intake.is_held_up else patience)
     if not kept.is_kept and (outcome is None or outcome.verdict is not Verdict.STORED):
         raise DatabaseError(outcome.reason if outcome else "No disk has taken a text, and it is not stored yet.")
 
 
-async def outcome_of(kept: Taken[T], patience: float) -> Outcome[T] | None:
+async def outcome_in_time(kept: Taken[T], patience: float) -> DeliveryOutcome[T] | None:
     """Return the outcome of the first attempt to store a text; None if it is not known in time."""
     await asyncio.wait([asyncio.wrap_future(kept.outcome)], timeout=patience)
     return kept.outcome.result() if kept.outcome.done() else None

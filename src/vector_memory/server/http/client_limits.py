@@ -68,7 +68,7 @@ class BodyError(Exception):
         self.refusal = refusal
 
 
-class Room:
+class BodyRoom:
     """Room for a caller's bodies. Requests that find it full wait in the order of arrival."""
 
     def __init__(self) -> None:
@@ -94,8 +94,8 @@ class Rooms:
     """The rooms of a caller: bodies that stay small never wait for those that do not."""
 
     def __init__(self) -> None:
-        self.small = Room()
-        self.large = Room()
+        self.small = BodyRoom()
+        self.large = BodyRoom()
 
 
 class Stay:
@@ -191,7 +191,7 @@ MANY_FILES = 65_536
 """Open files that are enough for any number of clients that one process can serve."""
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """Closes a connection that does not send its next request in time.
 
     The body of a request that is not answered yet has a clock of its own, where it is read.

@@ -112,9 +112,9 @@ class Metrics:
         return sum(row[cell] for row in self._rows)
 
     def _of_calls(self) -> Iterator[str]:
-        yield from described("running_calls", "gauge", "Calls that are worked on, or wait for a turn.")
+        yield from introduced("running_calls", "gauge", "Calls that are worked on, or wait for a turn.")
         yield f"vector_memory_running_calls {self._total(RUNNING):.0f}"
-        yield from described("calls_total", "counter", "Calls by tool and error; no error: success.")
+        yield from introduced("calls_total", "counter", "Calls by tool and error; no error: success.")
         for tool, first in self._tools.items():
             for number, error in enumerate(ERRORS):
                 if count := self._total(first + number):
@@ -122,7 +122,7 @@ class Metrics:
 
     def _of_latencies(self) -> Iterator[str]:
         name = "call_seconds"
-        yield from described(name, "histogram", "Latency by tool.")
+        yield from introduced(name, "histogram", "Latency by tool.")
         for tool, first in self._tools.items():
             buckets = range(first + len(ERRORS), first + CELLS - 1)
             totals = list(accumulate(map(self._total, buckets)))
@@ -136,18 +136,18 @@ class Metrics:
 
 def of_process() -> Iterator[str]:
     """Yield the memory that the process has taken at most."""
-    yield from described("peak_memory_bytes", "gauge", "Largest resident memory of the process.")
+    yield from introduced("peak_memory_bytes", "gauge", "Largest resident memory of the process.")
     yield f"vector_memory_peak_memory_bytes {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE}"
 
 
 def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
     """Yield the size and backlog of each namespace, and whether the model is loaded."""
-    yield from described("model_loaded", "gauge", "1 while the embedding model is loaded.")
+    yield from introduced("model_loaded", "gauge", "1 while the embedding model is loaded.")
     yield f"vector_memory_model_loaded {int(namespaces.has_model)}"
-    yield from described("open_namespaces", "gauge", "Namespaces that are open in this process.")
+    yield from introduced("open_namespaces", "gauge", "Namespaces that are open in this process.")
     yield f"vector_memory_open_namespaces {namespaces.open_count}"
     name = "pending_vectors"
-    yield from described(name, "gauge", "Memories whose vectors are being computed, in open namespaces.")
+    yield from introduced(name, "gauge", "Memories whose vectors are being computed, in open namespaces.")
     for namespace, count in namespaces.count_pending().items():
         yield f'vector_memory_{name}{{namespace="{namespace}"}} {count}'
     try:
@@ -155,12 +155,12 @@ def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
     except DatabaseError:  # readiness says so; the other figures are needed all the same
         return
     for name, meaning in (("database_bytes", "Size of the database."), ("log_bytes", "Size of its write-ahead log.")):
-        yield from described(name, "gauge", meaning)
+        yield from introduced(name, "gauge", meaning)
         for namespace, size in sizes.items():
             yield f'vector_memory_{name}{{namespace="{namespace}"}} {getattr(size, name)}'
 
 
-def described(name: str, kind: str, meaning: str) -> Iterator[str]:
+def introduced(name: str, kind: str, meaning: str) -> Iterator[str]:
     """Yield the lines that introduce a figure."""
     yield f"# HELP vector_memory_{name} {meaning}"
     yield f"# TYPE vector_memory_{name} {kind}"

@@ -45,10 +45,10 @@ from vector_memory.errors import (
 from vector_memory.outbox import SLOW, Body, Delivery, Outbox
 from vector_memory.outbox.folder import outbox_for, user_folder
 from vector_memory.results.sessions import Result
-from vector_memory.server.app import add_listed, serve
+from vector_memory.server.app import add_listed, serve_wire
 from vector_memory.server.fastmcp_adapter import MemoryServer
 from vector_memory.server.hooks import HEARD_AT, HOOKS
-from vector_memory.server.hooks.capture import outcome_of
+from vector_memory.server.hooks.capture import outcome_in_time
 from vector_memory.server.http.remote import Remote, Sender, Speaker, call_of, heard_in
 from vector_memory.server.instructions import instructions_for
 from vector_memory.server.shutdown import end_process, stop_on_signals
@@ -125,7 +125,7 @@ class Relay(Middleware):
         except VectorMemoryError as error:
             logger.error("A text of %s is lost: %s", name, error)  # noqa: TRY400 - the traceback adds nothing
             return nothing_to_tell()
-        outcome = await outcome_of(kept, 0 if self.delivery.is_held_up else PATIENCE_SECONDS)
+        outcome = await outcome_in_time(kept, 0 if self.delivery.is_held_up else PATIENCE_SECONDS)
         answer = outcome.answer if outcome else None  # clients show users whatever else a hook answers
         return nothing_to_tell() if answer is None or answer.is_error else ToolResult(content=answer.content)
 
@@ -258,7 +258,7 @@ def run_relay(url: str, token_file: Path, offer: ServerOptions, redacts: Redact)
     relay = Relay(Remote(url, partial(read_token, token_file)), outbox_of(url, token_file), redacts)
     end = partial(end_process, relay.close)
     stop_on_signals(end)
-    asyncio.run(serve(create_relay(relay, offer), Wire(*take_standard_streams(), end)))
+    asyncio.run(serve_wire(create_relay(relay, offer), Wire(*take_standard_streams(), end)))
     end()
 
 

@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vector_memory.domain.text import without_halves
 from vector_memory.errors import AccessDeniedError, DatabaseError, ValidationError, VectorMemoryError
-from vector_memory.outbox import Body, Outcome, Verdict, failure
+from vector_memory.outbox import Body, DeliveryOutcome, Verdict, failure
 from vector_memory.redaction import redact_within
 from vector_memory.server.conversation import SESSION_KEY
 from vector_memory.server.fastmcp_adapter import call_once
@@ -81,7 +81,7 @@ class Remote:
             raise self._error()
         statuses: list[int] = []
         client = Client(
-            StreamableHttpTransport(self._url, headers=self._headers(), httpx_client_factory=noting(statuses)),
+            StreamableHttpTransport(self._url, headers=self._headers(), httpx_client_factory=noting_statuses(statuses)),
             init_timeout=SECONDS_TO_CONNECT,
             client_info=Implementation(name=speaker.client, version="") if speaker.client else None,
             elicitation_handler=asked_in_answers if can_ask else None,
@@ -169,7 +169,7 @@ async def asked_in_answers(*_question: object) -> Mapping[str, Any]:
     raise NotImplementedError
 
 
-def noting(statuses: list[int]) -> Callable[..., httpx2.AsyncClient]:
+def noting_statuses(statuses: list[int]) -> Callable[..., httpx2.AsyncClient]:
     """Return a function that opens HTTP clients, which add the status of each answer to a list."""
 
     async def note(response: httpx2.Response) -> None:
@@ -202,17 +202,17 @@ class Sender:
         self._remote = remote
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
-        self._sending: Future[Outcome[ToolResult]] | None = None
+        self._sending: Future[DeliveryOutcome[ToolResult]] | None = None
 
-    def __call__(self, body: Body) -> Outcome[ToolResult]:
+    def __call__(self, body: Body) -> DeliveryOutcome[ToolResult]:
         """Send a call."""
         try:
             tool, arguments, speaker = str(body["tool"]), dict(body["arguments"]), Speaker(**body["speaker"])
         except (KeyError, TypeError, ValueError):
-            return Outcome(Verdict.REFUSED, "It is not a call.")
+            return DeliveryOutcome(Verdict.REFUSED, "It is not a call.")
         with self._lock:
             if self._loop is None:
-                return Outcome(Verdict.LATER, "The relay has ended.")
+                return DeliveryOutcome(Verdict.LATER, "The relay has ended.")
             self._sending = asyncio.run_coroutine_threadsafe(self._sent(tool, arguments, speaker), self._loop)
         return self._sending.result()
 
@@ -227,19 +227,19 @@ class Sender:
             if self._sending is not None:
                 self._sending.cancel()
 
-    async def _sent(self, tool: str, arguments: dict[str, Any], speaker: Speaker) -> Outcome[ToolResult]:
+    async def _sent(self, tool: str, arguments: dict[str, Any], speaker: Speaker) -> DeliveryOutcome[ToolResult]:
         try:
             answer = await self._remote.call(tool, arguments, speaker)
         except (BrokenCallError, MCPError) as error:
-            return Outcome(Verdict.FAILED, f"The shared memory has not answered ({type(error).__name__}).")
+            return DeliveryOutcome(Verdict.FAILED, f"The shared memory has not answered ({type(error).__name__}).")
         except DatabaseError as error:
-            return Outcome(Verdict.LATER, str(error))
+            return DeliveryOutcome(Verdict.LATER, str(error))
         except VectorMemoryError as error:
             return failure(error.code, str(error))
         body = answer.structured_content or {}
         code = body.get("error") if answer.is_error else (answer.meta or {}).get(FAILED)
         if code is None or body.get("memory_id") is not None:  # an error with an id is a duplicate: it is there
-            return Outcome(Verdict.STORED, answer=answer)
+            return DeliveryOutcome(Verdict.STORED, answer=answer)
         return failure(str(code), str(body.get("message") or f"The shared memory has failed ({code})."))
 
 

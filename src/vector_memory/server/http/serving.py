@@ -27,7 +27,7 @@ from vector_memory.server.fastmcp_adapter import (
 )
 from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.auth import door_of
-from vector_memory.server.http.client_limits import MAX_BODY, Connection, allow_many_files, drop_who_never_reads
+from vector_memory.server.http.client_limits import MAX_BODY, TimedConnection, allow_many_files, drop_who_never_reads
 from vector_memory.server.http.metrics import ALONE, Metrics, Share, add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.usage import NAMES, Accounting
@@ -52,7 +52,7 @@ SECONDS_TO_FINISH = 20.0
 """How long running calls may take after the server was told to end."""
 
 
-class Server(uvicorn.Server):
+class DrainingServer(uvicorn.Server):
     """Lets running calls finish before it ends; a second signal ends it at once.
 
     A worker is not hurried by signals: Ctrl-C and systemd send one to each process, and its supervisor sends another.
@@ -85,7 +85,7 @@ class Server(uvicorn.Server):
         """Serve a connection that was accepted elsewhere, as one of a listening socket."""
 
         def protocol() -> asyncio.Protocol:
-            return Connection(self.config, self.server_state, self.lifespan.state)
+            return TimedConnection(self.config, self.server_state, self.lifespan.state)
 
         connection.settimeout(0)
         with suppress(OSError):  # it has broken, or does not speak TLS
@@ -113,7 +113,7 @@ def run_http_server(
     gate = Gate(application(address, settings, export_folders, offer, http, share))
     config = uvicorn.Config(
         gate,
-        http=Connection,
+        http=TimedConnection,
         ssl_certfile=http.tls_cert,
         ssl_keyfile=http.tls_key,
         ws="none",
@@ -122,7 +122,7 @@ def run_http_server(
         server_header=False,
         lifespan="on",
     )
-    asyncio.run(Server(config, gate, channel).serve(sockets=listening))
+    asyncio.run(DrainingServer(config, gate, channel).serve(sockets=listening))
 
 
 def require_usable(http: HttpOptions) -> None:
@@ -188,7 +188,7 @@ def application(
             over_http=OverHttp(
                 auth=door_of(registry.tokens, http),
                 middleware=[accounting, Permissions()],
-                questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked),
+                questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked_principal),
             ),
         )
     )
@@ -196,7 +196,7 @@ def application(
     return app
 
 
-def asked(context: ServerRequestContext[Any, Any]) -> str:
+def asked_principal(context: ServerRequestContext[Any, Any]) -> str:
     """Return who was asked: a token, and the namespace that it opens, for its name may open another one later."""
     return f"{current_caller().namespace} {authenticated_principal(context)}"
 

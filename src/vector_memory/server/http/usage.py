@@ -75,7 +75,7 @@ class Accounting(Middleware):
             body = {"error": error.code}
         finally:
             self._metrics.count_call(name, time.perf_counter() - began, error=body.get("error"))
-            await self._record(name, ids_in(arguments, body), body.get("error"))
+            await self._record(name, audited_ids(arguments, body), body.get("error"))
         return answer
 
     async def on_read_resource(
@@ -89,7 +89,7 @@ class Accounting(Middleware):
         self, context: MiddlewareContext[GetPromptRequestParams], call_next: CallNext[Any, Any]
     ) -> Any:
         """Check the quota, and record who asked for a prompt about which session."""
-        return await self._recorded("prompts/get", ids_in(context.message.arguments or {}, {}), context, call_next)
+        return await self._recorded("prompts/get", audited_ids(context.message.arguments or {}, {}), context, call_next)
 
     async def on_request(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """Check the quota, and record who asked for names that begin in some way; other requests have their own."""
@@ -146,7 +146,7 @@ class Accounting(Middleware):
             logger.error("%s", failure)  # noqa: TRY400 - the traceback adds nothing
 
 
-def ids_in(arguments: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, list[int | str]]:
+def audited_ids(arguments: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, list[int | str]]:
     """Return the ids and the session that a call names, and the id of what it stored; no other value."""
     found: dict[str, list[int | str]] = {}
     for name in IDS:

@@ -71,7 +71,7 @@ ORDER: Parameters = {"order": (Order, None), **DETAIL}
 NO_MORE: Parameters = {}
 
 
-class Answers(NamedTuple):
+class AnswerForm(NamedTuple):
     """How a tool answers: the store's search, the size of its results, the end of the tool's name, a word of its title.
 
     `limit`: the default. `options`: parameters that all tools with these answers have.
@@ -85,17 +85,17 @@ class Answers(NamedTuple):
     options: Parameters
 
 
-STATES = Answers("search_memories", "chunk", "", "", 5, BY_TIME)
-WHOLE = Answers("search_memories", "chunk", "", "", 10, {})
-CHUNKS = Answers("search_chunks", "chunk", "_specific_chunks", ": chunks", 10, MODE)
-SECTIONS = Answers("search_sections", "section", "_section_context", ": sections", 5, MODE)
-DOCUMENTS = Answers("search_documents", "document", "_full_documents", ": documents", 3, ORDER)
+STATES = AnswerForm("search_memories", "chunk", "", "", 5, BY_TIME)
+WHOLE = AnswerForm("search_memories", "chunk", "", "", 10, {})
+CHUNKS = AnswerForm("search_chunks", "chunk", "_specific_chunks", ": chunks", 10, MODE)
+SECTIONS = AnswerForm("search_sections", "section", "_section_context", ": sections", 5, MODE)
+DOCUMENTS = AnswerForm("search_documents", "document", "_full_documents", ": documents", 3, ORDER)
 
 
 def searching(
     kind: MemoryKind,
     subject: str,
-    answers: Answers,
+    answers: AnswerForm,
     description: str,
     parameters: Parameters,
     hint: str = "",

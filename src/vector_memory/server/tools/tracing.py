@@ -39,7 +39,7 @@ def traced(
         return search(page)
     if query is not None and not isinstance(query, str):
         raise ValidationError("A trace is about one question: send query alone with explain.")
-    memory_id = None if explain == EVERYTHING else memory_of(explain)
+    memory_id = None if explain == EVERYTHING else explained_memory(explain)
     compared = None if SearchOrder.of(order) is SearchOrder.RECENT else query
     trace = store.explaining.explain(compared, scope, Asked(page, grain, memory_id), SearchMode.of(mode))
     tokens = min(page.max_tokens or LARGEST, store.settings.max_response_tokens)
@@ -52,7 +52,7 @@ def traced(
     return search(replace(page, max_tokens=tokens - taken)).model_copy(update={"trace": fitted})
 
 
-def memory_of(explain: str | int) -> int:
+def explained_memory(explain: str | int) -> int:
     """Return the id of a memory that the parameter `explain` names. Raises ValidationError."""
     try:
         return parse_id("explain", explain)
