@@ -14,7 +14,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
 from vector_memory.maintenance.doctor.examination import Doctor
-from vector_memory.maintenance.doctor.report import Report, State
+from vector_memory.maintenance.doctor.report import Level, Report
 from vector_memory.settings import Settings, memory_address
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.database import Database
@@ -56,9 +56,9 @@ def examine(address: Path | str, settings: Settings = SETTINGS) -> Report:
     return doctor(address, settings).examine()
 
 
-def found(report: Report) -> dict[str, State]:
+def found(report: Report) -> dict[str, Level]:
     """Return what is wrong."""
-    return {finding.name: finding.state for finding in report.findings if finding.state != State.OK}
+    return {finding.name: finding.state for finding in report.findings if finding.state != Level.OK}
 
 
 def said(report: Report, name: str) -> str:

@@ -23,7 +23,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.indexing import background, indexer
 from vector_memory.indexing.completion import complete
 from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Severity
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.search import retriever
 from vector_memory.settings import Settings, memory_address
 from vector_memory.storage.base import Writer
@@ -337,7 +337,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs
         begun(store, embedder, 2)
     doctor = Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder))
     report = doctor.examine()
-    wrong = [finding.name for finding in report.parts["contents"] if finding.state != Severity.OK]
+    wrong = [finding.name for finding in report.parts["contents"] if finding.state != Level.OK]
     assert wrong == ["unindexed"]
     doctor.repair_all(report)
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:

@@ -23,7 +23,7 @@ from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.maintenance.backup import back_up
-from vector_memory.maintenance.doctor.report import Severity
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
@@ -377,7 +377,7 @@ def test_the_doctor_reports_an_unfinished_run_not_as_damage_and_says_how_to_cont
         store.store_memory("input_prompt", DOCUMENT, session_id="s")
     interrupt_at(path, 2)
     report = examine(path)
-    assert found(report) == {"reembedding": Severity.WARNING}
+    assert found(report) == {"reembedding": Level.WARNING}
     assert "vector-memory reembed" in said(report, "reembedding")
     reembed(path, NEW)
     assert "vector-memory reembed" in said(examine(path), "fingerprint")

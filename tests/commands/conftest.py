@@ -12,11 +12,6 @@ import pytest
 
 from engines import address_of
 from vector_memory.cli import main as cli
-from vector_memory.cli.commands import doctor as examining
-from vector_memory.cli.commands import ingest as ingesting
-from vector_memory.cli.commands import maintain as upkeep
-from vector_memory.cli.commands import search as searching
-from vector_memory.cli.commands import transfer as moving
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -43,8 +38,8 @@ Run = Callable[..., Ended]
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Run in a folder of its own, on a memory there, with the toy model, at 80 columns; leave the process as it was."""
-    for module in (examining, ingesting, moving, searching, upkeep):
-        monkeypatch.setattr(module, "set_up_logging", lambda *_: None)
+    for module in ("doctor", "ingest", "maintain", "search", "transfer"):
+        monkeypatch.setattr(f"vector_memory.cli.commands.{module}.set_up_logging", lambda *_: None)
     address = address_of(tmp_path / "memory.db")
     variable = "VECTOR_MEMORY_DATABASE_PATH" if isinstance(address, Path) else "VECTOR_MEMORY_DATABASE_URL"
     monkeypatch.setenv(variable, str(address))

@@ -11,7 +11,7 @@ import pytest
 
 from memory_files import WRITER, bytes_of, change, doctor, examine, found, process, said
 from original_files import unpacked
-from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.sqlite.migrations import FIRST_VERSION
 
 
@@ -40,7 +40,7 @@ def overwrite_header(path: Path) -> None:
 def test_a_page_of_garbage_is_an_integrity_problem(path: Path, index: str) -> None:
     overwrite_root_of(path, index)
     report = examine(path)
-    assert found(report) == {"integrity": State.PROBLEM}
+    assert found(report) == {"integrity": Level.PROBLEM}
     assert "restore" in said(report, "integrity")
 
 
@@ -53,27 +53,27 @@ def test_an_unreadable_file_is_reported(path: Path, damage: Callable[[Path], Non
 
 
 KINDS = {
-    "newer release": ("insert into schema_migrations values (999, 'from the future', '2099')", State.PROBLEM),
+    "newer release": ("insert into schema_migrations values (999, 'from the future', '2099')", Level.PROBLEM),
     "another program": (
         """
         drop table schema_migrations; drop table memory_passages; drop table memory_chunks;
         drop table keyword_memories; drop table keyword_postings
         """,
-        State.PROBLEM,
+        Level.PROBLEM,
     ),
     "an earlier release": (
         (
             "alter table pending_vectors drop column promised_at; "
             f"delete from schema_migrations where version > {FIRST_VERSION}"
         ),
-        State.WARNING,
+        Level.WARNING,
     ),
-    "a development version": ("update schema_migrations set version = version - 15", State.PROBLEM),
+    "a development version": ("update schema_migrations set version = version - 15", Level.PROBLEM),
 }
 
 
 @pytest.mark.parametrize(("kind", "sql", "state"), [(kind, *rest) for kind, rest in KINDS.items()], ids=KINDS)
-def test_a_file_with_another_schema_is_reported(path: Path, kind: str, sql: str, state: State) -> None:
+def test_a_file_with_another_schema_is_reported(path: Path, kind: str, sql: str, state: Level) -> None:
     change(path, sql)
     report = examine(path)
     assert found(report) == {"schema": state}
@@ -85,7 +85,7 @@ def test_a_file_of_the_original_server_is_reported_and_unchanged(tmp_path: Path)
     path.chmod(0o600)
     before = bytes_of(path.parent)
     report = examine(path)
-    assert found(report) == {"schema": State.WARNING}
+    assert found(report) == {"schema": Level.WARNING}
     assert "original server" in said(report, "schema")
     assert doctor(path).repair(report) == []
     assert bytes_of(path.parent) == before
@@ -95,13 +95,13 @@ def test_an_empty_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     path.touch(mode=0o600)
     report = examine(path)
-    assert found(report) == {"schema": State.WARNING}
+    assert found(report) == {"schema": Level.WARNING}
     assert path.stat().st_size == 0
 
 
 def test_a_missing_file_is_a_problem_and_stays_missing(tmp_path: Path) -> None:
     report = examine(tmp_path / "folder" / "memory.db")
-    assert found(report) == {"file": State.PROBLEM}
+    assert found(report) == {"file": Level.PROBLEM}
     assert "There is no memory at" in said(report, "file")
     assert not list(tmp_path.iterdir())
 

@@ -10,7 +10,7 @@ import pytest
 from forked import Forked
 from memory_files import CHILD, SETTINGS, WRITER, bytes_of, change, contents, doctor, examine, found, process
 from vector_memory.maintenance.doctor import sqlite_memory
-from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.salvage import Salvaged, salvage
 from vector_memory.store import SessionMemoryStore
@@ -62,7 +62,7 @@ def test_only_the_memory_whose_page_is_damaged_is_lost_and_is_named(path: Path) 
     before = contents(path)
     garble(path, pages(path, "overflow")[0])
     report = examine(path)
-    assert found(report) == {"integrity": State.PROBLEM}
+    assert found(report) == {"integrity": Level.PROBLEM}
     report, done = doctor(path).repair_all(report)
     assert done[0].startswith("Copied 7 memories into a new file.")
     assert done[1] == f"Lost, because the file does not contain it completely: memory {lost}."
@@ -84,7 +84,7 @@ def test_a_file_in_use_is_not_copied(path: Path) -> None:
     with process(WRITER, path) as server:
         report, done = doctor(path).repair_all(examine(path))
         assert done[0].startswith("The repair failed: Another process has the database open: stop the servers")
-        assert found(report) == {"values": State.PROBLEM}
+        assert found(report) == {"values": Level.PROBLEM}
         assert server.poll() is None
     assert not path.with_name("memory.db.before-repair").exists()
 

@@ -9,7 +9,7 @@ import pytest
 from doctor.test_faults import ENDLESS
 from memory_files import CHILD, SETTINGS, change, doctor, examine, found
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.sqlite import database as databases
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.vectors import vectors_of
@@ -19,7 +19,7 @@ from vector_memory.store import SessionMemoryStore
 def test_a_lost_text_is_a_problem_that_only_a_backup_solves(path: Path) -> None:
     change(path, f"drop table session_memories; create view session_memories as {ENDLESS} select n as id from r")
     report, done = doctor(path).repair_all(examine(path))
-    assert (found(report), done) == ({"tables": State.PROBLEM}, [])
+    assert (found(report), done) == ({"tables": Level.PROBLEM}, [])
 
 
 def test_other_tables_views_and_indexes_in_the_file_are_ignored(path: Path) -> None:

@@ -16,7 +16,7 @@ from doctor.conftest import store_all
 from memory_files import SETTINGS, WRITER, Modelless, change, contents, doctor, examine, found, process, said
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.store import SessionMemoryStore
@@ -192,7 +192,7 @@ REFUSED_BY_SQLITE = (
 class InFile:
     """A memory that others change and read without the store."""
 
-    usual: Mapping[str, State] = MappingProxyType({})
+    usual: Mapping[str, Level] = MappingProxyType({})
     columns = ("id", "cast(content as blob)", "content_hash", "title", "description", "turn", "original_content")
 
     def __init__(self, address: Path) -> None:
@@ -208,7 +208,7 @@ class InFile:
 class InSchema:
     """The same in PostgreSQL, where the tests connect as a superuser."""
 
-    usual: Mapping[str, State] = MappingProxyType({"role": State.WARNING})
+    usual: Mapping[str, Level] = MappingProxyType({"role": Level.WARNING})
     columns = ("id", "content", "content_hash", "title", "description", "turn")
 
     def __init__(self, address: str) -> None:
@@ -251,7 +251,7 @@ def test_a_fault_is_found_by_exactly_its_checks_and_repaired_and_no_text_is_chan
         with pytest.raises(DatabaseError, match="doctor --fix"):
             SessionMemoryStore(memory.address, SETTINGS)
     damaged = examine(memory.address)
-    state = State.WARNING if name in WARNED else State.PROBLEM
+    state = Level.WARNING if name in WARNED else Level.PROBLEM
     assert found(damaged) == {**memory.usual} | dict.fromkeys(fault.checks.split(), state)
     assert damaged.healthy == (name in WARNED)
     before = memory.rows(texts)
@@ -287,7 +287,7 @@ def test_memories_without_vectors_are_a_warning_and_get_vectors(path: Path) -> N
     with SessionMemoryStore(path, SETTINGS, embedder=Modelless()) as store:
         store.store_memory("report", "Stored without a model.", session_id="s")
     report = examine(path)
-    assert (found(report), report.healthy) == ({"unindexed": State.WARNING}, True)
+    assert (found(report), report.healthy) == ({"unindexed": Level.WARNING}, True)
     doctor(path).repair(report)
     assert found(examine(path)) == {}
 
@@ -297,7 +297,7 @@ def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) ->
     modelless = doctor(path, Settings(embedding_model_path=tmp_path))
     before = contents(path)
     modelless.repair(modelless.examine())
-    assert found(examine(path)) == {"vectors": State.PROBLEM}
+    assert found(examine(path)) == {"vectors": Level.PROBLEM}
     assert contents(path) == before
 
 

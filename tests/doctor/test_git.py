@@ -10,7 +10,7 @@ from memory_files import SETTINGS, doctor, examine, said
 from repositories import NAME, Git, git, project, seen, store, store_in, stored
 from vector_memory.maintenance.doctor import git as git_check
 from vector_memory.maintenance.doctor.git import git_findings
-from vector_memory.maintenance.doctor.report import Finding, Severity
+from vector_memory.maintenance.doctor.report import Finding, Level
 from vector_memory.settings import DatabaseUrl
 from vector_memory.store import SessionMemoryStore
 
@@ -31,7 +31,7 @@ def run_named(one: Finding, at: Path | None = None) -> None:
 @pytest.mark.usefixtures("git")
 def test_a_memory_that_git_does_not_track_is_fine(project: Path) -> None:
     store(project, "One")
-    assert finding(project / "memory" / NAME).state is Severity.OK
+    assert finding(project / "memory" / NAME).state is Level.OK
     assert said(examine(project / "memory" / NAME), "git").strip() == "Git does not track the memory."
 
 
@@ -50,13 +50,13 @@ def test_a_tracked_memory_and_exports_are_a_problem_and_the_command_takes_them_o
     git("add", "-u")
     store(project, "Three")
     one = finding(path)
-    assert one.state is Severity.PROBLEM
+    assert one.state is Level.PROBLEM
     assert one.message.startswith(f"Git tracks memory/{NAME}, ")
     assert "memory/exports/One.md" in one.message
     run_named(one)
     assert git("ls-files", "memory").split() == ["memory/.gitignore", "memory/MEMORY.md"]
     git("commit", "-qm", "Without")
-    assert finding(path).state is Severity.OK
+    assert finding(path).state is Level.OK
     assert stored(project) == ["One", "Two", "Three"]
 
 
@@ -89,12 +89,12 @@ def test_a_memory_that_another_branch_contains_is_a_problem_until_it_is_taken_ou
     store(project, "Two")
     git("branch", "-qD", "more")
     one = finding(path)
-    assert one.state is Severity.PROBLEM
+    assert one.state is Level.PROBLEM
     assert one.message.startswith("Other branches contain the memory: feature.")
     git("worktree", "add", "-q", other, "feature")
     run_named(one, other)
     git("commit", "-qm", "Without", at=other)
-    assert finding(path).state is Severity.OK
+    assert finding(path).state is Level.OK
     git("checkout", "-q", "--detach", "feature")
     assert stored(project) == ["Two"]
 
@@ -104,10 +104,10 @@ def test_a_memory_that_git_would_add_is_a_warning_until_it_is_opened(project: Pa
     (project / ".git" / "info" / "exclude").unlink()
     assert seen(git) == ["notes.db"]
     one = finding(project / "notes.db")
-    assert one.state is Severity.WARNING
+    assert one.state is Level.WARNING
     assert one.message.startswith("Git does not ignore notes.db: ")
     SessionMemoryStore(project / "notes.db", SETTINGS).close()
-    assert finding(project / "notes.db").state is Severity.OK
+    assert finding(project / "notes.db").state is Level.OK
 
 
 def test_exports_of_a_memory_on_a_server_are_named(project: Path, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_variables_of_git_name_no_other_repository(
     git("init", "-q", tmp_path / "other")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", "nowhere")
-    assert finding(project / "memory" / NAME).state is Severity.OK
+    assert finding(project / "memory" / NAME).state is Level.OK
 
 
 def test_the_doctor_leaves_the_repository_as_it_is(project: Path, git: Git) -> None:

@@ -10,20 +10,20 @@ import vector_memory.maintenance.doctor.installation
 import vector_memory.storage.sqlite.connecting
 import vector_memory.storage.sqlite.vec0
 from memory_files import examine, found, said
-from vector_memory.maintenance.doctor.report import Severity
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
 
 
 def test_a_package_that_is_missing_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_memory.maintenance.doctor.installation, "PACKAGES", ("vector-memory", "no-such-package"))
     report = examine(path)
-    assert found(report) == {"versions": Severity.PROBLEM}
+    assert found(report) == {"versions": Level.PROBLEM}
     assert "no-such-package" in said(report, "versions")
 
 
 def test_an_unsafe_sqlite_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_memory.storage.sqlite.connecting, "SAFE_SQLITE", (99, 0, 0))
-    assert found(examine(path)) == {"sqlite": Severity.PROBLEM}
+    assert found(examine(path)) == {"sqlite": Level.PROBLEM}
 
 
 def test_an_extension_that_cannot_be_loaded_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_an_extension_that_cannot_be_loaded_is_reported(path: Path, monkeypatch:
 def test_a_missing_model_is_a_problem(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_memory.chunking.tokens, "has_cl100k", lambda: False)
     report = examine(path, Settings(embedding_model_path=tmp_path))
-    assert found(report) == {"model": Severity.PROBLEM, "tokens": Severity.WARNING}
+    assert found(report) == {"model": Level.PROBLEM, "tokens": Level.WARNING}
     assert "VECTOR_MEMORY_EMBEDDING_MODEL_PATH" in said(report, "model")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from memory_files import doctor, examine, found, process, said
 from vector_memory.maintenance.doctor import place
-from vector_memory.maintenance.doctor.report import Severity
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.disk import filesystem
 
 READER = """
@@ -26,13 +26,9 @@ with SessionMemoryStore(path, settings) as store, store._storage._database.read(
 
 @pytest.mark.parametrize(
     ("name", "mode", "state"),
-    [
-        ("memory.db", 0o644, Severity.PROBLEM),
-        ("memory.db-wal", 0o660, Severity.PROBLEM),
-        (".", 0o755, Severity.WARNING),
-    ],
+    [("memory.db", 0o644, Level.PROBLEM), ("memory.db-wal", 0o660, Level.PROBLEM), (".", 0o755, Level.WARNING)],
 )
-def test_access_by_other_users_is_reported_and_removed(path: Path, name: str, mode: int, state: Severity) -> None:
+def test_access_by_other_users_is_reported_and_removed(path: Path, name: str, mode: int, state: Level) -> None:
     place = path.parent / name
     place.touch()
     place.chmod(mode)
@@ -58,28 +54,23 @@ def test_a_long_log_is_a_warning(path: Path) -> None:
     log = filesystem.log_of(path)
     log.touch(mode=0o600)
     os.truncate(log, place.LARGE_LOG + 1)
-    assert found(examine(path)) == {"log": Severity.WARNING}
+    assert found(examine(path)) == {"log": Level.WARNING}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
 def test_a_process_that_holds_the_log_back_is_named_with_the_number_of_pages(path: Path) -> None:
     with process(READER, path) as reader:
         report = examine(path)
-    assert found(report) == {"readers": Severity.WARNING}
+    assert found(report) == {"readers": Level.WARNING}
     assert re.search(rf"Process {reader.pid} .* [1-9]\d* pages", said(report, "readers"))
 
 
 @pytest.mark.parametrize(
     ("kind", "state"),
-    [
-        ("nfs4", Severity.PROBLEM),
-        ("cifs", Severity.PROBLEM),
-        ("fuse.sshfs", Severity.PROBLEM),
-        ("9p", Severity.WARNING),
-    ],
+    [("nfs4", Level.PROBLEM), ("cifs", Level.PROBLEM), ("fuse.sshfs", Level.PROBLEM), ("9p", Level.WARNING)],
 )
 def test_a_network_file_system_is_reported(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: Severity
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: Level
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"27 1 254:0 / / rw - ext4 /dev/vda rw\n30 27 0:9 / {path.parent} rw - {kind} server:/x rw\n")
@@ -89,8 +80,8 @@ def test_a_network_file_system_is_reported(
     assert f"({kind})" in said(report, "file-system")
 
 
-@pytest.mark.parametrize(("free", "state"), [(1_000_000, Severity.PROBLEM), (100_000_000, Severity.WARNING)])
-def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: Severity) -> None:
+@pytest.mark.parametrize(("free", "state"), [(1_000_000, Level.PROBLEM), (100_000_000, Level.WARNING)])
+def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: Level) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=free, used=0, free=free))
     assert found(examine(path)) == {"disk": state}
 
@@ -102,5 +93,5 @@ def test_a_log_left_next_to_a_link_to_the_moved_file_is_a_problem(path: Path) ->
     path.symlink_to(moved.name)
     filesystem.log_of(path).write_bytes(b"\x37\x7f\x06\x82" + bytes(28))
     report = examine(path)
-    assert found(report)["log"] is Severity.PROBLEM
+    assert found(report)["log"] is Level.PROBLEM
     assert "link with a write-ahead log" in said(report, "log")

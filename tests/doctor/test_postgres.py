@@ -9,7 +9,7 @@ from clusters import shared_cluster
 from doctor.conftest import store_all
 from doctor.test_faults import InSchema
 from memory_files import SETTINGS, doctor, examine, found, said
-from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.postgres import inspection
 from vector_memory.store import SessionMemoryStore
@@ -38,14 +38,14 @@ def test_a_sound_memory_is_healthy_and_examining_it_changes_nothing(url: str) ->
 
 def test_a_server_that_does_not_answer_is_a_problem() -> None:
     report = examine("postgresql://postgres@/none?host=/nowhere")
-    assert found(report)["connection"] == State.PROBLEM
+    assert found(report)["connection"] == Level.PROBLEM
     assert not report.healthy
 
 
 def test_a_memory_that_does_not_exist_is_a_warning_and_is_not_created() -> None:
     url = f"{shared_cluster().url()}&schema=nobody_{uuid4().hex[:8]}"
     for _ in range(2):
-        assert found(examine(url)) == {**InSchema.usual} | {"schema": State.WARNING}
+        assert found(examine(url)) == {**InSchema.usual} | {"schema": Level.WARNING}
 
 
 def test_a_database_without_the_extension_is_a_warning_because_a_server_may_install_it() -> None:
@@ -53,13 +53,13 @@ def test_a_database_without_the_extension_is_a_warning_because_a_server_may_inst
     with psycopg.connect(cluster.url(), autocommit=True) as connection:
         connection.execute(f"create database {name}".encode())
     report = examine(cluster.url(name))
-    assert found(report) == {**InSchema.usual} | {"extension": State.WARNING, "schema": State.WARNING}
+    assert found(report) == {**InSchema.usual} | {"extension": Level.WARNING, "schema": Level.WARNING}
     assert "create extension vector" in said(report, "extension")
 
 
 def test_a_table_that_is_missing_is_a_problem(url: str) -> None:
     InSchema(url).change("drop table pending_vectors")
-    assert found(examine(url))["tables"] == State.PROBLEM
+    assert found(examine(url))["tables"] == Level.PROBLEM
 
 
 def test_what_a_role_may_not_do_is_said(url: str) -> None:
@@ -67,10 +67,10 @@ def test_what_a_role_may_not_do_is_said(url: str) -> None:
     schema = DatabaseUrl.parse(url).schema
     InSchema(url).change(f'create role {name} login; grant usage on schema "{schema}" to {name}; ')
     limited = url.replace("postgres@", f"{name}@")
-    assert found(examine(limited))["privileges"] == State.PROBLEM
+    assert found(examine(limited))["privileges"] == Level.PROBLEM
     InSchema(url).change(f'grant select on all tables in schema "{schema}" to {name}')
     report = examine(limited)
-    assert found(report) == {"privileges": State.WARNING}
+    assert found(report) == {"privileges": Level.WARNING}
     assert "insert on" in said(report, "privileges")
 
 
@@ -81,7 +81,7 @@ def test_functions_that_anybody_may_create_beside_pgvector_are_a_warning(url: st
         report = examine(url)
     finally:
         InSchema(url).change("revoke create on schema public from public")
-    assert found(report) == {**InSchema.usual} | {"search path": State.WARNING}
+    assert found(report) == {**InSchema.usual} | {"search path": Level.WARNING}
     assert "revoke create on schema public" in said(report, "search path")
 
 

@@ -11,7 +11,7 @@ import pytest
 from forked import finished
 from memory_files import contents, doctor, examine, found, said
 from servers import Server
-from vector_memory.maintenance.doctor.report import Severity
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.outbox import Outbox
 from vector_memory.outbox.folder import DELIVERING, outbox_for, outboxes_of, user_folder
 from waiting import eventually
@@ -45,7 +45,7 @@ def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path, place: i
     os.utime(first, (1_767_225_600, 1_767_225_600))
     outbox.note_problem("The disk is full.")
     report = examine(path)
-    assert found(report) == {"outbox": Severity.WARNING}
+    assert found(report) == {"outbox": Level.WARNING}
     message = f"For {path}, in {outbox.folder}: 2 texts wait since 2026-01-01 00:00:00+00:00. The disk is full."
     assert said(report, "outbox").startswith(message)
 
@@ -69,7 +69,7 @@ def test_what_was_set_aside_is_named_with_its_reason_and_tried_again(path: Path)
     (outbox, _), before = outboxes_of(path), contents(path)
     outbox.set_aside(outbox.add(WAITS), "There is no room.")
     report = examine(path)
-    assert found(report) == {"outbox": Severity.WARNING}
+    assert found(report) == {"outbox": Level.WARNING}
     assert "1 text was set aside" in said(report, "outbox")
     assert ".json: There is no room." in said(report, "outbox")
     after, done = doctor(path).repair_all(report)

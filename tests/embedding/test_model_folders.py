@@ -12,16 +12,7 @@ import pytest
 from tiny_models import WORDS, Tiny, forward
 from vector_memory.embedding import load_embedder, onnx_file
 from vector_memory.embedding.encoder import build_graph
-from vector_memory.embedding.known import (
-    ARCTIC_S,
-    ARCTIC_XS,
-    BGE_SMALL,
-    GTE_SMALL,
-    KNOWN,
-    MINILM,
-    KnownModel,
-    known_model,
-)
+from vector_memory.embedding.known import ARCTIC_S, ARCTIC_XS, BGE_SMALL, GTE_SMALL, KNOWN, MINILM, KnownModel, by_name
 from vector_memory.embedding.model_folder import read_architecture
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.onnx_file import Kind
@@ -65,9 +56,8 @@ def test_vectors_of_a_known_model_have_its_pooling_and_its_prefixes(model: Known
     wanted = [forward(tiny, tiny.tokens(text)) for text in texts]
     asked = [forward(tiny, tiny.tokens(prefix + text)) for text in texts]
     assert np.abs(engine.embed(texts) - np.stack(wanted)).max() < tiny.tolerance
-    assert (
-        np.abs(np.stack([engine.encode_query(text).vector for text in texts]) - np.stack(asked)).max() < tiny.tolerance
-    )
+    computed = np.stack([engine.encode_query(text).vector for text in texts])
+    assert np.abs(computed - np.stack(asked)).max() < tiny.tolerance
     assert engine.fingerprint.precision == ("fp32" if is_cls else "fp16")
 
 
@@ -92,7 +82,7 @@ def test_a_known_model_that_is_not_installed_says_how_to_get_it(
     monkeypatch.setattr("vector_memory.embedding.e5_package.PACKAGE", "no_such_package")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(EmbeddingUnavailableError, match=rf"{name} is not on this machine. (Run `hf|Install it)"):
-        find_weights(None, known_model(name) or MINILM)
+        find_weights(None, by_name(name) or MINILM)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import sqlite_vec
 from lattice import LatticeEmbedder
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Embedder
-from vector_memory.maintenance.doctor.report import State
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.maintenance.doctor.sqlite_memory import SqliteMemory
 from vector_memory.settings import Settings
 from vector_memory.storage.maintenance_api import WholeMemory
@@ -30,7 +30,7 @@ def faults_of(path: Path, embedder: Embedder | None = None, *, indexed: bool = T
     settings = Settings(embedding_model="toy", embedding_dim=made_by.fingerprint.dimensions)
     findings = SqliteMemory(path, settings, EmbeddingModel(lambda: made_by)).contents()
     return [
-        *(f"{one.name}: {one.message}" for one in findings if one.state != State.OK and one.name not in NO_FAULTS),
+        *(f"{one.name}: {one.message}" for one in findings if one.state != Level.OK and one.name not in NO_FAULTS),
         *(fault for memory in memories_in(path) for fault in wrong_vectors(memory, made_by, indexed=indexed)),
     ]
 

@@ -13,7 +13,8 @@ import pytest
 from over_http.calling import answer_in, post
 from over_http.signed import ISSUER, Provider, trusting, unsigned
 from vector_memory.server.http import signed
-from vector_memory.tenancy.audit import AuditLog, keys_of
+from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.audit_keys import keys_of
 from vector_memory.tenancy.tokens import Permission, token_file
 
 HTML = b"<!doctype html><title>Sign in</title>"

@@ -12,7 +12,7 @@ from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor.examination import Doctor
-from vector_memory.maintenance.doctor.report import Finding, Severity
+from vector_memory.maintenance.doctor.report import Finding, Level
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.postgres.generations import JUMP
 from vector_memory.store import SessionMemoryStore
@@ -118,11 +118,11 @@ def test_every_backup_that_is_restored_begins_a_generation_which_the_doctor_name
         return finding
 
     add(store, "first")
-    assert (named().state, named().message) == (Severity.OK, "The memory is where its first text was stored.")
+    assert (named().state, named().message) == (Level.OK, "The memory is where its first text was stored.")
     for generation in range(2):
         saved = dump()
         add(store, "lost")
         restore(saved)
-        assert (named().state, "a backup was restored" in named().message) == (Severity.WARNING, True)
+        assert (named().state, "a backup was restored" in named().message) == (Level.WARNING, True)
         last = add(store, f"new {generation}")
-        assert (named().state, f"to {last - 1} is lost" in named().message) == (Severity.OK, True)
+        assert (named().state, f"to {last - 1} is lost" in named().message) == (Level.OK, True)

@@ -10,7 +10,7 @@ from fastmcp import Client, FastMCP
 
 from eras import Call
 from vector_memory.server.app import create_server
-from vector_memory.server.guide import LEVELS, text_of
+from vector_memory.server.guide import LEVELS, level_text
 from vector_memory.settings import ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
@@ -168,7 +168,7 @@ async def test_the_handbook_can_be_read_level_by_level(client: Client) -> None:
         assert listed[uri].mime_type == "text/markdown"
         assert listed[uri].description
         (content,) = await client.read_resource(uri)
-        assert content.text == text_of(level)  # type: ignore[union-attr]
+        assert content.text == level_text(level)  # type: ignore[union-attr]
 
 
 async def test_the_prompt_contains_the_five_habits_and_the_task(client: Client) -> None:

@@ -102,6 +102,6 @@ ARCTIC_S = KnownModel(
 KNOWN = {each.description.name: each for each in (MINILM, E5_SMALL, BGE_SMALL, GTE_SMALL, ARCTIC_XS, ARCTIC_S)}
 
 
-def known_model(name: str) -> KnownModel | None:
+def by_name(name: str) -> KnownModel | None:
     """Return a model by its name or that of its repository; None: it is not known."""
     return KNOWN.get(name) or next((each for each in KNOWN.values() if each.repository == name), None)

@@ -214,12 +214,13 @@ class OnnxEngine(Embedder):
         """Return the unit vectors of texts. `keep`: gets the index of each text and the states of its content."""
         tokens = [self._tokenizer.tokens(reading.prefix + text, self._read_tokens) for text in texts]
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
-        pool = _mean if self._description.pooling == "mean" else _first
+        is_mean = self._description.pooling == "mean"
 
         def embed_group(group: list[int]) -> None:
             hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
-                vectors[index] = _unit_vectors(self._without_language(pool(states), reading))
+                pooled = states.mean(axis=0) if is_mean else states[0]
+                vectors[index] = _unit_vectors(self._without_language(pooled, reading))
                 if keep is not None:
                     own = slice(1 + reading.prefix_tokens, -1)
                     content = self._content.of(tokens[index][own], states[own])
@@ -283,16 +284,6 @@ def _for_each(work: Callable[[list[int]], None], groups: Sequence[list[int]], th
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(work, groups):
             pass
-
-
-def _mean(states: Vectors) -> Vectors:
-    mean: Vectors = states.mean(axis=0)
-    return mean
-
-
-def _first(states: Vectors) -> Vectors:
-    first: Vectors = states[0]
-    return first
 
 
 def _unit_vectors(vectors: Vectors) -> Vectors:

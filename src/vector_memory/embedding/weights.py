@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vector_memory.embedding import e5_package
 from vector_memory.embedding.description import DESCRIPTION_FILE, read_description
-from vector_memory.embedding.known import E5_SMALL, MINILM, KnownModel, known_model
+from vector_memory.embedding.known import E5_SMALL, MINILM, KnownModel, by_name
 from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
 
@@ -35,7 +35,7 @@ def find_model(name: str, configured: Path | None) -> ModelFolder | None:
     """
     if name.startswith(("/", "./", "../", "~")):
         return described(Path(name).expanduser(), "VECTOR_MEMORY_EMBEDDING_MODEL")
-    model = known_model(name)
+    model = by_name(name)
     if model is not None:
         return find_weights(configured, model)
     if configured is not None and (configured.expanduser() / DESCRIPTION_FILE).is_file():

@@ -16,7 +16,7 @@ from old_words import add_old, execute
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.maintenance import copying
 from vector_memory.maintenance.doctor.agreement import are_words_correct, faults_in, words
-from vector_memory.maintenance.doctor.report import Severity
+from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
 from vector_memory.storage.scoring import Method
@@ -151,7 +151,7 @@ def test_the_doctor_tells_of_outdated_words_and_does_not_take_them_for_damage(st
     with storage.read() as reader:
         right = are_words_correct(reader, faults_in(reader, nullcontext))
         finding = words(right=right, outdated=reader.upkeep.portions.count_outdated())
-    assert (finding.state, finding.fixable) == (Severity.WARNING, True)
+    assert (finding.state, finding.fixable) == (Level.WARNING, True)
     assert f"The words of {len(ids)} memories were indexed by the rules of an earlier release" in finding.message
 
 

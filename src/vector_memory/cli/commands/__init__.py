@@ -41,7 +41,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
     "backup": "maintain:backup",
     "restore": "maintain:restore",
-    "database": "maintain:database",
+    "database": "database:database",
     "namespace": "tenancy:namespace",
     "token": "tenancy:token",
     "audit": "tenancy:audit",

@@ -12,11 +12,11 @@ from vector_memory.cli.terminal import console, print_json, progress, status
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Finding, Report, Severity
+from vector_memory.maintenance.doctor.report import Finding, Level, Report
 from vector_memory.settings import DatabaseLocation
 
 WIDEST = 100
-STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.PROBLEM: "bold red"}
+STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory"}
 
 
@@ -81,7 +81,7 @@ def _findings_table(findings: Sequence[Finding]) -> Table:
 
 
 def _summary(report: Report) -> Text:
-    problems, warnings = report.count(Severity.PROBLEM), report.count(Severity.WARNING)
+    problems, warnings = report.count(Level.PROBLEM), report.count(Level.WARNING)
     verdict = Text("Healthy", style="bold green") if report.healthy else Text("Not healthy", style="bold red")
     return Text.assemble(
         verdict, f": {len(report.findings)} checks, {_some(problems, 'problem')}, {_some(warnings, 'warning')}."

@@ -1,9 +1,7 @@
-# ruff: noqa: PLR0913 - a command's parameters are its flags
 """The maintenance commands: deleting, vectors, models, backups, database servers, and completion in a shell."""
 
 import importlib.util
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +11,6 @@ from vector_memory.cli.commands import app
 from vector_memory.cli.flags import (
     DEFAULTS,
     AsJson,
-    DatabaseFlags,
     LocationFlags,
     MemoryId,
     ModelSettingsFlags,
@@ -35,8 +32,7 @@ from vector_memory.errors import ConfigurationError
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.overview import Overview
-from vector_memory.settings import DatabaseLocation, DatabaseServer, DatabaseUrl
-from vector_memory.storage.opening import index_vectors, prepare_database
+from vector_memory.settings import DatabaseLocation
 
 if TYPE_CHECKING:
     from vector_memory.embedding.known import KnownModel
@@ -230,9 +226,9 @@ def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) 
 
     Set --embedding-model to another one and run `vector-memory reembed` to change over.
     """
-    from vector_memory.embedding.known import KNOWN, known_model
+    from vector_memory.embedding.known import KNOWN, by_name
 
-    chosen = known_model(settings.embedding_model)
+    chosen = by_name(settings.embedding_model)
     rows = [_row_of_known(model, settings, in_use=model is chosen) for model in KNOWN.values()]
     if chosen is None:
         rows.append(_row_of_own(settings))
@@ -297,60 +293,3 @@ def _print_models(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["in_use"] and row["installed_in"] is None:
             console().print(f"{row['name']} is in use and not installed. {row['how_to_install']}")
-
-
-def database(
-    action: Annotated[Literal["prepare", "index"], Parameter(help="Prepare tables, or create an index of vectors.")],
-    /,
-    *,
-    serve: Annotated[
-        list[str] | None, Parameter(help="Role that reads and writes memories; repeatable.", show_default=False)
-    ] = None,
-    read: Annotated[
-        list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
-    ] = None,
-    only: Annotated[bool, Switch(help="These roles may use no memory but that of the URL.")] = False,
-    drop: Annotated[bool, Switch(help="With `index`: drop the index instead.")] = False,
-    as_json: AsJson = False,
-    server: DatabaseFlags = DatabaseServer(),
-    settings: ModelSettingsFlags = DEFAULTS,
-) -> None:
-    """Create or upgrade the tables in a PostgreSQL database, and let roles use them. Can be repeated.
-
-    Pass the URL of a role that can create tables. Servers do not need such a role: --serve and --read name theirs,
-    which must exist. These roles can use the memory and all namespaces, including future ones, and nothing else; run
-    this again after an upgrade. With --only they can use only the memory of the URL, such as `?schema=ns_NAME`.
-
-    `index` creates an approximate index of vectors (HNSW) while servers read and write the memory. It speeds up
-    searches by meaning of more than 50,000 passages without an index in memory; each store then takes longer.
-    """
-    address = server.url()
-    if address is None:
-        raise ConfigurationError("Name the database with --database-url or VECTOR_MEMORY_DATABASE_URL.")
-    if action == "index":
-        _index_vectors(address, drop=drop, as_json=as_json)
-    elif drop:
-        raise ConfigurationError("Only an index can be dropped: `vector-memory database index --drop`.")
-    elif both := sorted({*(serve or ())} & {*(read or ())}):
-        raise ConfigurationError(f"{both[0]} is both in --serve and in --read: choose one.")
-    else:
-        schemas = prepare_database(
-            address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or (), only=only
-        )
-        _report_prepared(address, schemas, serve or [], read or [], as_json=as_json)
-
-
-def _index_vectors(address: DatabaseUrl, *, drop: bool, as_json: bool) -> None:
-    index_vectors(address, drop=drop)
-    message = f"{'Dropped' if drop else 'Created'} the index of vectors of {address}"
-    tell({"success": True, "dropped": drop}, message, as_json=as_json)
-
-
-def _report_prepared(
-    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], *, as_json: bool
-) -> None:
-    lines = [f"Prepared {address}, schemas: {', '.join(schemas)}"]
-    lines += [f"The role {role} may serve." for role in serving]
-    lines += [f"The role {role} may read." for role in reading]
-    body = {"success": True, "schemas": schemas, "serving": serving, "reading": reading}
-    tell(body, "\n".join(lines), as_json=as_json)

@@ -1,27 +1,24 @@
-"""Checks whether what is derived from the texts matches them, and rebuilds it, for memories of any engine."""
+"""Checks whether what is derived from the texts matches them, for memories of any engine."""
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from vector_memory.domain import MemoryKind, Scope, utc_now
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.maintenance.backfill import Backfill, Progress
-from vector_memory.maintenance.doctor.report import Finding, Severity, agreement, fine, fixable, named, problem, warning
-from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.maintenance.doctor.report import Finding, Level, agreement, fine, fixable, named, problem, warning
+from vector_memory.storage.base import Reader
 from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
 from vector_memory.storage.records import StoredPassage
 from vector_memory.storage.terms import RULES
 from vector_memory.storage.unit_text import searchable_texts
-from vector_memory.tagged.vocabulary import Vocabulary
 
 MEMORIES_AT_ONCE = 100
 BLOCKS_AT_ONCE = 20
@@ -168,14 +165,11 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     return (
         bool(block.memories)
         and found.keys() == postings.keys()
-        and all(
-            np.array_equal(sorted_postings(found[bucket]), sorted_postings(b"".join(rows)))
-            for bucket, rows in postings.items()
-        )
+        and all(np.array_equal(sorted_row(found[one]), sorted_row(b"".join(rows))) for one, rows in postings.items())
     )
 
 
-def sorted_postings(row: bytes) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+def sorted_row(row: bytes) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
     """Return postings, sorted. An incomplete one at the end is left out."""
     whole = len(row) // POSTING.itemsize * POSTING.itemsize
     return np.sort(np.frombuffer(row[:whole], POSTING))
@@ -259,7 +253,7 @@ def words(*, right: bool, outdated: int) -> Finding:
             f"The words of {counted(outdated, 'memory', 'memories')} were indexed by the rules of an earlier "
             "release, so not all of them are found yet. A server indexes them again in the background."
         )
-        return fixable("keywords", message, Severity.WARNING)
+        return fixable("keywords", message, Level.WARNING)
     wrong = "" if right else "The keyword index does not match the texts."
     return agreement("keywords", "The keyword index matches the texts.", wrong)
 
@@ -297,7 +291,7 @@ def unindexed(reader: Reader) -> Finding:
         return fine("unindexed", "Every memory has vectors.")
     lack = "lacks" if missing == 1 else "lack"
     message = f"{counted(missing, 'memory', 'memories')} {lack} vectors and may be found by words only."
-    return fixable("unindexed", message, Severity.WARNING)
+    return fixable("unindexed", message, Level.WARNING)
 
 
 def fingerprint(reader: Reader, indexer: Indexer) -> Finding:
@@ -328,66 +322,3 @@ def reembedding(reader: Reader) -> Iterator[Finding]:
             else "Some vectors of an earlier model have not been erased yet."
         )
         yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")
-
-
-DERIVED = {"chunks", "passages", "vectors", "index"}
-
-
-class Repairs:
-    """Rebuilds what is derived from the texts of an open memory."""
-
-    def __init__(self, storage: Storage, model: EmbeddingModel, indexer: Indexer, translated: Translated) -> None:
-        self._storage = storage
-        self._model = model
-        self._indexer = indexer
-        self._translated = translated
-
-    def run(self, wrong: set[str], misfiled: Collection[int], on_progress: Progress | None) -> list[str]:
-        """Repair what these checks found; return a sentence for each repair.
-
-        `misfiled`: the memories whose vectors have other fields than they. Without a model vectors stay as they are.
-        """
-        usable = self._is_model_usable()
-        done: list[str] = []
-        stripped = wrong & DERIVED if usable else set()
-        with self._storage.write() as writer:
-            if stripped:
-                strip_derived(writer, faults_in(writer, self._translated), misfiled)
-            if stripped or "keywords" in wrong:
-                writer.upkeep.rebuild_words()
-                done.append("Rebuilt the keyword index.")
-            if "tags" in wrong:
-                done.append(add_unknown_tags(writer, unknown_tags(writer), utc_now()))
-        if usable and (stripped or "unindexed" in wrong):
-            result = Backfill(self._storage, self._indexer, Vocabulary(self._storage, self._model)).run(on_progress)
-            done.append(f"Computed the vectors of {counted(result.memories_processed, 'memory', 'memories')}.")
-        return done
-
-    def _is_model_usable(self) -> bool:
-        """Return whether there is a model whose vectors are comparable with those of the memory."""
-        try:
-            with self._storage.read() as reader:
-                reader.require_comparable(self._indexer.fingerprint)
-        except EmbeddingUnavailableError:
-            return False
-        return True
-
-
-def strip_derived(writer: Writer, faults: Faults, misfiled: Collection[int]) -> None:
-    """Remove what is derived wrongly. Correct chunks keep their ids. Then the words have to be indexed again.
-
-    Memories with damaged text are left alone: their chunks may be all that is left of it.
-    """
-    for memory in writer.memories(sorted((faults.derived | set(misfiled)) - faults.text)).values():
-        chunks = [] if memory.id in faults.chunks else writer.chunks_of(memory.id)
-        writer.delete(memory.id)
-        bare = WholeMemory(replace(memory, chunk_count=len(chunks)), chunks, None)
-        writer.upkeep.portions.add_memories([bare], None)
-
-
-def add_unknown_tags(writer: Writer, tags: dict[str, int], now: str) -> str:
-    """Make tags canonical that are in use so many times."""
-    for tag, count in tags.items():
-        for _ in range(count):
-            writer.count_tag(tag, None, now)
-    return f"Restored {counted(len(tags), 'canonical tag')}."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import Finding, Severity, fine, fixable, problem, warning
+from vector_memory.maintenance.doctor.report import Finding, Level, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import holds_only
 from vector_memory.storage.sqlite import full_disk
@@ -86,7 +86,7 @@ def permissions(path: Path) -> Finding:
         return fine("permissions", f"Only you can read the memory {with_mode(path)}{folder}.")
     message = f"Other users of this machine have access to {', '.join(names)}."
     if exposed(path) == [path.parent]:
-        return fixable("permissions", message, Severity.WARNING)
+        return fixable("permissions", message, Level.WARNING)
     return fixable("permissions", message)
 
 

@@ -9,11 +9,12 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
-from vector_memory.maintenance.doctor.agreement import Repairs, agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.agreement import agreements, copied_fields, orphans
 from vector_memory.maintenance.doctor.place import readable_size
+from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import (
     Finding,
-    Severity,
+    Level,
     agreement,
     fine,
     first_names,
@@ -70,7 +71,7 @@ class PostgresMemory:
         try:
             with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
                 found += schema_findings(connection, self._address.schema)
-                if any(finding.state != Severity.OK for finding in found):
+                if any(finding.state != Level.OK for finding in found):
                     return found
                 found += upkeep_findings(connection)
             with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
@@ -199,7 +200,7 @@ def upkeep_findings(connection: Connection) -> Iterator[Finding]:
     neglected = inspection.neglected_tables(connection)
     if neglected:
         message = f"Tables with many dead rows or without statistics: {first_names(neglected)}."
-        yield fixable("vacuum", message, Severity.WARNING)
+        yield fixable("vacuum", message, Level.WARNING)
     else:
         yield fine("vacuum", "The tables are clean, and large ones have statistics.")
     yield space(inspection.bloat(connection))

@@ -11,7 +11,7 @@ NAMED = 5
 FIX = "Run `vector-memory doctor --fix`."
 
 
-class Severity(StrEnum):
+class Level(StrEnum):
     """The severity of a finding. Warnings do not make a memory unhealthy."""
 
     OK = "ok"
@@ -24,7 +24,7 @@ class Finding:
     """The result of a check: a sentence, and what to do about it. `fixable`: --fix can repair it."""
 
     name: str
-    state: Severity
+    state: Level
     message: str
     advice: str | None = None
     fixable: bool = False
@@ -32,20 +32,20 @@ class Finding:
 
 def fine(name: str, message: str) -> Finding:
     """Return a finding without a problem."""
-    return Finding(name, Severity.OK, message)
+    return Finding(name, Level.OK, message)
 
 
 def warning(name: str, message: str, advice: str) -> Finding:
     """Return a finding that needs attention."""
-    return Finding(name, Severity.WARNING, message, advice)
+    return Finding(name, Level.WARNING, message, advice)
 
 
 def problem(name: str, message: str, advice: str | None = None) -> Finding:
     """Return a finding that must be fixed."""
-    return Finding(name, Severity.PROBLEM, message, advice)
+    return Finding(name, Level.PROBLEM, message, advice)
 
 
-def fixable(name: str, message: str, state: Severity = Severity.PROBLEM) -> Finding:
+def fixable(name: str, message: str, state: Level = Level.PROBLEM) -> Finding:
     """Return a finding that --fix repairs."""
     return Finding(name, state, message, FIX, fixable=True)
 
@@ -88,9 +88,9 @@ class Report:
     @property
     def healthy(self) -> bool:
         """Whether there is no problem."""
-        return not self.count(Severity.PROBLEM)
+        return not self.count(Level.PROBLEM)
 
-    def count(self, state: Severity) -> int:
+    def count(self, state: Level) -> int:
         """Return the number of findings with a state."""
         return sum(finding.state == state for finding in self.findings)
 

@@ -10,12 +10,13 @@ from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.backup import unused_name
-from vector_memory.maintenance.doctor.agreement import Check, Repairs, agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.agreement import Check, agreements, copied_fields, orphans
 from vector_memory.maintenance.doctor.installation import sqlite_findings
 from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others
+from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import (
     Finding,
-    Severity,
+    Level,
     fine,
     first_names,
     named,
@@ -161,11 +162,11 @@ def _findings(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
     yield NOT_PRESENT.get(kind) or fine("schema", "The file has the format of this release.")
     structure = integrity(connection, kind)
     yield structure
-    if kind == FileKind.PRESENT and structure.state == Severity.OK:
+    if kind == FileKind.PRESENT and structure.state == Level.OK:
         yield (found := tables(connection))
-        if found.state == Severity.OK:
+        if found.state == Level.OK:
             yield (found := values(connection))
-        if found.state == Severity.OK:
+        if found.state == Level.OK:
             yield from _agreements(connection, indexer)
 
 
@@ -223,7 +224,7 @@ def integrity(connection: Connection, kind: FileKind) -> Finding:
 
 def copyable(name: str, message: str) -> Finding:
     """Return a finding that --fix repairs by copying what can be read."""
-    return Finding(name, Severity.PROBLEM, message, COPY, fixable=True)
+    return Finding(name, Level.PROBLEM, message, COPY, fixable=True)
 
 
 def unread_file(failed: Mapping[str, str]) -> Finding:

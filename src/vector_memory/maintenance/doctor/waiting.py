@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import NAMED, Finding, Severity, fine
+from vector_memory.maintenance.doctor.report import NAMED, Finding, Level, fine
 from vector_memory.outbox.folder import SECONDS_FOR_A_TEXT, Contents, Deliverer, Outbox, all_of_user, outboxes_of
 from vector_memory.settings import MemoryAddress
 
@@ -33,7 +33,7 @@ def outbox_finding(address: MemoryAddress) -> Finding:
     ]
     is_refused = any(contents.refused for _, contents in found)
     advice = f"{ADVICE} {AND_SET_ASIDE}" if is_refused else ADVICE
-    return Finding(OUTBOX, Severity.WARNING, "\n".join(sentences), advice, fixable=is_refused)
+    return Finding(OUTBOX, Level.WARNING, "\n".join(sentences), advice, fixable=is_refused)
 
 
 def try_again(address: MemoryAddress) -> str:

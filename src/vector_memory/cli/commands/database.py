@@ -1,0 +1,70 @@
+# ruff: noqa: PLR0913 - a command's parameters are its flags
+"""The command that prepares a PostgreSQL database for servers, and creates what only large memories need."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from vector_memory.cli.flags import DEFAULTS, AsJson, DatabaseFlags, ModelSettingsFlags, Switch
+from vector_memory.cli.terminal import tell
+from vector_memory.errors import ConfigurationError
+from vector_memory.settings import DatabaseServer, DatabaseUrl
+from vector_memory.storage.opening import index_vectors, prepare_database
+
+
+def database(
+    action: Annotated[Literal["prepare", "index"], Parameter(help="Prepare tables, or create an index of vectors.")],
+    /,
+    *,
+    serve: Annotated[
+        list[str] | None, Parameter(help="Role that reads and writes memories; repeatable.", show_default=False)
+    ] = None,
+    read: Annotated[
+        list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
+    ] = None,
+    only: Annotated[bool, Switch(help="These roles may use no memory but that of the URL.")] = False,
+    drop: Annotated[bool, Switch(help="With `index`: drop the index instead.")] = False,
+    as_json: AsJson = False,
+    server: DatabaseFlags = DatabaseServer(),
+    settings: ModelSettingsFlags = DEFAULTS,
+) -> None:
+    """Create or upgrade the tables in a PostgreSQL database, and let roles use them. Can be repeated.
+
+    Pass the URL of a role that can create tables. Servers do not need such a role: --serve and --read name theirs,
+    which must exist. These roles can use the memory and all namespaces, including future ones, and nothing else; run
+    this again after an upgrade. With --only they can use only the memory of the URL, such as `?schema=ns_NAME`.
+
+    `index` creates an approximate index of vectors (HNSW) while servers read and write the memory. It speeds up
+    searches by meaning of more than 50,000 passages without an index in memory; each store then takes longer.
+    """
+    address = server.url()
+    if address is None:
+        raise ConfigurationError("Name the database with --database-url or VECTOR_MEMORY_DATABASE_URL.")
+    if action == "index":
+        _index(address, drop=drop, as_json=as_json)
+    elif drop:
+        raise ConfigurationError("Only an index can be dropped: `vector-memory database index --drop`.")
+    elif both := sorted({*(serve or ())} & {*(read or ())}):
+        raise ConfigurationError(f"{both[0]} is both in --serve and in --read: choose one.")
+    else:
+        schemas = prepare_database(
+            address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or (), only=only
+        )
+        _report(address, schemas, serve or [], read or [], as_json=as_json)
+
+
+def _index(address: DatabaseUrl, *, drop: bool, as_json: bool) -> None:
+    index_vectors(address, drop=drop)
+    message = f"{'Dropped' if drop else 'Created'} the index of vectors of {address}"
+    tell({"success": True, "dropped": drop}, message, as_json=as_json)
+
+
+def _report(
+    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], *, as_json: bool
+) -> None:
+    lines = [f"Prepared {address}, schemas: {', '.join(schemas)}"]
+    lines += [f"The role {role} may serve." for role in serving]
+    lines += [f"The role {role} may read." for role in reading]
+    body = {"success": True, "schemas": schemas, "serving": serving, "reading": reading}
+    tell(body, "\n".join(lines), as_json=as_json)
