@@ -126,10 +126,10 @@ BROKEN: list[tuple[ModuleType, str, str]] = [
     (json_file, '{\n  "servers": [\n', "line 3, column 1: a value is missing"),
     (json_file, "{\n  servers: {}\n}", "line 2, column 3: a name in double quotes is missing"),
     (json_file, '{"servers": tru}', "line 1, column 13: a value is missing or misspelled"),
-    (json_file, '{"servers": {}, "servers": {}}', 'line 1, column 17: "servers" is there twice'),
+    (json_file, '{"servers": {}, "servers": {}}', 'line 1, column 17: "servers" appears twice'),
     (json_file, '{"a": NaN}', "line 1, column 7: a value is missing or misspelled"),
     (json_file, '{"servers"}', "line 1, column 11: a colon is missing"),
-    (json_file, '{"servers": "', "line 1, column 13: a text is not closed"),
+    (json_file, '{"servers": "', "line 1, column 13: a string is not closed"),
     (json_file, '{"servers": []}', 'line 1, column 13: "servers" must be an object'),
     (json_file, "[1]", "line 1, column 1: the file must hold an object"),
     (json_file, "{} {}", "line 1, column 4: nothing may follow"),
@@ -163,7 +163,7 @@ def test_a_table_that_is_written_in_another_way_is_refused(text: str) -> None:
         lambda: toml_file.put(text, "mcp_servers", "vm", ENTRY),
         lambda: toml_file.remove(text, "mcp_servers", "vm"),
     ):
-        with pytest.raises(ConfigurationError, match="cannot be changed alone"):
+        with pytest.raises(ConfigurationError, match="cannot be edited alone"):
             change()
 
 

@@ -98,7 +98,7 @@ def test_hooks_of_an_unknown_form_are_refused(text: str, reason: str) -> None:
 )
 def test_comments_are_reported_for_a_client_that_does_not_read_them(text: str) -> None:
     assert put(text), "it could be edited"
-    with pytest.raises(ConfigurationError, match="this client reads no file with comments"):
+    with pytest.raises(ConfigurationError, match="this client does not read files with comments"):
         json_file.require_plain(text)
 
 

@@ -108,6 +108,6 @@ def test_a_refused_export_makes_no_new_memory(tmp_path: Path, run: Run) -> None:
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("command", [["backup"], ["restore"], ["export", "--output"], ["import"]], ids=" ".join)
 def test_a_path_with_a_variable_that_nobody_expanded_is_refused(command: list[str], run: Run) -> None:
-    expected = '"${FOLDER}/a" is no usable path: it contains a ${variable} that the client did not expand.'
+    expected = '"${FOLDER}/a" is not a usable path: it contains a ${variable} that the client did not expand.'
     answer = run(*command, "${FOLDER}/a")
     assert (answer.code, answer.err) == (2, f"vector-memory: {expected}\n")

@@ -131,7 +131,7 @@ def test_what_the_audit_log_lacks_is_said_and_is_no_alarm(run: Run, folder: Path
     with log.files()[0].open("ab") as stream:
         stream.write(b'{"at')
     said = run("audit", "--verify")
-    assert (said.code, "intact. The last line is unfinished: a full disk" in said.out) == (0, True)
+    assert (said.code, "intact. The last line is incomplete: a full disk" in said.out) == (0, True)
     log.record(caller, "list_sessions", ids={})
     assert "intact. It says of 1 calls that they could not be recorded." in run("audit", "--verify").out
     printed = run("audit").out.splitlines()

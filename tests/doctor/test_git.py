@@ -84,7 +84,7 @@ def test_a_memory_that_another_branch_contains_is_a_problem_until_it_is_taken_ou
     git("add", "-f", path)
     git("commit", "-qm", "All")
     git("branch", "more")
-    assert "on other branches, too: more." in str(finding(path).advice)
+    assert "also on other branches: more." in str(finding(path).advice)
     git("checkout", "-q", "main")
     store(project, "Two")
     git("branch", "-qD", "more")

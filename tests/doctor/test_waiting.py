@@ -73,7 +73,7 @@ def test_what_was_set_aside_is_named_with_its_reason_and_tried_again(path: Path)
     assert "1 text was set aside" in said(report, "outbox")
     assert ".json: There is no room." in said(report, "outbox")
     after, done = doctor(path).repair_all(report)
-    assert done == ["1 text will be tried again."]
+    assert done == ["1 text will be retried."]
     assert "1 text waits since" in said(after, "outbox")
     assert contents(path) == before
     with Server(path.parent) as server:
@@ -99,5 +99,5 @@ def test_the_command_prints_it_and_exits_with_0(path: Path) -> None:
         *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_EMBEDDING_DIM": "16"}
     )
     report = json.loads(ended.stdout)
-    assert (ended.returncode, report["mended"]) == (0, ["1 text will be tried again."])
+    assert (ended.returncode, report["mended"]) == (0, ["1 text will be retried."])
     assert not outbox.refused()

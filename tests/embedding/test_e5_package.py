@@ -185,7 +185,7 @@ def test_a_converted_file_that_was_changed_is_refused() -> None:
     found = find_weights(None, E5_SMALL)
     with found.file("tokenizer.json").open("a") as end:
         end.write(" ")
-    with pytest.raises(EmbeddingUnavailableError, match="Delete that folder: it is made again"):
+    with pytest.raises(EmbeddingUnavailableError, match="Delete that folder: it will be created again"):
         OnnxEngine(found)
 
 

@@ -225,7 +225,7 @@ async def test_a_body_that_finds_no_room_in_time_is_told_why(
             group.create_task(waiting.request(str(number), size))
         await until(lambda: len(waiting.read) == count)
         monkeypatch.setattr(client_limits, "BODY_SECONDS", 0.05)
-        with pytest.raises(BodyError, match="take all its room") as error:
+        with pytest.raises(BodyError, match="use all of its space") as error:
             await waiting.request("late", size)
         assert error.value.refusal.status == 503
         monkeypatch.undo()

@@ -118,7 +118,7 @@ def test_every_backup_that_is_restored_begins_a_generation_which_the_doctor_name
         return finding
 
     add(store, "first")
-    assert (named().state, named().message) == (Level.OK, "The memory is where its first text was stored.")
+    assert (named().state, named().message) == (Level.OK, "The memory has never continued from a copy.")
     for generation in range(2):
         saved = dump()
         add(store, "lost")

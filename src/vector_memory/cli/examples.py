@@ -53,7 +53,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "list --kind tagged_memory --tags redis": "notes with a tag",
     },
     "show": {"show 7": "a memory and its origin", "show 7 --raw > report.md": "its exact text"},
-    "sessions": {"sessions": "the latest 20", "sessions --agent reviewer": "those of an agent"},
+    "sessions": {"sessions": "the latest 20", "sessions --agent reviewer": "an agent's"},
     "timeline": {
         "timeline monday": "what was stored, by whom and when",
         "timeline monday --agent scout --kind report": "part of it",

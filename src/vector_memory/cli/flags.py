@@ -28,7 +28,7 @@ OF_MODEL = ("embedding_model", "embedding_model_path", "embedding_dim")
 
 
 def listing(*names: str) -> type[Settings]:
-    """Return settings of which a command lists only these."""
+    """Return settings whose listing is limited to these."""
     fields = {name: Settings.model_fields[name] for name in names}
     shown = {name: (Annotated[field.annotation, Parameter(show=True)], field) for name, field in fields.items()}
     return create_model("ListedSettings", __base__=Settings, **shown)  # type: ignore[call-overload, no-any-return]
@@ -118,7 +118,7 @@ def given_path(path: Path) -> Path:
     try:
         return full_path(path)
     except ValueError as error:
-        raise ConfigurationError(f'"{path}" is no usable path: {error}.') from None
+        raise ConfigurationError(f'"{path}" is not a usable path: {error}.') from None
 
 
 def is_file(path: Path) -> bool:

@@ -59,7 +59,7 @@ FOREIGN = Calibration(strong=math.inf, by_words=MOST_WORDS)
 """For questions in a language that the model does not know, although it knows the letters."""
 
 UNREADABLE = replace(FOREIGN, weight=0.0)
-"""For questions of which the model can read nothing: their vectors say nothing, so only their words are compared."""
+"""For questions that the model cannot read at all: their vectors say nothing, so only their words are compared."""
 
 
 DESCRIPTION_FILE = "vector-memory.json"
@@ -72,7 +72,7 @@ WORD = re.compile(r"\b[^\W\d_][^\W\d_A-Z]*\b")
 """A word of a sentence, and not an identifier: `What`, but neither `busy_timeout` nor `OAuth2` nor `JWT`."""
 
 SHORT = 3
-"""Letters. Nearly every short word is in a vocabulary: `de`, `la` and `der` are in that of an English model."""
+"""Letters. Nearly every short word is in a vocabulary: `de`, `la` and `der` are in an English model's."""
 
 LAST_ENGLISH = "z"
 FOREIGN_WEIGHT = 0.5
@@ -82,7 +82,7 @@ LEAST_READABLE = 0.5
 """Of the letters of a question. Of one that is read in less than half, hardly anything is left to compare."""
 
 FEWEST_WORDS = 2
-"""Of a question whose language can be told. A single word that is cut into pieces may be a name, or a rare word."""
+"""Of a question whose language can be recognized. A single word in several pieces may be a name, or a rare word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

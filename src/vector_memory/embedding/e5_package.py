@@ -94,7 +94,7 @@ def converted() -> ModelFolder:
         description=E5_SMALL.description,
         folder=folder,
         source=f"the cache folder {folder.name}",
-        remedy="Delete that folder: it is made again.",
+        remedy="Delete that folder: it will be created again.",
         sha256=SHA256,
         bias_file=E5_SMALL.bias_file,
     )

@@ -1,4 +1,4 @@
-"""Takes out of a model's vectors what they say of the language of a text, so that its meaning is left.
+"""Removes a text's language from a model's vectors, so that its meaning is left.
 
 A multilingual model puts texts of one language near each other, whatever they are about. The means of parallel texts in
 several languages differ by their languages only: the directions between these means are left out of each vector
@@ -50,7 +50,7 @@ def read_bias(file: Path, width: int) -> LanguageBias:
     count = next(iter(shapes.get("directions", ())), 0)
     wanted = {"query_mean": (width,), "passage_mean": (width,), "directions": (count, width)}
     if shapes != wanted or any(each.kind != KIND for each in stored.values()):
-        raise EmbeddingUnavailableError(f"{file.name} does not fit the model: make it again, with this model.")
+        raise EmbeddingUnavailableError(f"{file.name} does not fit the model: recreate it with this model.")
     data = file.read_bytes()
 
     def numbers(name: str) -> Vectors:

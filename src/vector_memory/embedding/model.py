@@ -36,7 +36,7 @@ REMEMBERED_TEXTS = 2_048
 """The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB, and
 the states of their tokens as much again."""
 TURN_SECONDS = 60.0
-"""How long texts wait for others. After that, the engine seems to hang on one of them, and all others go on."""
+"""How long texts wait for others. After that, the engine seems to hang on one of them, and all others continue."""
 NICENESS = 5
 """While processors are scarce, a thread of this niceness gets a third of the time that another gets."""
 LOAD_ATTEMPTS = 2

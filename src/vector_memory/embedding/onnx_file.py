@@ -14,7 +14,7 @@ EXTERNAL = 1
 """`data_location` of a tensor whose numbers are in another file."""
 
 CONTINUED = 128
-"""The bit of a byte that says that a number goes on; each byte has seven bits of it."""
+"""The bit of a byte that says that the number continues; the other seven bits are a part of it."""
 
 Attribute = int | float | Sequence[int]
 

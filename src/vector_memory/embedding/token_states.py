@@ -23,7 +23,7 @@ MAX_QUESTION_TOKENS = 32
 """Tokens of a question that are compared, from the first one. Those of 1,000 questions, which are kept, take 50 MB."""
 
 PIECE = "#▁Ġ"
-"""Characters by which vocabularies mark where words begin or go on."""
+"""Characters by which vocabularies mark where words begin or continue."""
 
 SMALLEST_LENGTH = np.float32(1e-12)
 

@@ -68,7 +68,7 @@ class FileSync:
         self._hashes: dict[str, tuple[FileStatus, str]] = {}
 
     def run(self, sync: Sync, files: Mapping[str, Origin], gone: Iterable[Origin], note: Progress) -> list[Outcome]:
-        """Store new and edited files in place of their earlier texts, and delete the memories of those that are gone.
+        """Store new and edited files in place of their earlier texts, and delete the memories of deleted files.
 
         A file whose text cannot be stored has no memory.
         """

@@ -268,7 +268,7 @@ class Delivery(Generic[T]):
         """Store texts that no disk could take, or write them to the disk; return why some have to wait longer."""
         problem = None
         for _ in range(len(self._unkept)):
-            body, future = self._unkept[0]  # it stays there meanwhile, and counts as lost if the process ends
+            body, future = self._unkept[0]  # it stays there until then, and counts as lost if the process ends
             with suppress(DatabaseError):
                 self._add(body, future)
                 self._unkept.popleft()

@@ -233,7 +233,7 @@ class Outbox:
         paths = self.paths()
         if len(paths) >= MAX_WAITING or sum(map(size_of, paths)) + size > MAX_BYTES:
             raise DatabaseError("Too many texts wait on this machine until they can be stored: try again later.")
-        # By the time, so that it is used only once, but after those that wait: clocks are set back, too.
+        # By the time, so that it is used only once, but after those that wait: clocks are also set back.
         return max(time.time_ns(), int(paths[-1].stem) + 1 if paths else 0)
 
     def _written(self, number: int, data: bytes) -> Path | None:

@@ -17,7 +17,7 @@ REPLACED = re.compile(r"\[redacted: [\w .-]{1,40}\]")
 TAKEN = b"1"
 
 MAX_PASSES = 10
-"""A secret may be recognized only when its neighbour is gone. No text that was not made for it needs more passes."""
+"""A secret may be recognized only when its neighbour is removed. No ordinary text needs more passes."""
 
 
 @dataclass(frozen=True, slots=True)

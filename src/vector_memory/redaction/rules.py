@@ -87,7 +87,7 @@ VERB = r"""(?!\ (?:manager|policy|strength|generator|field|input|format|length|h
 USER = r"""[^\s/:"'`<>]{0,100}+"""
 IN_URL = r"""(?!\d{1,5}[/?\#])
     (?P<secret>[^\s/@"'`<>]{0,300}+(?:@[^\s/?@"'`<>]{0,100}+){0,20})@(?!sha\d{3}:)(?=[\w\[$%{])"""
-"""It reaches to the last `@` before the host: not everybody escapes those of a password."""
+"""It reaches to the last `@` before the host: not everybody escapes the ones in a password."""
 
 IN_SPLIT_URL = r"""[\w+-]{0,60}+:(?!\d{1,5}[/?\#]|/)
     (?P<secret>(?=[^\s/?"'`<>]{0,300}+[/?])[^\s"'`<>]{1,300})@(?!sha\d{3}:)(?=[\w.-]{1,100}+(?:[:/?\s"'`,;)]|\Z))"""

@@ -68,7 +68,7 @@ class OverHttp(NamedTuple):
     """What a server over HTTP adds. Its clients are on other machines, so no tool writes files on this one.
 
     `auth`: who may come in. `middleware`: what they may do. `questions`: seals what a client sends back with the
-    user's answer, so that any worker can go on.
+    user's answer, so that any worker can continue.
     """
 
     auth: AuthProvider | None = None

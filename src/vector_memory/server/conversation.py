@@ -26,7 +26,7 @@ class HeardSession:
 
     `latest`: the time of its latest memory when the server first heard of it; None: it had none. `has_prompt`: whether
     a prompt was heard. `is_caught_up`: whether the transcript was looked through for what was said before. `told`: the
-    memories that its agent was told of.
+    memories that its agent has been shown.
     """
 
     latest: str | None

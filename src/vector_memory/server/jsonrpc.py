@@ -85,7 +85,7 @@ def read_message(line: bytes) -> JSONRPCMessage:
 def value_in(line: bytes) -> Any:
     """Return the JSON value on a line. Raises RefusedLineError.
 
-    Clients cut texts in the middle of an emoji. What a hook reports is not lost for that, because nobody would repeat
+    Clients cut texts in the middle of an emoji. What a hook reports must not be lost, because nobody would repeat
     it: half a character becomes U+FFFD. Any other call is refused, and its caller repeats it.
     """
     with suppress(ValueError):

@@ -60,7 +60,7 @@ class Wire:
 
     `at_end` is called when the input has ended and its requests are answered, or when nobody reads the answers.
     `is_writing` tells which requests may wait for the database's write lock. These, and long lines, wait in separate
-    lanes, so that all other requests are answered meanwhile. The calls of hooks wait for no others: a client gives them
+    lanes, so that all other requests are answered in the meantime. Hook calls wait for no others: a client gives them
     up after seconds, and nobody repeats them.
     """
 

@@ -105,7 +105,7 @@ def of_loop(variable: RunVar[T], make: Callable[[], T]) -> T:
 
 @asynccontextmanager
 async def turn_of_caller(work: str = "searches") -> AsyncIterator[None]:
-    """Wait for a turn of the caller's namespace, and have it during the block. Its kinds of `work` take turns, too."""
+    """Wait for a turn of the caller's namespace, and have it during the block. Its kinds of `work` also take turns."""
     async with of_loop(_turns, Turns).taken(f"{current_caller().namespace} {work}"):
         yield
 

@@ -40,7 +40,7 @@ class Repository:
 def real_path(folder: Path) -> Path:
     """Return the one path of a folder: without links, and with names as they are on the disk.
 
-    Some file systems find a name in other cases, too. The folder need not exist.
+    Some file systems also find a name in other cases. The folder need not exist.
     """
     real = Path(os.path.realpath(folder))
     if not _is_same(real, Path(str(real).swapcase())):  # the file system tells cases apart, as most do

@@ -1,7 +1,7 @@
 """A record of who did what: one signed line for each call, chained, so that a removed or changed line shows.
 
 Lines hold names and ids, never content. Each file begins where the one before ended, so that whole files cannot be
-removed unseen either, except the newest lines and files: note the newest signature elsewhere to see that, too.
+removed unseen either, except the newest lines and files: note the newest signature elsewhere to detect that as well.
 """
 
 import errno
@@ -51,7 +51,7 @@ class Broken:
 class Checked:
     """What a check of all files found.
 
-    `lines`: how many hold. `missing`: calls of which the lines say that they could not be recorded. `newest`: the
+    `lines`: how many hold. `missing`: calls that could not be recorded, according to the lines. `newest`: the
     signature of the last line. `unfinished`: another line was begun after it, which a full disk, the end of a process
     or somebody who cut it off leaves alike. `broken`: the first place where lines were changed, removed or added.
     """
@@ -181,7 +181,7 @@ class _Chain:
         if line["previous"] != self._expected:
             return "the line before it was changed or removed"
         if line["key"] not in self._keys:
-            return "it is signed with a key that is not in the key file: name that of the server with --audit-key"
+            return "it is signed with a key that is not in the key file: name the server's key file with --audit-key"
         age, key = self._keys[line["key"]]
         unsigned = {name: value for name, value in line.items() if name != "signature"}
         if data != _encoded_line(_signed(unsigned, key)):

@@ -32,7 +32,7 @@ class AuditKeys:
         self.path = path
 
     def make(self) -> None:
-        """Make the first key, unless there is one. Raises ConfigurationError if the file cannot be used."""
+        """Create the first key, unless there is one. Raises ConfigurationError if the file cannot be used."""
         if not self.all():
             try:
                 make_private_folders(self.path.parent)

@@ -130,7 +130,7 @@ class Namespaces:
         return len(self._open_places())
 
     def count_pending(self) -> dict[str, int]:
-        """Return of how many memories of each open namespace the vectors are being computed."""
+        """Return for how many memories of each open namespace vectors are being computed."""
         counts = {}
         for name, place in self._open_places().items():
             if (store := place.store) is not None:
@@ -144,7 +144,7 @@ class Namespaces:
         return self._model.is_ready
 
     def problem(self) -> str | None:
-        """Say why calls cannot be answered completely yet; None: they can."""
+        """Return why calls cannot be answered completely yet; None if they can."""
         if self._closed:
             return "The server is ending."
         try:
@@ -197,7 +197,7 @@ class Namespaces:
         return store
 
     def _open_waiting(self) -> None:
-        """Open namespaces for which texts wait, as many as may be open, so that these are stored though nobody calls.
+        """Open namespaces for which texts wait, as many as may be open, so that these are stored even if nobody calls.
 
         Another process has left them behind, or this one has closed the namespace before they could be stored.
         """

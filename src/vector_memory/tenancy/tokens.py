@@ -132,7 +132,7 @@ class Tokens(ABC):
             raise NotFoundError(f"There is no token {name}: `vector-memory token list` names them.")
 
     def problem(self) -> str | None:
-        """Say why changes of the tokens have no effect for now; None: they have."""
+        """Return why changes of the tokens have no effect for now; None if they have."""
         return None
 
     @abstractmethod
@@ -141,11 +141,11 @@ class Tokens(ABC):
 
     @abstractmethod
     def _add(self, token: Token) -> bool:
-        """Keep a token; False: its name is in use."""
+        """Store a token; return False if its name is in use."""
 
     @abstractmethod
     def _remove(self, name: str) -> bool:
-        """Remove a token; False: there is none with this name."""
+        """Remove a token; return False if there is none with this name."""
 
 
 class FileReading(NamedTuple):
@@ -159,7 +159,7 @@ class FileReading(NamedTuple):
 class TokenFile(Tokens):
     """The tokens in one file, which is read again whenever it has changed.
 
-    A server that has read it once goes on with what it knows while the file is damaged or cannot be read.
+    A server that has read it once keeps using what it knows while the file is damaged or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -176,11 +176,11 @@ class TokenFile(Tokens):
         return reading.tokens
 
     def problem(self) -> str | None:
-        """Say why changes of the file have no effect for now; None: they have."""
+        """Return why changes of the file have no effect for now; None if they have."""
         try:
             problem = self._read().problem
         except OSError as error:
-            problem = f"The file of tokens cannot be read: {error.strerror}. The server goes on with those it knows."
+            problem = f"The file of tokens cannot be read: {error.strerror}. The server keeps using those it knows."
         if problem is not None and problem != self._said:
             logger.error("%s", problem)
         self._said = problem
@@ -249,7 +249,7 @@ def token_file(data_dir: Path) -> TokenFile:
 
 
 def _hash(secret: str) -> str:
-    """Return the hash of a secret. A slow hash would not help, because the secret has 256 random bits."""
+    """Return the hash of a secret. A slow hash is not needed, because the secret has 256 random bits."""
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
@@ -274,9 +274,7 @@ def damaged(place: tuple[int | str, ...]) -> str:
     """Say where the tokens' file is damaged, without its contents."""
     entry = next((f" at entry {part + 1}" for part in place if isinstance(part, int)), "")
     field = next((f", {part}" for part in place if isinstance(part, str)), "")
-    return (
-        f"The file of tokens is damaged{entry}{field}: restore it. A running server goes on with the tokens it knows."
-    )
+    return f"The file of tokens is damaged{entry}{field}: restore it. A running server keeps using the tokens it knows."
 
 
 def token_of(*, permission: str, sessions: list[str] | None, **fields: object) -> Token:

@@ -93,7 +93,7 @@ class Importer:
         found = (
             (CLIENTS[name], path) for name in clients for each in folders for path in CLIENTS[name].transcripts(each)
         )
-        # A client may copy a session into the one that goes on with it: the original is the one that ended before.
+        # A client may copy a session into the one that continues it: the original is the one that ended before.
         paths = sorted(dict.fromkeys(found), key=lambda one: changed(one[1]))
         sizes = [bytes_in(path) for _, path in paths]
         done, total = 0, sum(sizes)
@@ -206,5 +206,5 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
 
 
 def is_of_subagent(path: Path, session_id: str) -> bool:
-    """Return whether a transcript is that of a sub-agent: in Codex it has an id of its own, in the user's session."""
+    """Return whether a transcript is a sub-agent's: in Codex it has its own id, in the user's session."""
     return path.name.startswith("rollout-") and not path.name.removesuffix(COMPRESSED).endswith(f"{session_id}.jsonl")

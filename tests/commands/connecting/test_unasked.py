@@ -128,7 +128,7 @@ def test_a_file_that_the_client_does_not_read_is_refused_with_the_reason(
     before = everything(tmp_path)
     ended = run("install", name, "--yes")
     assert ended.code == 2
-    assert f"{home / file}, line 2, column 3: this client reads no file with comments" in ended.err
+    assert f"{home / file}, line 2, column 3: this client does not read files with comments" in ended.err
     snippet = json.loads(ended.err.partition("\n\n")[2])
     assert hooks.found(snippet, "vector-memory") == OURS_IN[name]
     assert everything(tmp_path) == before, "not even the tools"

@@ -44,7 +44,7 @@ class HookPosition(NamedTuple):
 
 
 def handlers_for(server: str, silent: Collection[str] = ()) -> Handlers:
-    """Return the hooks that call the tools of a server. `silent`: events of which the client does not tell enough."""
+    """Return the hooks that call the tools of a server. `silent`: events that the client does not describe fully."""
     return {event: _handler(server, event) for event in EVENTS if event not in silent}
 
 

@@ -57,7 +57,7 @@ def require_plain(text: str) -> None:
     try:
         load_plain(text)
     except json.JSONDecodeError as error:
-        _refuse(text, error.pos, "this client reads no file with comments or commas before a closing bracket")
+        _refuse(text, error.pos, "this client does not read files with comments or trailing commas")
 
 
 def rewritten(text: str, wanted: Mapping[str, Any]) -> str:
@@ -154,7 +154,7 @@ class _Parser:
                 _refuse(self.text, self.place, "a name in double quotes is missing")
             key = self.string()
             if key in node.members:
-                _refuse(self.text, start, f'"{key}" is there twice')
+                _refuse(self.text, start, f'"{key}" appears twice')
             if self.next() != ":":
                 _refuse(self.text, self.place, "a colon is missing")
             self.place += 1
@@ -187,7 +187,7 @@ class _Parser:
         try:
             value, self.place = scanstring(self.text, self.place + 1)
         except json.JSONDecodeError as error:
-            _refuse(self.text, error.pos, "a text is not closed, or has a character that must be escaped")
+            _refuse(self.text, error.pos, "a string is not closed, or has a character that must be escaped")
         return str(value)
 
     def scalar(self) -> Any:

@@ -44,7 +44,7 @@ def program() -> list[str]:
 def entry_for(client: Client, scope: InstallScope, flags: list[str], memory: Sequence[str]) -> dict[str, Any]:
     """Return a client's entry for the server.
 
-    `flags`: more flags for `serve`. `memory`: the flags that name the memory; none for that of the project, or for the
+    `flags`: more flags for `serve`. `memory`: the flags that name the memory; none for the project's own, or for the
     shared one where the client has no projects.
     """
     place = memory or client.place
@@ -68,8 +68,8 @@ def require_hooks(client: Client) -> None:
     version = _version(client.command)
     if version and _parts_of_version(version) < _parts_of_version(client.hooks_since):
         raise ConfigurationError(
-            f"{client.title} {version} knows no hooks that call tools, and ignores a file that has some: update it to "
-            f"{client.hooks_since} or later, or add --tools-only."
+            f"{client.title} {version} does not support hooks that call tools, and ignores files with such hooks: "
+            f"update it to {client.hooks_since} or later, or add --tools-only."
         )
 
 

@@ -65,7 +65,7 @@ def without_table(text: str, *path: str) -> str:
 def by_hand(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
     """Return what to tell a user whose file cannot be edited."""
     if _can_be_read(text) and entry(text, section, name) is not None:
-        return f"take {name} out of {section}, and run the command again."
+        return f"remove {name} from {section}, and run the command again."
     if _can_be_read(text) and not _can_be_read(f"{text}\n[{section}.{name}]\n"):
         return f"put this between the braces of {section}:\n\n{name} = {{ {', '.join(_statements(value, {}))} }}"
     return "put this into the file:\n\n" + "\n".join([f"[{section}.{name}]", *_statements(value, {})])
@@ -82,7 +82,7 @@ def _tables_in(text: str) -> dict[str, Any]:
 
 def _require_same(changed: str, expected: dict[str, Any]) -> None:
     if not _can_be_read(changed) or _filled(tomllib.loads(changed)) != _filled(expected):
-        raise ConfigurationError("the part for this server cannot be changed alone, because of the way it is written")
+        raise ConfigurationError("the entry for this server cannot be edited alone, because of the way it is written")
 
 
 def _can_be_read(text: str) -> bool:

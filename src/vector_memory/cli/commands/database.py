@@ -23,7 +23,7 @@ def database(
     read: Annotated[
         list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
     ] = None,
-    only: Annotated[bool, Switch(help="These roles may use no memory but that of the URL.")] = False,
+    only: Annotated[bool, Switch(help="These roles may use only the memory of the URL.")] = False,
     drop: Annotated[bool, Switch(help="With `index`: drop the index instead.")] = False,
     as_json: AsJson = False,
     server: DatabaseFlags = DatabaseServer(),

@@ -95,7 +95,7 @@ def origin_in(folder: Path, path: Path) -> Origin:
 
 
 def below(words: Sequence[str], origins: Iterable[Origin]) -> list[Origin]:
-    """Return those of the origins that are in one of the folders that are given, whether or not the files exist."""
+    """Return the origins that are in one of the given folders, whether or not the files exist."""
     folders = [absolute(word) for word in words if Path(word).expanduser().is_dir()]
     given = [origin_in(folder, folder) for folder in folders]
     return [origin for origin in origins if any(_contains(folder, origin) for folder in given)]
@@ -195,9 +195,9 @@ class Ingestion:
         return outcomes, outdated
 
     def synced(self, words: Sequence[str]) -> list[Outcome]:
-        """Store new and edited files in place of their earlier texts, and delete the memories of those that are gone.
+        """Store new and edited files in place of their earlier texts, and delete the memories of deleted files.
 
-        Only folders that are given can tell that a file is gone.
+        A file counts as deleted only if its folder was given.
         """
         sync, files = self._sync(), self._files_of(words)
         gone = sorted(set(below(words, sync.origins())) - set(files.values()))
@@ -229,7 +229,7 @@ def changes_in(words: Sequence[str]) -> Iterator[None]:
     """
 
     def matters(_change: object, path: str) -> bool:
-        """Whether it may be a change of a file. What is gone may have been a folder of them."""
+        """Whether it may be a change of a file. A deleted path may have been a folder."""
         return Path(path).suffix.lower() in SUFFIXES or not Path(path).is_file()
 
     for is_watched in follow({folder_of(word) for word in words}, matters, threading.Event()):

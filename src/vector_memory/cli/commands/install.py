@@ -58,23 +58,23 @@ def _current_folder() -> Path:
 
 PLUGIN_IS_THERE = """\
 Claude Code has the plugin {plugin}, with the same tools and hooks: nothing was changed. With both, two servers would
-start, and both would store what is said. To use this installation instead, first run:
+start, and both would store everything. To use this installation instead, first run:
 
   claude plugin disable {plugin}
 
-If this installation was there before the plugin: `vector-memory uninstall claude` takes it out."""
+If this installation was there before the plugin: `vector-memory uninstall claude` removes it."""
 
 HowFlags = Annotated[How, Parameter(name="*")]
 
 HOOKS = """\
-Prompts, long answers and reports of sub-agents are stored, without secrets, and a session begins with a recap of the
-last one. --tools-only leaves that out."""
+Prompts, long answers and reports of sub-agents are stored, without secrets, and a session starts with a recap of the
+last one. --tools-only leaves this out."""
 
 INSTRUCTIONS = """\
 ## Memory
 
 Before you begin a task, search the memory (vector-memory) for what was found before.
-When you end, store what you found with store_report: what, why, where, and what is open.
+When you finish, store what you found with store_report: what, why, where, and what is still open.
 """
 
 

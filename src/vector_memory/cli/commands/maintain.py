@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from vector_memory.settings import Settings
 
 
-DryRun = Annotated[bool, Switch(help="Only say what would be deleted.")]
+DryRun = Annotated[bool, Switch(help="Only show what would be deleted.")]
 Yes = Annotated[bool, Switch(alias="-y", help="Do not ask.")]
 
 
@@ -133,7 +133,7 @@ def reembed(
 ) -> None:
     """Recompute all vectors with the configured model. Can be interrupted and repeated.
 
-    Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
+    Servers with the old model can search and store in the meantime. Restart them with the new model afterwards.
     """
     address = existing(place)
     set_up_logging(settings.log_level, settings.log_file, files_of(address))
@@ -180,7 +180,7 @@ def restore(
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
-    """Replace the memory with a backup. No server may use the memory meanwhile."""
+    """Replace the memory with a backup. No server may use the memory while this runs."""
     from vector_memory.maintenance.backup import restore_memory
 
     path = file_of(creatable(place))

@@ -59,7 +59,7 @@ def search(
         bool,
         Switch(help="Print how each candidate was measured."),
     ] = False,
-    why_not: Annotated[str | None, Parameter(help="Say why the memory with this id was not found.")] = None,
+    why_not: Annotated[str | None, Parameter(help="Explain why the memory with this id was not found.")] = None,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),

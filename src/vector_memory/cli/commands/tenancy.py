@@ -151,9 +151,9 @@ def say_intact(checked: Checked, *, as_json: bool) -> None:
     facts = {"lines": checked.lines, "missing": checked.missing, "newest": checked.newest}
     notes = ["The audit log is intact."]
     if checked.missing:
-        notes.append(f"It says of {checked.missing} calls that they could not be recorded.")
+        notes.append(f"It notes that {checked.missing} calls could not be recorded.")
     if checked.unfinished:
-        notes.append("The last line is unfinished: a full disk or the end of a process cut it, or somebody did.")
+        notes.append("The last line is incomplete: a full disk, the end of a process or somebody cut it off.")
     tell({"intact": True, **facts, "unfinished": checked.unfinished}, " ".join(notes), as_json=as_json)
 
 
@@ -161,7 +161,7 @@ def in_words(line: dict[str, Any]) -> str:
     """Return a line of the audit log for people."""
     ids = " ".join(f"{name}={','.join(map(str, values))}" for name, values in line["ids"].items())
     who = f"{line['token'] or '-'} {line['namespace'] or '-'}"
-    missing = f"after {line['missing']} calls that are missing" if "missing" in line else ""
+    missing = f"after {line['missing']} missing calls" if "missing" in line else ""
     return one_line(f"{line['at'][:19]} {who} {line['call']} {ids} {line['error'] or ''} {missing}".rstrip())
 
 

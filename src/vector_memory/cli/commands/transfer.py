@@ -175,7 +175,7 @@ def copy(
 
     Everything written is read back and compared. Can be interrupted and repeated.
 
-    Servers can use the source meanwhile: the next run copies what they have stored.
+    Servers can use the source in the meantime: the next run copies what they stored.
 
     No process may use the target before the copy is complete.
     """
@@ -242,7 +242,7 @@ def import_sessions(
     client: Annotated[
         Literal["claude", "codex"] | None, Parameter(help="Only the sessions of this client; default: both.")
     ] = None,
-    dry_run: Annotated[bool, Switch(help="Only say what would be stored.")] = False,
+    dry_run: Annotated[bool, Switch(help="Only show what would be stored.")] = False,
     no_redact: Annotated[bool, Switch(help="Store secrets and <private> parts too.")] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),

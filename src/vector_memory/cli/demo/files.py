@@ -35,7 +35,7 @@ class Subject:
 
 
 def find_subject(folder: Path | None, limit: int) -> Subject:
-    """Return the files of `folder`; by default those of this project's docs, or else of the current folder.
+    """Return the files of `folder`; by default this project's docs, or else the current folder's.
 
     Raises ConfigurationError if there are none.
     """

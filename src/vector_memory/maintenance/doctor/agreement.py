@@ -230,7 +230,7 @@ def agreements(
 
 
 def text_findings(total: int, faults: Faults, restore: str) -> Iterator[Finding]:
-    """Say of which memories, of `total`, the text has changed, or what is derived from it does not match it."""
+    """Report the memories, of `total`, whose text has changed, or whose derived data do not match it."""
     if faults.text:
         changed = f"The text of {named(faults.text)} has changed since it was stored, or cannot be read."
         yield problem("text", changed, restore)
@@ -265,14 +265,14 @@ def tags(unknown: Collection[str]) -> Finding:
 
 
 def orphans(rows: Mapping[str, int]) -> Finding:
-    """Say how many rows of which table belong to no memory."""
+    """Report how many rows belong to no memory, by table."""
     listed = ", ".join(f"{number:,} in {table}" for table, number in sorted(rows.items()))
     message = listed and f"There are orphaned rows: {listed}."
     return agreement("orphans", "Every chunk and passage belongs to a memory.", message)
 
 
 def copied_fields(misfiled: Collection[int]) -> Finding:
-    """Say of which memories the vectors have other fields than the memory, from which they are copied."""
+    """Report the memories whose vectors have other fields than the memory that they were copied from."""
     return agreement(
         "index",
         "Every vector has its memory's session, kind, agent, iteration and task.",

@@ -22,7 +22,7 @@ REMOVING = ("rm", "-r", "-f", "--cached", "--ignore-unmatch", "--")
 """The command of Git that stops tracking files, which stay: -f, since what is staged is older than the file."""
 
 ALONE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""Git is to write nothing, to fetch nothing, and to ask nobody."""
+"""Git must not write or fetch anything, or ask anybody."""
 
 
 def git_findings(address: MemoryAddress) -> Iterator[Finding]:
@@ -56,32 +56,32 @@ def finding_about(root: Path, own: Sequence[PurePath]) -> Finding:
     if tracked:
         command = shlex.join(["git", "-C", str(root), *REMOVING, *owners(tracked, own)])
         there = (
-            f" It is on other branches, too: {first_names(branches)}. {how_to_clean_branches(own)}" if branches else ""
+            f" It is also on other branches: {first_names(branches)}. {how_to_clean_branches(own)}" if branches else ""
         )
         return problem(
             "git",
-            f"Git tracks {first_names(tracked)}: a change of branch can overwrite the memory, and whoever clones the "
+            f"Git tracks {first_names(tracked)}: switching branches can overwrite the memory, and whoever clones the "
             "repository can read it.",
             f"Run `{command}` and commit: the files stay. Earlier commits keep what was stored then.{there}",
         )
     if branches:
         return problem(
             "git",
-            f"Other branches contain the memory: {first_names(branches)}. A change to one of them overwrites it "
-            "without a question, and the change back deletes it.",
+            f"Other branches contain the memory: {first_names(branches)}. Switching to one of them overwrites it "
+            "without asking, and switching back deletes it.",
             how_to_clean_branches(own),
         )
     if visible := [line[len(VISIBLE) :] for line in seen]:
         return warning(
             "git",
             f"Git does not ignore {first_names(visible)}: `git add -A` takes it, and `git clean -f` deletes it.",
-            "Store something, which renews the rules of the memory. If this stays, a rule of yours includes it again.",
+            "Store something: this renews the ignore rules. If this stays, one of your own rules includes it again.",
         )
     return fine("git", "Git does not track the memory.")
 
 
 def how_to_clean_branches(own: Sequence[PurePath]) -> str:
-    """Return how to take the memory out of other branches, of which none may be checked out here."""
+    """Return how to remove the memory from other branches, none of which may be checked out here."""
     command = shlex.join(["git", *REMOVING, *map(str, own)])
     return (
         "Copy the memory with `vector-memory backup`. For each branch run `git worktree add FOLDER BRANCH`, which "

@@ -223,7 +223,7 @@ def space(bloat: inspection.Bloat) -> Finding:
 
 
 def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
-    """Say whether the memory goes on from a copy, which may lack what was stored last."""
+    """Report whether the memory continues from a copy, which may lack what was stored last."""
     if is_over(known, lineage):
         return warning(
             "generation",
@@ -232,10 +232,10 @@ def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
             "Store again what is missing. The next store leaves out the ids that may be lost, so none is given twice.",
         )
     if len(known) <= 1:
-        return fine("generation", "The memory is where its first text was stored.")
+        return fine("generation", "The memory has never continued from a copy.")
     latest = known[-1]
     return fine(
         "generation",
-        f"Since {latest.began_at:.16} UTC the memory goes on from a copy, a standby that took over or a restored "
+        f"Since {latest.began_at:.16} UTC the memory continues from a copy, a standby that took over or a restored "
         f"backup: what had ids from {latest.last_kept_id + 1} to {latest.first_id - 1} is lost.",
     )

@@ -13,10 +13,8 @@ from vector_memory.settings import MemoryAddress
 OUTBOX = "outbox"
 """The name of the check."""
 
-ADVICE = "What waits is stored by the servers of that memory, or the relays to it, as soon as that is possible."
-AND_SET_ASIDE = (
-    "Read what was set aside, delete it, or run `vector-memory doctor --fix`: it is tried again like what waits."
-)
+ADVICE = "The servers of that memory, or the relays to it, store waiting texts as soon as they can."
+AND_SET_ASIDE = "Read the texts that were set aside, delete them, or run `vector-memory doctor --fix` to retry them."
 
 SECONDS_TO_NAME = 10
 """A process that is busy with one text for so long is named."""
@@ -27,7 +25,7 @@ def outbox_finding(address: MemoryAddress) -> Finding:
     looked_at = [(outbox, outbox.contents()) for outbox in _outboxes(address)]
     found = [(outbox, contents) for outbox, contents in looked_at if contents.waiting or contents.refused]
     if not found:
-        return fine(OUTBOX, "Nothing that hooks or relays have taken waits to be stored.")
+        return fine(OUTBOX, "No text from hooks or relays is waiting to be stored.")
     sentences = [
         f"For {outbox.target}, in {outbox.folder}: {_contents_in_words(contents)}" for outbox, contents in found
     ]
@@ -41,8 +39,8 @@ def try_again(address: MemoryAddress) -> str:
     try:
         texts = sum(outbox.put_back() for outbox in _outboxes(address))
     except OSError as error:
-        raise DatabaseError(f"What was set aside could not be put back ({error.strerror}).") from error
-    return f"{counted(texts, 'text')} will be tried again."
+        raise DatabaseError(f"The texts that were set aside could not be moved back ({error.strerror}).") from error
+    return f"{counted(texts, 'text')} will be retried."
 
 
 def _outboxes(address: MemoryAddress) -> Iterator[Outbox]:
@@ -65,7 +63,7 @@ def _contents_in_words(contents: Contents) -> str:
     if contents.refused:
         was = "was" if len(contents.refused) == 1 else "were"
         sentences.append(f"{counted(len(contents.refused), 'text')} {was} set aside in the folder `refused` there:")
-        shown = [f"{path.name}: {reason or 'Nobody knows why.'}" for path, reason in contents.refused[:NAMED]]
+        shown = [f"{path.name}: {reason or 'The reason is unknown.'}" for path, reason in contents.refused[:NAMED]]
         sentences += [*shown, *(["..."] if len(contents.refused) > NAMED else [])]
     return " ".join(sentences)
 

@@ -1,6 +1,6 @@
 """What each hook does: stores prompts, answers, reports of sub-agents and summaries of compacted conversations.
 
-Texts are written to the disk first, so that nothing is lost if the memory fails. With a prompt, the agent is told what
+Texts are written to the disk first, so that nothing is lost if the memory fails. With a prompt, the agent learns what
 earlier sessions left. What was said before the server heard of a session is read once from the client's transcript, and
 only if it was said lately: what was deleted, or was not to be stored at the time, must not come back.
 """
@@ -164,7 +164,7 @@ async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> N
         for one in said:
             await in_intake_thread(take, event, one)
     except Exception as error:
-        heard.is_caught_up = isinstance(error, FormatError)  # which the next attempt would meet, too
+        heard.is_caught_up = isinstance(error, FormatError)  # which the next attempt would also meet
         log_failure("The transcript of a session was not read", error)
 
 

@@ -130,7 +130,7 @@ def without_slash(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
 def forbidding(scope: MutableMapping[str, Any], send: Send) -> Send:
     """Return a `send` that turns the answer to a call with too small a token into 403, as OAuth clients expect it.
 
-    Not if the answer is a stream that has begun: it says so in its text, too.
+    Not if the answer is a stream that has begun: its text also says so.
     """
 
     async def send_or_forbid(message: Message) -> None:

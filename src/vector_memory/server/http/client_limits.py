@@ -55,8 +55,8 @@ class Refusal(NamedTuple):
 
 
 SLOW = Refusal(408, "The body has not arrived in time.")
-FULL = Refusal(503, "The calls with this token take all its room: send fewer or smaller ones at a time.", (RETRY,))
-COMPLEX = Refusal(413, "The body has more values than any call.")
+FULL = Refusal(503, "The calls with this token use all of its space: send fewer or smaller ones at a time.", (RETRY,))
+COMPLEX = Refusal(413, "The body has more values than any call needs.")
 """Parsing it would take too much memory."""
 
 
@@ -154,7 +154,7 @@ class Bodies:
 
 
 def owner_of(scope: MutableMapping[str, Any]) -> Hashable:
-    """Return whose room a request takes: that of its token, or the only one of a server without tokens."""
+    """Return whose room a request takes: its token's, or the only one of a server without tokens."""
     token = getattr(scope.get("user"), "access_token", None)
     return None if token is None else (token.claims[CLAIM].namespace, token.claims[CLAIM].name)
 
@@ -239,7 +239,7 @@ def drop_who_never_reads(listening: socket.socket) -> None:
 
 
 def allow_many_files() -> None:
-    """Raise the limit of open files, one of which is each connection: by default it is 1,024 on most systems."""
+    """Raise the limit of open files, which connections count towards: the default is 1,024 on most systems."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

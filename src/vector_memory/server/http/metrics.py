@@ -65,7 +65,7 @@ ALONE = Share()
 
 
 class Metrics:
-    """Counts calls and their latencies, together with those of the other workers; thread-safe.
+    """Counts calls and their latencies, together with the other workers'; thread-safe.
 
     Each process writes its own row, so that none waits for another. A worker that was started in place of another goes
     on with its row.
@@ -152,7 +152,7 @@ def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
         yield f'vector_memory_{name}{{namespace="{namespace}"}} {count}'
     try:
         sizes = {name: namespaces.registry.sizes(name) for name in namespaces.registry.names()}
-    except DatabaseError:  # readiness says so; the other figures are needed all the same
+    except DatabaseError:  # readiness says so; the other figures are needed anyway
         return
     for name, meaning in (("database_bytes", "Size of the database."), ("log_bytes", "Size of its write-ahead log.")):
         yield from introduced(name, "gauge", meaning)

@@ -105,7 +105,7 @@ class Relay(Middleware):
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],  # noqa: ARG002 - no tool runs here
     ) -> ToolResult:
-        """Hand a call on; keep it first if it is that of a hook, or if it stores and cannot be sent."""
+        """Forward a call; keep it first if a hook makes it, or if it stores and cannot be sent."""
         name, arguments, client = context.message.name, context.message.arguments or {}, context.fastmcp_context
         try:
             if name in HOOKS:
@@ -116,7 +116,7 @@ class Relay(Middleware):
             return failed_result(Result, error)
 
     async def _hooked(self, name: str, arguments: dict[str, str], context: Context | None) -> ToolResult:
-        """Keep the call of a hook, have it sent, and return what the agent is told if that is known soon."""
+        """Keep the call of a hook, have it sent, and return the agent's context if that is known soon."""
         if session_id := arguments.get("session_id", "").strip():
             self._session_id = session_id
         try:
@@ -254,7 +254,7 @@ def create_relay(relay: Relay, offer: ServerOptions) -> FastMCP:
 
 def run_relay(url: str, token_file: Path, offer: ServerOptions, redacts: Redact) -> NoReturn:
     """Serve one client from a shared memory until it disconnects or a signal arrives; end the process."""
-    read_token(token_file)  # a mistake is told at once
+    read_token(token_file)  # a mistake is reported at once
     relay = Relay(Remote(url, partial(read_token, token_file)), outbox_of(url, token_file), redacts)
     end = partial(end_process, relay.close)
     stop_on_signals(end)

@@ -57,7 +57,7 @@ NOBODY = Speaker()
 class Remote:
     """The shared memory. Each call has a connection of its own, so that nothing breaks when the server restarts.
 
-    `token`: returns the token, which may be renewed meanwhile.
+    `token`: returns the token, which may be renewed at any time.
     """
 
     def __init__(self, url: str, token: Callable[[], str]) -> None:

@@ -117,7 +117,7 @@ class SharedTables:
         return next(iter(self._rows("select * from tokens where sha256 = %s", (sha256,))), None)
 
     def add_token(self, token: Fields) -> bool:
-        """Keep a token; False: its name is in use."""
+        """Store a token; return False if its name is in use."""
         sql = """
             insert into tokens (name, namespace, permission, sha256, created_at, expires_at, sessions, agent_id)
             values (%(name)s, %(namespace)s, %(permission)s, %(sha256)s, %(created_at)s, %(expires_at)s, %(sessions)s,
@@ -127,7 +127,7 @@ class SharedTables:
         return bool(self._rows(sql, token, writes=True))
 
     def remove_token(self, name: str) -> bool:
-        """Remove a token; False: there is none with this name."""
+        """Remove a token; return False if there is none with this name."""
         return bool(self._rows("delete from tokens where name = %s returning name", (name,), writes=True))
 
     def close(self) -> None:
