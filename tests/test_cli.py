@@ -417,6 +417,6 @@ def test_fetch_model_says_where_the_model_is(
         say("a step")
         return tmp_path
 
-    monkeypatch.setattr(vector_memory.embedding.weights, "fetch_model", fetch)
+    monkeypatch.setattr(vector_memory.embedding.weights, "download_model", fetch)
     serve("fetch-model")
     assert capsys.readouterr().out == f"a step\nThe model is in {tmp_path}\n"

@@ -79,7 +79,7 @@ def test_upkeep_answers_in_json(memory: Path, tmp_path: Path, run: Run, monkeypa
     restored = run("restore", "copy.db", "--overwrite", "--json").json
     assert (restored["memories"], restored["kept"]) == (5, f"{memory}.before-restore")
     assert run("doctor", "--json").json["healthy"]
-    monkeypatch.setattr(vector_memory.embedding.weights, "fetch_model", lambda _say: tmp_path)
+    monkeypatch.setattr(vector_memory.embedding.weights, "download_model", lambda _say: tmp_path)
     assert run("fetch-model", "--json").json == {"success": True, "folder": str(tmp_path)}
 
 

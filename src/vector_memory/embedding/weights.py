@@ -1,6 +1,6 @@
 """Finds the files of the known models on this machine.
 
-Only `fetch_model`, which the command of that name calls, downloads anything: the default model.
+Only `download_model`, which the command of that name calls, downloads anything: the default model.
 """
 
 import importlib.util
