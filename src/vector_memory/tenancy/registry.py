@@ -4,10 +4,11 @@ import os
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from vector_memory.errors import DatabaseError, NotFoundError, ValidationError
 from vector_memory.settings import DATABASE_NAME, DEFAULT_DIM, DatabaseUrl, MemoryAddress
@@ -29,54 +30,63 @@ class Sizes(NamedTuple):
     log_bytes: int
 
 
-class Registry(Protocol):
+class Registry(ABC):
     """Safe to use from several threads; several processes may use the same one."""
 
-    @property
-    def tokens(self) -> Tokens:
-        """The tokens that open the namespaces."""
-
-    def names(self) -> list[str]:
-        """Return the names of all namespaces, sorted."""
+    longest_name: int
+    tokens: Tokens
+    """The tokens that open the namespaces."""
 
     def create(self, name: str) -> None:
         """Create an empty namespace. Raises ValidationError for a name that is invalid or in use."""
+        if not self.valid(name):
+            raise ValidationError(
+                f"A namespace's name has up to {self.longest_name} lower-case letters, digits, hyphens and underscores."
+            )
+        if not self._added(name):
+            raise ValidationError(f"There is a namespace {name} already.")
 
+    def valid(self, name: str) -> bool:
+        """Return whether a namespace may have this name."""
+        return NAME.fullmatch(name) is not None and len(name) <= self.longest_name
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Return the names of all namespaces, sorted."""
+
+    @abstractmethod
+    def _added(self, name: str) -> bool:
+        """Create an empty namespace unless the name is in use, and return whether it did."""
+
+    @abstractmethod
     def require(self, name: str) -> None:
         """Raise NotFoundError unless there is such a namespace."""
 
+    @abstractmethod
     def address(self, name: str) -> MemoryAddress:
         """Return where the memory of a namespace is."""
 
+    @abstractmethod
     def quota(self, name: str) -> Quota:
         """Return the limits of a namespace. Raises ConfigurationError if they are damaged."""
 
+    @abstractmethod
     def set_quota(self, name: str, quota: Quota) -> None:
         """Limit a namespace. Servers notice it within seconds. Raises NotFoundError."""
 
+    @abstractmethod
     def sizes(self, name: str) -> Sizes:
         """Return how much a namespace takes."""
 
+    @abstractmethod
     def key(self) -> bytes:
         """Return a secret that all servers share."""
 
-    def require_available(self) -> None:
+    def require_available(self) -> None:  # noqa: B027 - a folder is always there
         """Raise DatabaseError if nothing can be read at the moment."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - files are opened for each use
         """Close what is open. Repeated calls do nothing."""
-
-
-def invalid_name(longest: int) -> ValidationError:
-    """Return the error for a name that no namespace may have."""
-    return ValidationError(
-        f"A namespace's name has up to {longest} lower-case letters, digits, hyphens and underscores."
-    )
-
-
-def existing_name(name: str) -> ValidationError:
-    """Return the error for a name that is in use."""
-    return ValidationError(f"There is a namespace {name} already.")
 
 
 def missing_namespace(name: str) -> NotFoundError:
@@ -84,38 +94,37 @@ def missing_namespace(name: str) -> NotFoundError:
     return NotFoundError(f"There is no namespace {name}: create it with `vector-memory namespace create {name}`.")
 
 
-LONGEST_NAME = 64
-NAME = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LONGEST_NAME - 1}}}")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 FOLDER = "namespaces"
 KEY_BYTES = 32
 
 
-class FolderRegistry:
-    """`Registry` over a data folder."""
+class FolderRegistry(Registry):
+    """The registry in a data folder."""
+
+    longest_name = 64
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._folder = data_dir / FOLDER
-        self.tokens: Tokens = token_file(data_dir)
+        self.tokens = token_file(data_dir)
 
     def names(self) -> list[str]:
         """Return the names of all namespaces, sorted."""
-        return sorted(path.name for path in self._folder.glob("*/") if NAME.fullmatch(path.name))
+        return sorted(path.name for path in self._folder.glob("*/") if self.valid(path.name))
 
-    def create(self, name: str) -> None:
-        """Create an empty namespace. Raises ValidationError for a name that is invalid or in use."""
-        if not NAME.fullmatch(name):
-            raise invalid_name(LONGEST_NAME)
+    def _added(self, name: str) -> bool:
         make_own_folder(self._data_dir)
         make_private_folders(self._folder)
         try:
             (self._folder / name).mkdir(mode=0o700)
         except FileExistsError:
-            raise existing_name(name) from None
+            return False
+        return True
 
     def require(self, name: str) -> None:
         """Raise NotFoundError unless there is such a namespace."""
-        if not NAME.fullmatch(name) or not (self._folder / name).is_dir():
+        if not self.valid(name) or not (self._folder / name).is_dir():
             raise missing_namespace(name)
 
     def address(self, name: str) -> Path:
@@ -147,42 +156,30 @@ class FolderRegistry:
                 draft.publish()
         return path.read_bytes()
 
-    def require_available(self) -> None:
-        """Do nothing: whoever serves a folder can read it."""
-
-    def close(self) -> None:
-        """Do nothing: files are opened for each use."""
-
-
-LONGEST_IN_DATABASE = 60
-"""A schema's name has up to 63 characters, three of which are the prefix."""
-
-IN_DATABASE = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LONGEST_IN_DATABASE - 1}}}")
 
 QUOTA_SECONDS = 2.0
 """How long a quota is believed before it is read again."""
 
 
-class DatabaseRegistry:
-    """`Registry` over a PostgreSQL database. `dimensions`: the length of the vectors of new namespaces."""
+class DatabaseRegistry(Registry):
+    """The registry in a PostgreSQL database. `dimensions`: the length of the vectors of new namespaces."""
+
+    longest_name = 60
+    """A schema's name has up to 63 characters, three of which are the prefix."""
 
     def __init__(self, address: DatabaseUrl, dimensions: int = DEFAULT_DIM) -> None:
         self._address = address
         self._dimensions = dimensions
         self._tables = open_shared(address)
         self._quotas: dict[str, tuple[Quota, float]] = {}
-        self.tokens: Tokens = TokenTable(self._tables)
+        self.tokens = TokenTable(self._tables)
 
     def names(self) -> list[str]:
         """Return the names of all namespaces, sorted."""
         return self._tables.namespaces()
 
-    def create(self, name: str) -> None:
-        """Create an empty namespace. Raises ValidationError for a name that is invalid or in use."""
-        if not IN_DATABASE.fullmatch(name):
-            raise invalid_name(LONGEST_IN_DATABASE)
-        if not self._tables.add_namespace(name, self.address(name).schema, self._dimensions):
-            raise existing_name(name)
+    def _added(self, name: str) -> bool:
+        return self._tables.add_namespace(name, self.address(name).schema, self._dimensions)
 
     def require(self, name: str) -> None:
         """Raise NotFoundError unless there is such a namespace."""
