@@ -184,7 +184,7 @@ def test_what_to_add_to_an_inline_table_fits_between_its_braces(held: str) -> No
 
 def test_who_wrote_the_entry_in_another_way_is_asked_to_take_it_out_first() -> None:
     text = '[servers]\nvm = { command = "x" }\n'
-    assert toml_file.by_hand(text, "servers", "vm", ENTRY) == "take vm out of servers, and run the command again."
+    assert toml_file.by_hand(text, "servers", "vm", ENTRY) == "remove vm from servers, and run the command again."
     assert toml_file.put("[servers]\n", "servers", "vm", ENTRY), "and then it works"
 
 
