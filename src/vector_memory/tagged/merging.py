@@ -97,28 +97,17 @@ def same_version(tag: str, other: str) -> bool:
     return mine == theirs or not mine or not theirs
 
 
-def same_numbers(tag: str, other: str) -> bool:
-    """Guard `number`: tags with different numbers never merge, nor a tag with a number and one without."""
-    return numbers(tag) == numbers(other)
-
-
-def same_facet(tag: str, other: str) -> bool:
-    """Guard `colon`: two structured tags never merge, even with the same prefix."""
-    return not (":" in tag and ":" in other)
-
-
-def same_structure(tag: str, other: str) -> bool:
-    """Guard `prefix`: a structured tag never merges with a plain one."""
-    return (":" in tag) == (":" in other)
-
-
 GUARDS: dict[str, Callable[[str, str], bool]] = {
     "version": same_version,
-    "number": same_numbers,
-    "colon": same_facet,
-    "prefix": same_structure,
+    "number": lambda tag, other: numbers(tag) == numbers(other),
+    "colon": lambda tag, other: not (":" in tag and ":" in other),
+    "prefix": lambda tag, other: (":" in tag) == (":" in other),
 }
-"""Different tags may merge only if every guard returns True."""
+"""Different tags may merge only if every guard returns True.
+
+`number`: nor does a tag with a number merge with one without. `colon`: two structured tags never merge, even with the
+same prefix. `prefix`: a structured tag never merges with a plain one.
+"""
 
 
 def guarded(tag: str, other: str) -> bool:

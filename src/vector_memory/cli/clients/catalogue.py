@@ -65,11 +65,6 @@ def application_data(name: str) -> Path:
     return home_of("XDG_CONFIG_HOME", ".config") / name
 
 
-def claude_user_file(_project: Path) -> Path:
-    """Return the file that `claude mcp add --scope user` writes."""
-    return home_of("CLAUDE_CONFIG_DIR", "") / ".claude.json"
-
-
 def claude_settings(_project: Path) -> Path:
     """Return the settings of Claude Code's user."""
     return home_of("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
@@ -92,7 +87,10 @@ CLIENTS: dict[str, Client] = {
     "claude": Client(
         title="Claude Code",
         by_command=frozenset({InstallScope.USER}),
-        files={InstallScope.USER: claude_user_file, InstallScope.PROJECT: lambda project: project / ".mcp.json"},
+        files={
+            InstallScope.USER: lambda _: home_of("CLAUDE_CONFIG_DIR", "") / ".claude.json",
+            InstallScope.PROJECT: lambda project: project / ".mcp.json",
+        },
         section="mcpServers",
         names_transport=True,
         approval={
