@@ -85,9 +85,12 @@ def found_tagged(memory: FoundMemory) -> FoundTagged:
     """Return a search result as the results of this family show it."""
     return FoundTagged(
         **tagged(memory).model_dump(),
-        **memory.model_dump(include={"match", "later", "similarity", "sources"}),
         score=memory.score or 0.0,
+        match=memory.match,
+        later=memory.later,
+        similarity=memory.similarity,
         distance=None if memory.similarity is None else 1 - memory.similarity,
+        sources=memory.sources,
     )
 
 
