@@ -1,7 +1,6 @@
 """Flags that several commands share, each described once, and the memory that they name."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -164,14 +163,9 @@ def files_of(address: MemoryAddress) -> list[Path]:
 NAMES_COMPARED = 10_000
 
 
-@contextmanager
-def opened(place: DatabaseLocation, *, read_only: bool = True) -> Iterator[Storage]:
+def opened(place: DatabaseLocation, *, read_only: bool = True) -> AbstractContextManager[Storage]:
     """Open a memory. Raises ConfigurationError if it does not exist."""
-    storage = open_storage(existing(place), dimensions=DEFAULT_DIM, read_only=read_only)
-    try:
-        yield storage
-    finally:
-        storage.close()
+    return closing(open_storage(existing(place), dimensions=DEFAULT_DIM, read_only=read_only))
 
 
 def require_session(storage: Storage, session: str) -> None:

@@ -1,6 +1,6 @@
 """Texts that wait on this machine until they are stored; written to the disk before they are acknowledged.
 
-`folder` keeps each text in a file, `delivery` stores them one after the other, `places` says where they are.
+`folder` keeps each text in a file and says where these files are, `delivery` stores them one after the other.
 """
 
 from vector_memory.outbox.delivery import SLOW, Delivery, DeliveryOutcome, T, Taken, Verdict, failure

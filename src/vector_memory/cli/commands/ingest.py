@@ -5,7 +5,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from vector_memory.cli.commands.ingestion import STANDARD_INPUT, Ingestion, LeftOut, changes_in, session_of
 from vector_memory.cli.commands.transfer import how_to_complete
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, creatable, files_of
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, Switch, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import console, one_line, print_json, printable, resumable, say
 from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
@@ -24,8 +23,6 @@ from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
 LINES_SHOWN = 20
-
-Switch = partial(Parameter, negative=(), show_default=False)
 
 ADDED: tuple[State, ...] = ("stored", "skipped", "failed")
 SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipped", "failed")
