@@ -133,9 +133,9 @@ def test_what_the_audit_log_lacks_is_said_and_is_no_alarm(run: Run, folder: Path
     said = run("audit", "--verify")
     assert (said.code, "intact. The last line is incomplete: a full disk" in said.out) == (0, True)
     log.record(caller, "list_sessions", ids={})
-    assert "intact. It says of 1 calls that they could not be recorded." in run("audit", "--verify").out
+    assert "intact. It notes that 1 call could not be recorded." in run("audit", "--verify").out
     printed = run("audit").out.splitlines()
-    assert [line.endswith("after 1 calls that are missing") for line in printed] == [False, True]
+    assert [line.endswith("after 1 missing call") for line in printed] == [False, True]
     assert "session_id=s\\ud800" in printed[0]
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, Switch, given_path
 from vector_memory.cli.terminal import as_json as one_line_of_json
 from vector_memory.cli.terminal import console, grid, one_line, print_json, say, tell
+from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
 from vector_memory.tenancy.audit import AuditLog, Checked
@@ -151,7 +152,7 @@ def say_intact(checked: Checked, *, as_json: bool) -> None:
     facts = {"lines": checked.lines, "missing": checked.missing, "newest": checked.newest}
     notes = ["The audit log is intact."]
     if checked.missing:
-        notes.append(f"It notes that {checked.missing} calls could not be recorded.")
+        notes.append(f"It notes that {counted(checked.missing, 'call')} could not be recorded.")
     if checked.unfinished:
         notes.append("The last line is incomplete: a full disk, the end of a process or somebody cut it off.")
     tell({"intact": True, **facts, "unfinished": checked.unfinished}, " ".join(notes), as_json=as_json)
@@ -161,7 +162,7 @@ def in_words(line: dict[str, Any]) -> str:
     """Return a line of the audit log for people."""
     ids = " ".join(f"{name}={','.join(map(str, values))}" for name, values in line["ids"].items())
     who = f"{line['token'] or '-'} {line['namespace'] or '-'}"
-    missing = f"after {line['missing']} missing calls" if "missing" in line else ""
+    missing = f"after {counted(line['missing'], 'missing call')}" if "missing" in line else ""
     return one_line(f"{line['at'][:19]} {who} {line['call']} {ids} {line['error'] or ''} {missing}".rstrip())
 
 
