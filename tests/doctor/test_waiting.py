@@ -33,7 +33,7 @@ def relayed(url: str) -> Outbox:
 
 
 def test_nothing_waits_and_nothing_is_created(path: Path) -> None:
-    assert said(examine(path), "outbox").startswith("Nothing that hooks")
+    assert said(examine(path), "outbox").startswith("No text from hooks")
     assert not [outbox for outbox in outboxes_of(path) if outbox.folder.exists()]
 
 
