@@ -10,6 +10,8 @@ from vector_memory.domain import Scope
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.search import PassageIndex, Retriever
 from vector_memory.storage.base import Storage
+from vector_memory.storage.postgres.transactions import PostgresConnection
+from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.queries.words import ScopeWords
 from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.transactions import SqliteConnection
@@ -51,6 +53,12 @@ def indexer_of(store: SessionMemoryStore) -> Indexer:
 def stop_counting(store: SessionMemoryStore) -> None:
     """Write down which memories were read, and count no more."""
     store._access.close()
+
+
+def rebuild_words(connection: Any) -> None:
+    """Rebuild the keyword index, in a transaction of either engine."""
+    is_file = isinstance(connection, apsw.Connection)
+    KeywordIndex(SqliteConnection(connection) if is_file else PostgresConnection(connection)).rebuild()
 
 
 def rank(connection: apsw.Connection, scope: Scope, terms: Sequence[str]) -> ScopeRanking:

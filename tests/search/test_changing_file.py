@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from inside import database_of
+from inside import database_of, rebuild_words
 from other_process import OtherProcess
 from search.test_exact import WORDS, load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.search.index import comparison, revisions, sketch
 from vector_memory.search.index import loader as passage_index
-from vector_memory.storage.sqlite import keywords
 from vector_memory.store import SessionMemoryStore
 
 STEPS = 24
@@ -53,7 +52,7 @@ def test_what_two_processes_change_is_found_in_memory_as_in_the_tables(
                 other.call("delete_memory", ids.pop(source.randrange(len(ids))))
             if source.random() < 0.05:
                 with database_of(loaded).write() as connection:
-                    keywords.rebuild(connection)
+                    rebuild_words(connection)
             if source.random() < 0.5:  # otherwise searches and the loading thread overtake each other
                 load_index(loaded)
             query = " ".join(source.choices([*WORDS, str(step)], k=2))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from clusters import shared_cluster
 from engine_memories import ENGINES, MODEL, add, derived, new_memory, unit_vector
 from faults.effort import effort
-from inside import database_of, storage_of
+from inside import database_of, rebuild_words, storage_of
 from lattice import DIMENSIONS
 from search.test_exact import QUERIES, SCOPES, WAYS, fill, load_index, open_store
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
@@ -26,9 +26,8 @@ from vector_memory.search.index import loader as passage_index
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.storage.base import Storage
-from vector_memory.storage.postgres import keywords
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postings import LENGTH, MAX_COUNT, POSTING, hashes_of, numbers_of
+from vector_memory.storage.postings import BUCKETS, LENGTH, MAX_COUNT, POSTING, hashes_of, numbers_of, row_ids
 from vector_memory.storage.records import Embedded
 from vector_memory.storage.scoring import Method
 from vector_memory.store import SessionMemoryStore
@@ -152,8 +151,7 @@ def apply(store: SessionMemoryStore, step: str, number: int) -> None:
         store.delete_memory(source.choice(ids))
     elif step == "rebuild":
         with database_of(store).write() as connection:
-            if isinstance(connection, Connection):
-                keywords.rebuild(connection)
+            rebuild_words(connection)
 
 
 @given(steps=STEPS, query=QUERIES, scope=SCOPES)
@@ -173,8 +171,9 @@ def postings_by_unit(connection: Connection) -> Counter[tuple[int, int, int, int
     found = Counter[tuple[int, int, int, int, int]]()
     for memory_id, block_id, first, lengths in connection.execute("select * from keyword_memories").fetchall():
         units = len(lengths) // LENGTH.itemsize
-        for bucket, row in keywords.postings_of(connection, block_id).items():
-            postings = np.frombuffer(row, POSTING)
+        sql = "select id, postings from keyword_postings where id between %s and %s"
+        for number, row in connection.execute(sql, row_ids(block_id), binary=True).fetchall():
+            bucket, postings = number % BUCKETS, np.frombuffer(row, POSTING)
             numbers = numbers_of(postings) - first
             inside = (numbers >= 0) & (numbers < units)
             columns = (numbers, hashes_of(postings), postings & np.uint64(MAX_COUNT))
@@ -199,7 +198,7 @@ def test_postings_after_many_stores_and_deletions_are_those_of_a_rebuild(tmp_pat
             assert {memory_id for memory_id, *_ in before} == set(ids)
             ((size,),) = connection.execute("select sum(length(postings)) from keyword_postings").fetchall()
             assert size == before.total() * POSTING.itemsize
-            keywords.rebuild(connection)
+            rebuild_words(connection)
             assert postings_by_unit(connection) == before
 
 

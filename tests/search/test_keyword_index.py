@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from faults.effort import effort
-from inside import database_of, index_of, indexer_of, rank, retriever_of
+from inside import database_of, index_of, indexer_of, rank, rebuild_words, retriever_of
 from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from search.test_hybrid import fused_by_force
@@ -21,7 +21,6 @@ from vector_memory.search.index import bm25 as word_scores
 from vector_memory.search.index import lists, sketch
 from vector_memory.search.index import loader as passage_index
 from vector_memory.storage.postings import key_of
-from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.terms import query_terms
@@ -82,7 +81,7 @@ def test_keywords_that_another_process_rebuilds_are_read_again(store: SessionMem
             other.delete_memory(memory_id)
         require_exact(store, "a b", REPORTS)
         with database_of(other).write() as connection:
-            keywords.rebuild(connection)
+            rebuild_words(connection)
     assert store.search_chunks("a b", REPORTS, Page(limit=5)).results
     index_of(store).wait_for_loading()
     require_exact(store, "a b c", REPORTS)

@@ -26,7 +26,8 @@ from vector_memory.search.index.comparison import candidates
 from vector_memory.search.index.signatures import NEAREST_SHARE, Passages
 from vector_memory.search.index.units import Units
 from vector_memory.settings import Settings
-from vector_memory.storage.scoring import IndexedMemory, PlacedPassage, Revision, signatures_of
+from vector_memory.storage.queries.feed import IndexedMemory, PlacedPassage, Revision
+from vector_memory.storage.scoring import signatures_of
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.transactions import SqliteReader

@@ -8,15 +8,16 @@ from typing import Any
 import apsw
 import pytest
 
-from inside import database_of, index_of
+from inside import database_of, index_of, rebuild_words
 from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
-from vector_memory.storage.scoring import Revision
-from vector_memory.storage.sqlite import erasure, keywords
+from vector_memory.storage.queries.feed import Revision
+from vector_memory.storage.queries.keywords import KeywordIndex
+from vector_memory.storage.sqlite import erasure
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.revision import begin_epoch
+from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
@@ -46,14 +47,14 @@ def within(change: Callable[[Connection], object]) -> Callable[[SessionMemorySto
 def lose_vectors(connection: Connection) -> None:
     """Delete a table of vectors; then the backfill has to make them again."""
     connection.execute("delete from memory_passages where chunk_id is not null")
-    begin_epoch(connection)
+    SqliteConnection(connection).later("{begin_epoch}")
     connection.execute("update session_memories set embedding_model_id = null where auto_chunk = 1")
 
 
 def lose_chunks(connection: Connection) -> None:
     """Take a document's chunks away, as the doctor does with those that are not as its text is."""
     erasure.count_delete(connection)
-    keywords.remove(connection, 1)
+    KeywordIndex(SqliteConnection(connection)).remove(1)
     connection.execute("delete from memory_chunks where parent_id = 1")
     connection.execute("update session_memories set embedding_model_id = null where id = 1")
 
@@ -65,7 +66,7 @@ CHANGES: dict[str, list[Callable[[SessionMemoryStore], object]]] = {
         lambda store: store.delete_memory(1),
         lambda store: store.store_memory("report", "a b c and more", session_id="s1"),
     ],
-    "keywords made again": [within(keywords.rebuild)],
+    "keywords made again": [within(rebuild_words)],
     "vectors lost": [within(lose_vectors)],
     "vectors made again": [within(lose_vectors), lambda store: store.backfill_embeddings()],
     "chunks lost": [within(lose_chunks)],
@@ -113,7 +114,7 @@ def test_only_changes_that_invalidate_the_index_start_an_epoch(tmp_path: Path) -
         store.delete_memory(memory_id)
         assert revision(store)[:2] == (first.epoch, first.removals + 1)
         with database_of(store).write() as connection:
-            keywords.rebuild(connection)
+            rebuild_words(connection)
         assert revision(store).epoch == first.epoch + 1
 
 
@@ -126,7 +127,7 @@ def test_a_lost_revision_is_restored_with_an_unused_number(tmp_path: Path) -> No
     connection.execute("delete from revision")
     connection.close()
     with open_store(path) as store, database_of(store).write() as connection:
-        keywords.rebuild(connection)
+        rebuild_words(connection)
     with open_store(path) as store:
         assert revision(store).epoch > before.epoch + 1_000_000
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from inside import database_of, load_index
+from inside import database_of, load_index, rebuild_words
 from search.test_exact import QUERIES, SCOPES, fill, open_store
 from vector_memory.domain import Scope
 from vector_memory.errors import DuplicateMemoryError
-from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.store import SessionMemoryStore
 
@@ -46,7 +45,7 @@ def take(steps: list[Step], path: Path, require: Callable[[SessionMemoryStore, s
                     stores[which].delete_memory(ids.pop(place % len(ids)))
                 case ("rebuild", int(which), _):
                     with database_of(stores[which]).write() as connection:
-                        keywords.rebuild(connection)
+                        rebuild_words(connection)
                     for store in stores:
                         load_index(store)
                 case ("search", str(query), Scope() as scope):

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inside import rank
+from inside import rank, rebuild_words
 from memory_files import are_words_of_texts
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.scoring import K1, B, Match
-from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteWriter
@@ -359,7 +358,7 @@ def test_a_rebuilt_index_returns_the_same_results(connection: apsw.Connection) -
     before = [
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]
-    keywords.rebuild(connection)
+    rebuild_words(connection)
     assert are_words_of_texts(connection)
     assert before == [
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))

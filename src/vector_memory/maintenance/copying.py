@@ -88,13 +88,13 @@ class Copying:
         tags, total, done = self._tags(), self._source.count(Scope()), 0
         with self._target.write() as writer:
             portions = writer.upkeep.portions
-            portions.clear_blocks()
+            writer.keywords.clear()
             for blocks in self._blocks(self._source.upkeep.portions):
                 portions.add_blocks(blocks)
                 done += sum(len(block.memories) for block in blocks)
                 if on_progress is not None:
                     on_progress(done, total)
-            portions.finish(self._source.upkeep.portions.last_ids(), ordered_tags(self._source, tags))
+            portions.finish(self._source.last_ids(), ordered_tags(self._source, tags))
             if self._fingerprint is not None:
                 vectors = zip(tags.tags, tags.vectors, strict=True)
                 writer.set_tag_vectors({tag: vector for tag, vector in vectors if vector.any()}, self._fingerprint)
@@ -142,7 +142,7 @@ class Copying:
             mine, theirs = self._source.upkeep.portions, reader.upkeep.portions
             tags, copied = self._tags(), reader.tag_vectors(self._dimensions)
             return (
-                all(own <= other for own, other in zip(mine.last_ids(), theirs.last_ids(), strict=True))
+                all(own <= other for own, other in zip(self._source.last_ids(), reader.last_ids(), strict=True))
                 and ordered_tags(self._source, tags) == ordered_tags(reader, copied)
                 and np.array_equal(tags.vectors, copied.vectors)
                 and all(own == other for own, other in zip_longest(self._blocks(mine), self._blocks(theirs)))

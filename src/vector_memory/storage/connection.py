@@ -1,4 +1,4 @@
-"""What the queries of every engine are written against: a connection in a transaction, with six verbs.
+"""What the queries of every engine are written against: a connection in a transaction, with seven verbs.
 
 SQL is written once, in `queries`, as psycopg reads it: a value is `%(name)s`. Where engines differ, a statement has a
 fragment, `{name}` or `{name:argument}`, which the connection's dialect fills in; an f-string has it as `{{name}}`.
@@ -49,6 +49,12 @@ class Connection(Protocol):
 
     def later(self, sql: str, parameters: Parameters = NOTHING) -> None:
         """Run a statement, at the latest before the next one that is read, or the commit. Its result is not read."""
+
+    def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
+        """Insert rows of the same columns, when `later` would run. An engine leaves out columns that it does not have.
+
+        `on_conflict`: the clause of the statement that says what to do with rows that are there.
+        """
 
 
 class Queries:

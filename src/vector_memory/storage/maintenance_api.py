@@ -1,6 +1,6 @@
 """What only maintenance asks of a storage engine, beside `storage.base`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,11 +17,10 @@ EXPORT_AND_IMPORT = (
 
 
 class Upkeep(NamedTuple):
-    """What maintenance does in the transaction of a reader or writer. `rebuild_words`: of all memories."""
+    """What maintenance does in the transaction of a reader or writer."""
 
     spare_vectors: "SpareVectors"
     portions: "Portions"
-    rebuild_words: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +69,3 @@ class WordBlock(NamedTuple):
     rules: int
     memories: list[PlacedLengths]
     postings: dict[int, bytes]
-
-
-class LastIds(NamedTuple):
-    """The highest ids that were ever given to a memory and to a chunk."""
-
-    memory: int
-    chunk: int

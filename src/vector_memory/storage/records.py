@@ -323,3 +323,10 @@ class Expendable:
 
     id: int
     chunk_count: int
+
+
+class LastIds(NamedTuple):
+    """The highest ids that were ever given to a memory and to a chunk."""
+
+    memory: int
+    chunk: int

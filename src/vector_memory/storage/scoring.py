@@ -4,19 +4,15 @@ A unit is what a search compares: a chunk, or a whole memory of a kind that is n
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import Scope
 from vector_memory.storage.spelling import Spelling
-
-if TYPE_CHECKING:
-    from vector_memory.storage.postings import FoundPostings
 
 Vectors = NDArray[np.float32]
 Signatures = NDArray[np.uint64]
@@ -136,112 +132,6 @@ PLACES_PER_BLOCK = 1 << 20
 times PLACES_PER_BLOCK, plus its number in the block. The units of a memory have consecutive places."""
 
 
-class Revision(NamedTuple):
-    """Shows whether an index in memory is still valid, and whether there is new data.
-
-    `epoch`: changes whenever the whole index becomes invalid. The last ids show whether there are new memories, chunks
-    or passages: ids ascend in the order of commits and are never reused. `removals`: the number of memories removed
-    from the index. Within an epoch no field ever decreases.
-    """
-
-    epoch: int
-    removals: int
-    last_memory_id: int
-    last_chunk_id: int
-    last_passage_id: int
-
-
-class IndexedMemory(NamedTuple):
-    """The fields of a memory that filters use, and the place of its units. A missing session or task is empty.
-
-    `created_at`: as stored. `place`: the place of its first unit. `lengths`: the numbers of terms of its units, in
-    order.
-    """
-
-    memory_id: int
-    kind: str
-    session_id: str
-    agent_id: str
-    task_code: str
-    session_iter: int
-    created_at: str
-    place: int
-    lengths: NDArray[np.integer]
-
-
-class PlacedPassage(NamedTuple):
-    """A passage's id, and the memory and unit that it belongs to."""
-
-    id: int
-    memory_id: int
-    unit_id: int
-
-
-class NewPassages(NamedTuple):
-    """The passages after another one that have vectors, sorted by id, with the signatures of their vectors.
-
-    `vectors`: of all of them, or None if nobody asked. `last_id`: of the last passage read; None: there are no more.
-    """
-
-    placed: Sequence[PlacedPassage]
-    signatures: Signatures
-    vectors: Vectors | None
-    last_id: int | None
-
-
-Occurring = tuple[Sequence[str], Sequence[Numbers]]
-"""Terms, and for each the blocks that may contain it."""
-
-
-class IndexFeed(Protocol):
-    """The data for keeping an index in memory up to date, in one snapshot.
-
-    With an engine without a feed, every search uses its CandidateSource. Raises DatabaseError for damaged data.
-    """
-
-    def revision(self) -> Revision:
-        """Return the revision of the snapshot."""
-
-    def is_settled(self) -> bool:
-        """Return whether the words of units stay as they are. While an upgrade indexes them again, keep no index."""
-
-    def dimensions(self) -> int:
-        """Return the length of the vectors."""
-
-    def memories_after(self, memory_id: int, limit: int) -> list[IndexedMemory]:
-        """Return at most `limit` indexed memories with ids above `memory_id`, sorted by id."""
-
-    def memories_with_chunks_after(self, chunk_id: int, last_memory_id: int) -> list[IndexedMemory]:
-        """Return the memories with ids up to `last_memory_id` that have chunks with ids above `chunk_id`."""
-
-    def memory_ids(self) -> list[int]:
-        """Return the ids of all indexed memories."""
-
-    def chunks_of(self, memory_ids: Sequence[int]) -> Numbers:
-        """Return memory id and chunk id, shape (chunks, 2), in the order of `memory_ids` and of the chunks."""
-
-    def memories_in(self, scope: Scope) -> list[int]:
-        """Return the ids of the memories of a scope."""
-
-    def read_postings(self, row_ids: Numbers) -> "FoundPostings":
-        """Return the rows of postings that exist."""
-
-    def read_ahead(self, asked: Callable[[], Occurring]) -> None:
-        """Read the postings that will probably be asked for, if that is faster together with other questions."""
-
-    def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:
-        """Return at most `limit` passages with ids above `passage_id`. Without their vectors it may be faster."""
-
-    def existing_passages(self, passage_ids: Sequence[int]) -> list[int]:
-        """Return the ids of the passages that exist."""
-
-    def vectors(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the ids of the passages that have vectors, ascending, and the vectors. Fast for neighbouring ids."""
-
-    def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the same for passages of a scope of one kind; fast for ids that are far apart."""
-
-
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the values with six decimals."""
     result: NDArray[np.float64] = np.rint(np.asarray(values, np.float64) * SCALE) / SCALE
@@ -261,14 +151,6 @@ def best(scores: NDArray[np.floating], ids: Numbers, count: int) -> Numbers:
         places = np.concatenate([above, equal[np.argpartition(ids[equal], room - 1)[:room]]])
     order: Numbers = places[np.lexsort((ids[places], -scores[places]))]
     return order
-
-
-def means_of(owners: Numbers, vectors: Vectors) -> tuple[Numbers, Vectors]:
-    """Return the owners of vectors, ascending, each once, and the means of their vectors."""
-    found, places, counts = np.unique(owners, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(found), vectors.shape[1]), np.float32)
-    np.add.at(sums, places, vectors)
-    return found, sums / counts.astype(np.float32)[:, np.newaxis]
 
 
 def cosines(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:

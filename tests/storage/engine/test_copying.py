@@ -17,6 +17,7 @@ from vector_memory.maintenance import copying
 from vector_memory.maintenance.copying import CopiedMemories
 from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
+from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Embedded, History
 
@@ -100,7 +101,7 @@ def require_equal(source: Storage, target: Storage) -> None:
     assert blocks_in(source) == blocks_in(target)
     with source.read() as reader, target.read() as copy:
         assert copy.cursor() == reader.cursor()
-        assert copy.upkeep.portions.last_ids() == reader.upkeep.portions.last_ids()
+        assert copy.last_ids() == reader.last_ids()
         assert copy.canonical_tags() == reader.canonical_tags()
         tags, copied = reader.tag_vectors(MODEL.dimensions), copy.tag_vectors(MODEL.dimensions)
         assert tags.tags == copied.tags
@@ -126,7 +127,7 @@ def test_what_is_stored_in_a_copy_gets_ids_that_were_never_given(pair: Pair) -> 
     fill(pair.source)
     pair.run()
     with pair.source.read() as reader:
-        last = reader.upkeep.portions.last_ids()
+        last = reader.last_ids()
     memory_id = add(pair.target, new_memory("new words in a document"))
     assert memory_id == last.memory + 1
     with pair.target.read() as reader:
@@ -181,7 +182,8 @@ def test_an_interrupted_copy_is_continued(pair: Pair, at: int, monkeypatch: pyte
         return run
 
     with monkeypatch.context() as patched:
-        for name in ("add_memories", "clear_blocks", "add_blocks", "finish"):
+        patched.setattr(KeywordIndex, "clear", interrupted(KeywordIndex.clear))
+        for name in ("add_memories", "add_blocks", "finish"):
             patched.setattr(portions, name, interrupted(getattr(portions, name)))
         with pytest.raises(KeyboardInterrupt):
             pair.run()

@@ -11,10 +11,9 @@ from engine_memories import MODEL, OTHER_MODEL, add, chunks_in, content_hash, de
 from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
 from vector_memory.storage.base import Storage
-from vector_memory.storage.postgres import keywords as postgres_keywords
+from vector_memory.storage.queries import keywords
 from vector_memory.storage.records import History
 from vector_memory.storage.scoring import Method
-from vector_memory.storage.sqlite import keywords as sqlite_keywords
 
 SESSIONS = map("session {}".format, count())
 
@@ -289,8 +288,7 @@ def test_a_clean_up_finds_old_memories_and_the_tagged_ones_that_were_read_least(
 def test_words_added_in_one_transaction_are_told_apart_although_memories_are_deleted_between(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, kind: MemoryKind
 ) -> None:
-    for keywords in (sqlite_keywords, postgres_keywords):
-        monkeypatch.setattr(keywords, "UNITS_PER_BLOCK", 2)
+    monkeypatch.setattr(keywords, "UNITS_PER_BLOCK", 2)
     added: dict[int, str] = {}
     with storage.write() as writer:
         for number in range(8):

@@ -142,7 +142,7 @@ def test_no_index_is_kept_in_memory_until_the_words_are_settled_in_a_new_epoch(
 
 def test_a_rebuild_of_all_words_leaves_nothing_outdated(storage: Storage, ids: list[int]) -> None:
     with storage.write() as writer:
-        writer.upkeep.rebuild_words()
+        writer.keywords.rebuild()
     assert found(storage) == ids
     assert is_right(storage)
 

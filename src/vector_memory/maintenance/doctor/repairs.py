@@ -38,7 +38,7 @@ class Repairs:
             if stripped:
                 strip_derived(writer, faults_in(writer, self._translated), misfiled)
             if stripped or "keywords" in wrong:
-                writer.upkeep.rebuild_words()
+                writer.keywords.rebuild()
                 done.append("Rebuilt the keyword index.")
             if "tags" in wrong:
                 done.append(add_unknown_tags(writer, unknown_tags(writer), utc_now()))

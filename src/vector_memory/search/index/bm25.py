@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from vector_memory.search.index.lists import NO_POSTINGS, PostingList
 from vector_memory.search.index.units import ABSENT, Bools, Rows, Units
 from vector_memory.storage.postings import key_of, occurrences, postings_in
+from vector_memory.storage.queries.feed import IndexFeed, Occurring
 from vector_memory.storage.scoring import (
     NOTHING_TYPED,
     PLACES_PER_BLOCK,
-    IndexFeed,
-    Occurring,
     Wording,
     divisor_of,
     highest_score,

@@ -9,7 +9,7 @@ from vector_memory.search.index.bm25 import entries_at
 from vector_memory.search.index.lists import MAX_POSTINGS_BYTES, NO_POSTINGS, OVERHEAD, PostingList
 from vector_memory.search.index.units import ABSENT, Rows, Units
 from vector_memory.storage.postings import key_of, postings_in
-from vector_memory.storage.scoring import IndexFeed
+from vector_memory.storage.queries.feed import IndexFeed
 from vector_memory.storage.terms import STOP_WORDS, terms
 
 ROOM = MAX_POSTINGS_BYTES * 2 // 3

@@ -27,7 +27,7 @@ from vector_memory.search.index.sketch import coverable
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postings import postings_in
-from vector_memory.storage.scoring import IndexFeed, Revision
+from vector_memory.storage.queries.feed import IndexFeed, Revision
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import numpy as np
 from vector_memory.errors import DatabaseError
 from vector_memory.search.index.signatures import Passages
 from vector_memory.search.index.units import Units
-from vector_memory.storage.scoring import IndexedMemory, IndexFeed, Revision
+from vector_memory.storage.queries.feed import IndexedMemory, IndexFeed, Revision
 
 MAX_BEHIND = 4_096
 """Memories, chunks or passages that a search itself reads if they are new; more are read in the background."""

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.search.index.units import Bools, Rows, Units, joined
-from vector_memory.storage.scoring import IndexFeed, PlacedPassage, Signatures, Vectors, signatures_of
+from vector_memory.storage.queries.feed import IndexFeed, PlacedPassage
+from vector_memory.storage.scoring import Signatures, Vectors, signatures_of
 
 WORD_BITS = 64
 BLOCK = 32_768

@@ -12,7 +12,7 @@ from vector_memory.domain.times import microseconds
 from vector_memory.errors import DatabaseError
 from vector_memory.search.index.lists import PostingLists
 from vector_memory.search.index.sketch import WordSketch
-from vector_memory.storage.scoring import IndexedMemory, Revision
+from vector_memory.storage.queries.feed import IndexedMemory, Revision
 
 ABSENT = -1
 """The kind of removed memories, and the number of names that no memory has."""

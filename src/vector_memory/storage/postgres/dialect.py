@@ -34,6 +34,12 @@ DIALECT = {
     """,
     "copied_columns": ", content_length, content_bytes, category, about_report, project",
     "copied_values": ", %(content_length)s, %(content_bytes)s, %(category)s, %(about_report)s, %(project)s",
+    "states": "p.states",
+    "with_states": "",
+    "bytes": Fragment("?"),
+    "appended": Fragment("keyword_postings.? || excluded.?"),
+    "revision": "namespace",
+    "begin_epoch": "update namespace set epoch = epoch + 1",
     "now": "extract(epoch from statement_timestamp())::float8",
     "size": """(
         select sum(pg_total_relation_size(c.oid))::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -42,8 +48,43 @@ DIALECT = {
 }
 """What `storage.connection` calls fragments."""
 
+COLUMNS = {
+    "keyword_blocks": {"id": "bigint", "session_id": "text", "units": "integer", "rules": "integer"},
+    "keyword_memories": {"memory_id": "bigint", "block_id": "bigint", "first_unit": "integer", "lengths": "bytea"},
+    "keyword_postings": {"id": "bigint", "postings": "bytea"},
+    "canonical_tags": {"tag": "text", "frequency": "integer", "created_at": "text"},
+    "memory_chunks": {
+        "id": "bigint",
+        "parent_id": "bigint",
+        "chunk_index": "integer",
+        "content": "text",
+        "chunk_type": "text",
+        "start_char": "integer",
+        "end_char": "integer",
+        "token_count": "integer",
+        "section_hierarchy": "text",
+        "level": "integer",
+        "contains_code": "boolean",
+        "contains_table": "boolean",
+        "is_oversized": "boolean",
+        "is_contextually_enriched": "boolean",
+    },
+}
+"""The types of the columns of tables whose rows are inserted many at a time."""
+
 
 @lru_cache(maxsize=1_024)
 def as_postgres(sql: str) -> str:
     """Return a statement as psycopg reads it."""
     return sql.format_map(DIALECT)
+
+
+@lru_cache
+def insert_into(table: str, on_conflict: str) -> str:
+    """Return the statement that inserts rows into a table, of which each column is an array."""
+    columns = COLUMNS[table]
+    arrays = ", ".join(f"%({name}){'b' if kind == 'bytea' else 's'}::{kind}[]" for name, kind in columns.items())
+    names = ", ".join(columns)
+    return as_postgres(
+        f"insert into {table} ({names}) overriding system value select * from unnest({arrays}) {on_conflict}"
+    )

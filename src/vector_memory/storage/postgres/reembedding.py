@@ -11,10 +11,10 @@ from psycopg.sql import SQL, Identifier
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.postgres import schema
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.passages import add_passages
 from vector_memory.storage.postgres.rows import fetch_column
 from vector_memory.storage.postgres.transactions import PostgresConnection
-from vector_memory.storage.postgres.vectors import add_passages
-from vector_memory.storage.queries.insert import Passage
+from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.reembedding import MISSING, SPARE, SpareVectors, other_name
 from vector_memory.storage.records import Embedded, Memory
 

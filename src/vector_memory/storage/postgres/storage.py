@@ -1,10 +1,9 @@
 """The storage engine over a PostgreSQL schema: implements `storage.base` with the modules of this package."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from vector_memory.domain import Chunk
-from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.transactions import PostgresReader, PostgresWriter
 from vector_memory.storage.records import UnitWords
@@ -47,17 +46,9 @@ class PostgresStorage:
     def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
         """Index words by earlier rules again. There are no documents without chunks, so `cut` is not needed."""
         from vector_memory.storage import reindexing
-        from vector_memory.storage.postgres.old_blocks import PostgresOldBlocks
 
         del cut
-
-        @contextmanager
-        def words(transaction: AbstractContextManager[Connection]) -> Iterator[PostgresOldBlocks]:
-            with transaction as connection:
-                yield PostgresOldBlocks(connection)
-
-        database = self._database
-        reindexing.index_again(lambda: words(database.read()), lambda: words(database.write()))
+        reindexing.index_again(self.read, self.write)
 
     def purge_deleted(self) -> bool:
         """Return True: the server reuses the place of deleted rows when it has vacuumed their table."""

@@ -4,8 +4,7 @@ A writer locks the row first, and takes its ids from it. So one writer at a time
 order of commits.
 """
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
@@ -18,9 +17,6 @@ from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.pending import IS_HELD
 from vector_memory.storage.terms import RULES
-
-if TYPE_CHECKING:  # commands that only list what is stored start without numpy
-    from vector_memory.storage.postings import Block
 
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
 MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."
@@ -66,7 +62,6 @@ class State:
     lineage: Lineage
     generations: list[Generation]
     has_new_ids: bool = False
-    blocks: "dict[str | None, Block]" = field(default_factory=dict)
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         """Return the ids of the next memories, chunks or passages. They are valid only in this write transaction."""

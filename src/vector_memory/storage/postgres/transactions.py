@@ -1,30 +1,39 @@
 """The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from dataclasses import asdict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Scope
+from vector_memory.domain import Fingerprint, Scope
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.dialect import as_postgres
+from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
 from vector_memory.storage.postgres.generations import gaps_in
+from vector_memory.storage.postgres.passages import add_passages
 from vector_memory.storage.postgres.rows import rows_of
 from vector_memory.storage.postgres.statement import Statement
-from vector_memory.storage.queries.insert import Numbered, Passage, duplicate_of
-from vector_memory.storage.records import Cursor, Memory, Pending
+from vector_memory.storage.queries.insert import Numbered
+from vector_memory.storage.queries.passages import Passage
+from vector_memory.storage.records import Cursor, LastIds, Memory, Pending
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
     from vector_memory.storage.maintenance_api import Upkeep
-    from vector_memory.storage.postings import Words
-    from vector_memory.storage.scoring import CandidateSource, IndexFeed, Method, Numbers, Vectors
+    from vector_memory.storage.queries.feed import IndexFeed
+    from vector_memory.storage.scoring import CandidateSource, Method, Numbers, Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
 
 
 T = TypeVar("T")
+
+# A role that may not set a sequence may still take numbers from it.
+NUMBER = "nextval(pg_get_serial_sequence('keyword_blocks', 'id'))"
+
+# Until the server does so by itself, plans would be those of empty tables.
+ANALYZE = "analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyword_blocks, keyword_postings"
 
 
 class PostgresConnection:
@@ -58,6 +67,12 @@ class PostgresConnection:
         """Send a statement with the next one that is read, or with the commit."""
         self.raw.later(as_postgres(sql), parameters)
 
+    def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
+        """Insert rows by one statement, when `later` would send it."""
+        if rows:
+            columns = {name: [row[name] for row in rows] for name in COLUMNS[table]}
+            self.raw.later(insert_into(table, on_conflict), columns)
+
 
 class PostgresReader(Reader):
     """A reader over a connection in a transaction."""
@@ -69,10 +84,8 @@ class PostgresReader(Reader):
     def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
         return self.raw.gathered(reads, self)
 
-    def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.postgres import vectors
-
-        return vectors.mean_vectors(self.raw, memory_ids)
+    def last_ids(self) -> LastIds:
+        return LastIds(self.raw.state.last_memory_id, self.raw.state.last_chunk_id)
 
     def cursor(self) -> Cursor:
         state = self.raw.state
@@ -81,20 +94,17 @@ class PostgresReader(Reader):
     def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
         return super().pending(scope, until, owner) if self.raw.state.pending else Pending()
 
+    @property
+    def dimensions(self) -> int:
+        return self.raw.state.dimensions
+
     def fingerprint(self) -> Fingerprint | None:
+        return self.raw.state.fingerprint
+
+    def vectors_of(self, passage_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
         from vector_memory.storage.postgres import vectors
 
-        return vectors.fingerprint_of(self.raw)
-
-    def require_comparable(self, fingerprint: Fingerprint) -> None:
-        from vector_memory.storage.postgres import vectors
-
-        vectors.require_same_fingerprint(self.raw, fingerprint)
-
-    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
-        from vector_memory.storage.postgres import vectors
-
-        return vectors.token_states(self.raw, kind, unit_ids)
+        return vectors.vectors_of(self.raw, passage_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
@@ -110,53 +120,39 @@ class PostgresReader(Reader):
     @property
     def upkeep(self) -> "Upkeep":
         from vector_memory.storage.maintenance_api import Upkeep
-        from vector_memory.storage.postgres import bulk_read, keywords, reembedding
+        from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
+        from vector_memory.storage.queries.portions import Portions
 
-        vectors, portions = reembedding.PostgresSpareVectors(self.raw), bulk_read.PostgresPortions(self.raw)
-        return Upkeep(vectors, portions, partial(keywords.rebuild, self.raw))
+        return Upkeep(PostgresSpareVectors(self.raw), Portions(self))
 
 
 class PostgresWriter(PostgresReader, Writer):
     """A writer over a connection in a write transaction."""
 
-    def discard_vectors(self, memory_id: int) -> None:
-        from vector_memory.storage.postgres import vectors
+    def raise_last_ids(self, last: LastIds) -> None:
+        state = self.raw.state
+        state.last_memory_id = max(state.last_memory_id, last.memory)
+        state.last_chunk_id = max(state.last_chunk_id, last.chunk)
+        state.has_new_ids = True
 
-        vectors.discard_partial_vectors(self.raw, memory_id)
-
-    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
-        """Read what `add_memory` needs in the same round trip."""
-        from vector_memory.storage.postgres import keywords
-
-        asked = duplicate_of(new, content_hash, at)
-        found, block = self.raw.together(
-            Statement(as_postgres(asked.sql), asked.parameters), keywords.latest_block(new.session_id)
-        )
-        self.raw.state.blocks[new.session_id] = keywords.block_in(block)
-        return next((int(number) for (number,) in found.fetchall()), None)
+    def end_copy(self) -> None:
+        last_block = self.connection.fetch_value("select max(id) from keyword_blocks")
+        next_block = self.connection.fetch_value(f"select {NUMBER}")
+        values = {"next": next_block, "last": last_block}
+        self.connection.later(f"select max({NUMBER}) from generate_series(%(next)s + 1, %(last)s)", values)
+        self.connection.later(ANALYZE)
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         return self.raw.state.next_ids(of, count)
 
-    def insert_chunk_rows(self, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool) -> None:
-        from vector_memory.storage.postgres import insert
-
-        insert.insert_chunk_rows(self.raw, memory.id, chunks, ids, enriched=enriched)
-
-    def add_words(self, memory: Memory, words: "Words") -> None:
-        from vector_memory.storage.postgres import keywords
-
-        keywords.add(self.raw, memory.id, memory.session_id, words)
-
-    def remove_words(self, memory_id: int) -> None:
-        from vector_memory.storage.postgres import keywords
-
-        keywords.remove(self.raw, memory_id)
-
     def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
-        from vector_memory.storage.postgres import vectors
-
-        return vectors.adopt_fingerprint(self.raw, fingerprint)
+        self.require_comparable(fingerprint)
+        state = self.raw.state
+        if state.model_id is None:
+            state.model_id, state.fingerprint = 1, fingerprint
+            sql = "insert into embedding_models values (1, %(model)s, %(dimensions)s, %(precision)s, %(engine)s)"
+            self.connection.later(sql, asdict(fingerprint))
+        return state.model_id
 
     def add_passages(
         self,
@@ -165,6 +161,4 @@ class PostgresWriter(PostgresReader, Writer):
         vectors: "Vectors",
         states: Sequence[bytes | None] | None = None,
     ) -> None:
-        from vector_memory.storage.postgres import vectors as tables
-
-        tables.add_passages(self.raw, memory, passages, vectors, states)
+        add_passages(self.raw, memory, passages, vectors, states)

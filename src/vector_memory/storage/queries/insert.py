@@ -1,14 +1,17 @@
 """Adds and deletes memories together with their derived data: chunks, words, passages and vectors."""
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
+from vector_memory.domain import TRAITS, Fingerprint, NewMemory
 from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
+from vector_memory.storage.queries.chunks import rows_of_chunks
+from vector_memory.storage.queries.passages import Passage, PassageChanges
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
     from vector_memory.storage.postings import Words
+    from vector_memory.storage.queries.keywords import KeywordIndex
 
 Numbered = Literal["memory", "chunk", "passage"]
 """What has ids of its own."""
@@ -60,14 +64,6 @@ from session_memories m where m.id = %(id)s and m.embedding_model_id is null
 """
 
 
-class Passage(NamedTuple):
-    """A part of a memory's content that has its own vector. `chunk_id`: None if the memory is not chunked."""
-
-    chunk_id: int | None
-    start: int
-    end: int
-
-
 class Unindexed(NamedTuple):
     """How many passages have vectors, whether the chunks are enriched alike, and the ids of these, as JSON."""
 
@@ -91,8 +87,27 @@ class DuplicateQueries(Queries):
         return self.connection.fetch_column(f"select m.created_at {DUPLICATES}", place_of(new, content_hash))
 
 
-class MemoryInserts(PendingChanges, ABC):
+class KeywordQueries(Queries):
+    """The keyword index."""
+
+    @cached_property
+    def keywords(self) -> "KeywordIndex":
+        """The keyword index, in the same transaction."""
+        from vector_memory.storage.queries.keywords import KeywordIndex  # noqa: PLC0415 - imports numpy
+
+        return KeywordIndex(self.connection)
+
+
+class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
     """Adds and deletes memories. What is abstract, each engine does in its own way."""
+
+    def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
+        """Return what a reader returns, and read in the same round trip what `add_memory` needs."""
+        found, blocks = self.connection.batch(
+            duplicate_of(new, content_hash, at), self.keywords.open_block(new.session_id)
+        )
+        self.keywords.keep_open(new.session_id, blocks)
+        return next(iter(found), None)
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         """Add a memory with everything derived from it; return its id, which is the largest so far.
@@ -106,7 +121,7 @@ class MemoryInserts(PendingChanges, ABC):
         memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
         self.insert_row(memory, model_id, is_dated=history.is_dated)
         chunk_ids = self._insert_chunks(memory, derived)
-        self.add_words(memory, words_in(derived))
+        self.keywords.add(memory.id, memory.session_id, words_in(derived))
         if embedded is not None:
             self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
         return memory_id
@@ -143,7 +158,7 @@ class MemoryInserts(PendingChanges, ABC):
         if not derived.chunks:
             return []
         chunk_ids = self._insert_chunks(memory, derived)
-        self.add_words(memory, words_in(derived))
+        self.keywords.add(memory.id, memory.session_id, words_in(derived))
         sql = "update session_memories set chunk_count = %(count)s where id = %(id)s"
         self.connection.later(sql, {"count": len(chunk_ids), "id": memory.id})
         return chunk_ids
@@ -157,7 +172,7 @@ class MemoryInserts(PendingChanges, ABC):
         chunk_count = self.connection.fetch_value(sql, {"id": memory_id})
         if chunk_count is None:
             return None
-        self.remove_words(memory_id)
+        self.keywords.remove(memory_id)
         self.connection.later("delete from session_memories where id = %(id)s", {"id": memory_id})
         return int(chunk_count)
 
@@ -173,41 +188,13 @@ class MemoryInserts(PendingChanges, ABC):
         if not derived.chunks:
             return []
         ids = self.next_ids("chunk", len(derived.chunks))
-        self.insert_chunk_rows(memory, derived.chunks, ids, enriched=derived.enriched)
+        rows = rows_of_chunks(memory, derived.chunks, ids, enriched=derived.enriched)
+        self.connection.insert("memory_chunks", rows)
         return ids
 
     @abstractmethod
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         """Return the ids of the next memories, chunks or passages. They are valid only in this write transaction."""
-
-    @abstractmethod
-    def insert_chunk_rows(self, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool) -> None:
-        """Insert the rows of a document's chunks with these ids."""
-
-    @abstractmethod
-    def add_words(self, memory: Memory, words: "Words") -> None:
-        """Add a memory to the keyword index. The units of its words are numbered from 0."""
-
-    @abstractmethod
-    def remove_words(self, memory_id: int) -> None:
-        """Remove a memory from the keyword index, if it is there. This must happen before the memory is deleted."""
-
-    @abstractmethod
-    def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
-        """Return the id of the fingerprint, and make it that of the memory if it has none yet.
-
-        Raises EmbeddingUnavailableError if vectors of this fingerprint are not comparable with the stored ones.
-        """
-
-    @abstractmethod
-    def add_passages(
-        self,
-        memory: Memory,
-        passages: Sequence[Passage],
-        vectors: "NDArray[np.float32]",
-        states: Sequence[bytes | None] | None = None,
-    ) -> None:
-        """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept."""
 
     def set_tag_vectors(self, vectors: "Mapping[str, NDArray[np.float32]]", fingerprint: Fingerprint) -> None:
         """Set the vectors of the tags that are canonical. Raises EmbeddingUnavailableError like `add_memory`."""

@@ -1,17 +1,23 @@
 """Everything that is stored in large portions: whole memories, and blocks of the keyword index."""
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.connection import Queries
-from vector_memory.storage.maintenance_api import LastIds, PlacedLengths, WholeMemory, WordBlock
-from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.maintenance_api import PlacedLengths, WholeMemory, WordBlock
+from vector_memory.storage.postings import BUCKETS, row_id
 from vector_memory.storage.queries import chunks, memories
-from vector_memory.storage.records import CanonicalTag, StoredChunk, StoredPassage
+from vector_memory.storage.queries.chunks import rows_of_chunks
+from vector_memory.storage.queries.passages import Passage
+from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
 from vector_memory.storage.terms import RULES
+
+if TYPE_CHECKING:
+    from vector_memory.storage.transactions import Reader, Writer
 
 
 def as_tuple(**columns: Any) -> tuple[Any, ...]:
@@ -24,11 +30,15 @@ def empty_block(**columns: Any) -> WordBlock:
     return WordBlock(**columns, memories=[], postings={})
 
 
-class Portions(Queries, ABC):
+class Portions(Queries):
     """Everything that is stored, to be read from one memory and written to another, of any engine.
 
-    What changes anything needs a writer. What is abstract, each engine does in its own way.
+    What changes anything needs a writer.
     """
+
+    def __init__(self, reader: "Reader") -> None:
+        super().__init__(reader.connection)
+        self._reader = reader
 
     def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
         """Return the first `limit` memories with ids above `after_id`, sorted by id."""
@@ -37,7 +47,7 @@ class Portions(Queries, ABC):
         """
         found = self.connection.fetch(memories.memory_from_row, sql, {"after": after_id, "limit": limit})
         ids = [memory.id for memory in found]
-        parts, passages = self._chunks(ids), self.passages(ids)
+        parts, passages = self._chunks(ids), self._reader.passages(ids)
         return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
 
     def _chunks(self, memory_ids: list[int]) -> dict[int, list[StoredChunk]]:
@@ -78,30 +88,65 @@ class Portions(Queries, ABC):
         """
         return int(self.connection.fetch_value(sql, {"rules": RULES}))
 
-    def clear_blocks(self) -> None:
-        """Empty the keyword index."""
-        for table in ("memories", "postings", "blocks"):
-            self.connection.later(f"delete from keyword_{table}")
-
-    @abstractmethod
-    def last_ids(self) -> LastIds:
-        """Return the highest ids that were ever given."""
-
-    @abstractmethod
-    def passages(self, memory_ids: list[int]) -> dict[int, list[StoredPassage]]:
-        """Return the passages of those memories that have all their vectors, in order."""
-
-    @abstractmethod
     def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
         """Add memories with the ids that they and their chunks have. Their words are not indexed yet.
 
         Raises EmbeddingUnavailableError if their vectors are not comparable with the stored ones.
         """
+        writer = self._writer
+        model_id = None if fingerprint is None else writer.adopt_fingerprint(fingerprint)
+        for whole in memories:
+            memory, chunk_ids = whole.memory, [chunk.id for chunk in whole.chunks]
+            writer.insert_row(memory, None if whole.passages is None else model_id)
+            if whole.chunks:
+                parts, enriched = [chunk.chunk for chunk in whole.chunks], whole.chunks[0].enriched
+                self.connection.insert("memory_chunks", rows_of_chunks(memory, parts, chunk_ids, enriched=enriched))
+            if whole.passages:
+                passages = [
+                    Passage(None if place.chunk is None else chunk_ids[place.chunk], place.start, place.end)
+                    for place in whole.passages
+                ]
+                vectors = np.stack([passage.vector for passage in whole.passages])
+                writer.add_passages(memory, passages, vectors, [passage.states for passage in whole.passages])
+        last_chunk = max((part.id for whole in memories for part in whole.chunks), default=0)
+        writer.raise_last_ids(LastIds(max(whole.memory.id for whole in memories), last_chunk))
 
-    @abstractmethod
     def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
         """Add blocks with their ids to the keyword index."""
+        insert = self.connection.insert
+        insert(
+            "keyword_blocks",
+            [
+                {"id": block.id, "session_id": block.session_id, "units": block.units, "rules": block.rules}
+                for block in blocks
+            ],
+        )
+        insert(
+            "keyword_memories",
+            [
+                {"memory_id": one.memory_id, "block_id": block.id, "first_unit": one.first, "lengths": one.lengths}
+                for block in blocks
+                for one in block.memories
+            ],
+        )
+        insert(
+            "keyword_postings",
+            [
+                {"id": row_id(block.id, bucket), "postings": postings}
+                for block in blocks
+                for bucket, postings in block.postings.items()
+            ],
+        )
 
-    @abstractmethod
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
         """Replace the canonical tags, give only higher ids from now on, and begin a new epoch."""
+        self.connection.later("delete from canonical_tags")
+        rows = [{"tag": tag.tag, "frequency": tag.frequency, "created_at": tag.created_at} for tag in tags]
+        self.connection.insert("canonical_tags", rows)
+        self._writer.raise_last_ids(last_ids)
+        self._writer.end_copy()
+        self.connection.later("{begin_epoch}")
+
+    @property
+    def _writer(self) -> "Writer":
+        return cast("Writer", self._reader)

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.connection import Queries
-from vector_memory.storage.queries.insert import Passage, stored_passages
+from vector_memory.storage.queries.insert import stored_passages
 from vector_memory.storage.queries.memories import COLUMNS, IS_INDEXED, memory_from_row
+from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.queries.tags import TagChanges
 from vector_memory.storage.records import Embedded, Memory

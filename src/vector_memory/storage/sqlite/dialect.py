@@ -38,6 +38,12 @@ DIALECT = {
     """,
     "copied_columns": "",
     "copied_values": "",
+    "states": "s.states",
+    "with_states": "left join token_states s on s.passage_id = p.id",
+    "bytes": Fragment("cast(? as blob)"),
+    "appended": Fragment("cast(? || excluded.? as blob)"),
+    "revision": "revision",
+    "begin_epoch": "insert into revision values (1, unixepoch(), 0) on conflict do update set epoch = epoch + 1",
     "now": "unixepoch('subsec')",
     "size": "(select page_count * page_size from pragma_page_count(), pragma_page_size())",
 }

@@ -37,7 +37,7 @@ def time_promises(connection: apsw.Connection) -> None:
     connection.execute(schema.PROMISED_AT)
 
 
-FIRST_VERSION = 19
+FIRST_VERSION = 20
 """The version of the tables in `schema`. Files of lower versions were written during the development, and never by a
 release."""
 
@@ -149,10 +149,12 @@ def create_tables(connection: apsw.Connection, dimensions: int, vector_table: st
     connection.execute(RECORD_TABLE)
     record(connection, FIRST_VERSION, "create tables")
     if is_original:
-        from vector_memory.storage.sqlite import keywords  # noqa: PLC0415 - imports numpy, and is rarely needed
+        # They import numpy, and are rarely needed.
+        from vector_memory.storage.queries.keywords import KeywordIndex  # noqa: PLC0415
+        from vector_memory.storage.sqlite.transactions import SqliteConnection  # noqa: PLC0415
 
         legacy.move_rows(connection)
-        keywords.fill(connection)
+        KeywordIndex(SqliteConnection(connection)).fill()
 
 
 def upgrade(connection: apsw.Connection, version: int, newest: int) -> None:

@@ -12,15 +12,14 @@ from collections.abc import Sequence
 import apsw
 
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.queries.insert import Passage
+from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.reembedding import MISSING, SPARE, SpareVectors, other_name
 from vector_memory.storage.records import Embedded, Memory
 from vector_memory.storage.sqlite.erasure import count_delete
-from vector_memory.storage.sqlite.revision import begin_epoch
+from vector_memory.storage.sqlite.passages import add_passages
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.sqlite.vec0 import rename_table
-from vector_memory.storage.sqlite.vectors import add_passages
 
 TABLES = ("memory_passages", "token_states", *VECTOR_TABLES)
 """The tables that have a spare copy."""
@@ -71,7 +70,7 @@ class SqliteSpareVectors(SpareVectors):
         del new  # the tables know the length of their vectors
         self._raw.execute(f"update session_memories as m set embedding_model_id = null where {MISSING}")
         swap_tables(self._raw)
-        begin_epoch(self._raw)
+        self.connection.later("{begin_epoch}")
 
     def erase_some(self) -> None:
         # Deleting everything at once would make writers wait, 4 s for 100,000 vectors.

@@ -4,10 +4,11 @@ import apsw
 
 from vector_memory.storage.orphans import ORPHANS, count_orphans, remove_orphans
 from vector_memory.storage.sqlite.erasure import count_delete
+from vector_memory.storage.sqlite.passages import vector_dimensions
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
+from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent
-from vector_memory.storage.sqlite.vectors import discard_partial_vectors, vector_dimensions
 
 SQLITE_ORPHANS = {
     **ORPHANS,
@@ -54,7 +55,7 @@ def delete_orphans(connection: apsw.Connection) -> int:
     deleted = remove_orphans(SQLITE_ORPHANS, change)
     models = change(f"update session_memories set embedding_model_id = null where {UNKNOWN_MODEL}")
     if models:
-        discard_partial_vectors(connection)
+        SqliteWriter(connection).discard_vectors(None)
     return deleted + models
 
 

@@ -16,17 +16,17 @@ from vector_memory.domain import Fingerprint, utc_now
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.json_columns import object_in, texts_in
-from vector_memory.storage.maintenance_api import LastIds, WholeMemory
+from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.memories import memory_from_row
-from vector_memory.storage.records import Memory
+from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations, schema_check
 from vector_memory.storage.sqlite.legacy import CHUNKED, normal_tags, text_of
+from vector_memory.storage.sqlite.passages import vector_dimensions
 from vector_memory.storage.sqlite.references import unreadable_tables
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
 from vector_memory.storage.sqlite.time_limit import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
 from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.sqlite.vectors import vector_dimensions
 
 T = TypeVar("T")
 
@@ -213,12 +213,12 @@ class Copier:
             portion = ids[start : start + MEMORIES_AT_ONCE]
             if not self._put(attempt(lambda: self._whole(portion))):  # noqa: B023 - is called at once
                 lost += [number for number in portion if not self._copy_alone(number)]
-        self._writer.upkeep.rebuild_words()
+        self._writer.keywords.rebuild()
         self._writer.upkeep.portions.finish(self._given, attempt(self._reader.canonical_tags) or [])
         return Salvaged(len(ids) - len(lost), lost)
 
     def _ids_given(self) -> LastIds:
-        last_ids = attempt(self._reader.upkeep.portions.last_ids) or LastIds(0, 0)
+        last_ids = attempt(self._reader.last_ids) or LastIds(0, 0)
         return LastIds(*(number if 0 < number <= MOST else 0 for number in last_ids))
 
     def _copy_alone(self, memory_id: int) -> bool:

@@ -212,9 +212,6 @@ end;
 create trigger keyword_block_removed after delete on keyword_blocks begin
     delete from keyword_postings where id >= old.id * 256 and id < (old.id + 1) * 256;
 end;
-create trigger memory_unindexed after delete on keyword_memories begin
-    update revision set removals = removals + 1;
-end;
 create trigger memory_deleted after delete on session_memories begin
     update erasure set deletes = deletes + 1;
 end;

@@ -1,23 +1,25 @@
 """The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from vector_memory.domain import Chunk, Fingerprint, MemoryKind, Scope
+from vector_memory.domain import Fingerprint, Scope
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
-from vector_memory.storage.queries.insert import Numbered, Passage
-from vector_memory.storage.records import Cursor, Memory
+from vector_memory.storage.queries.insert import Numbered
+from vector_memory.storage.queries.passages import Passage
+from vector_memory.storage.records import Cursor, LastIds, Memory
 from vector_memory.storage.sqlite import rows
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
+from vector_memory.storage.sqlite.passages import add_passages, vector_dimensions
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
     from vector_memory.storage.maintenance_api import Upkeep
-    from vector_memory.storage.postings import Words
-    from vector_memory.storage.scoring import CandidateSource, IndexFeed, Method, Numbers, Vectors
+    from vector_memory.storage.queries.feed import IndexFeed
+    from vector_memory.storage.scoring import CandidateSource, Method, Numbers, Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
@@ -27,6 +29,9 @@ T = TypeVar("T")
 
 TABLES: dict[Numbered, str] = {"memory": "session_memories", "chunk": "memory_chunks", "passage": "memory_passages"}
 """What has ids of its own, and where."""
+
+LASTING = ("session_memories", "memory_chunks")
+"""The tables whose ids are never given again, as in `LastIds`."""
 
 
 class SqliteConnection:
@@ -59,6 +64,13 @@ class SqliteConnection:
         """Run a statement at once."""
         self.raw.execute(as_sqlite(sql), bound(parameters))
 
+    def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
+        """Insert rows at once."""
+        for first in rows[:1]:
+            names, places = ", ".join(first), ", ".join(f"%({name})s" for name in first)
+            sql = as_sqlite(f"insert into {table} ({names}) values ({places}) {on_conflict}")
+            self.raw.executemany(sql, map(bound, rows))
+
 
 class SqliteReader(Reader):
     """A reader over a connection in a transaction."""
@@ -70,29 +82,26 @@ class SqliteReader(Reader):
     def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
         return [read(self) for read in reads]
 
-    def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.sqlite import vectors
-
-        return vectors.mean_vectors(self.raw, memory_ids)
+    def last_ids(self) -> LastIds:
+        sql = "select coalesce((select seq from sqlite_sequence where name = %(table)s), 0)"
+        return LastIds(*(int(self.connection.fetch_value(sql, {"table": table})) for table in LASTING))
 
     def cursor(self) -> Cursor:
-        sql = "select seq from sqlite_sequence where name = 'session_memories'"
-        return Cursor(int(self.connection.fetch_value(sql) or 0))
+        return Cursor(self.last_ids().memory)
+
+    @property
+    def dimensions(self) -> int:
+        return vector_dimensions(self.raw)
 
     def fingerprint(self) -> Fingerprint | None:
+        return self.connection.fetch_one(
+            Fingerprint, "select model, dimensions, precision, engine from embedding_models"
+        )
+
+    def vectors_of(self, passage_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
         from vector_memory.storage.sqlite import vectors
 
-        return vectors.fingerprint_of(self.raw)
-
-    def require_comparable(self, fingerprint: Fingerprint) -> None:
-        from vector_memory.storage.sqlite import vectors
-
-        vectors.require_same_fingerprint(self.raw, fingerprint)
-
-    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
-        from vector_memory.storage.sqlite import vectors
-
-        return vectors.token_states(self.raw, kind, unit_ids)
+        return vectors.all_vectors_of(self.raw, passage_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
@@ -108,42 +117,30 @@ class SqliteReader(Reader):
     @property
     def upkeep(self) -> "Upkeep":
         from vector_memory.storage.maintenance_api import Upkeep
-        from vector_memory.storage.sqlite import bulk_read, keywords, reembedding
+        from vector_memory.storage.queries.portions import Portions
+        from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
 
-        vectors, portions = reembedding.SqliteSpareVectors(self.raw), bulk_read.SqlitePortions(self.raw)
-        return Upkeep(vectors, portions, partial(keywords.rebuild, self.raw))
+        return Upkeep(SqliteSpareVectors(self.raw), Portions(self))
 
 
 class SqliteWriter(SqliteReader, Writer):
     """A writer over a connection in a write transaction."""
 
-    def discard_vectors(self, memory_id: int) -> None:
-        from vector_memory.storage.sqlite import vectors
-
-        vectors.discard_partial_vectors(self.raw, memory_id)
+    def raise_last_ids(self, last: LastIds) -> None:
+        for table, number in zip(LASTING, last, strict=True):
+            self.raw.execute("update sqlite_sequence set seq = max(seq, ?) where name = ?", (number, table))
+            if not self.raw.changes():
+                self.raw.execute("insert into sqlite_sequence (name, seq) values (?, ?)", (table, number))
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         return rows.next_ids(self.raw, TABLES[of], count)
 
-    def insert_chunk_rows(self, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool) -> None:
-        from vector_memory.storage.sqlite import insert
-
-        insert.insert_chunk_rows(self.raw, memory, chunks, ids, enriched=enriched)
-
-    def add_words(self, memory: Memory, words: "Words") -> None:
-        from vector_memory.storage.sqlite import keywords
-
-        keywords.add(self.raw, memory.id, words)
-
-    def remove_words(self, memory_id: int) -> None:
-        from vector_memory.storage.sqlite import keywords
-
-        keywords.remove(self.raw, memory_id)
-
     def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
-        from vector_memory.storage.sqlite import vectors
-
-        return vectors.adopt_fingerprint(self.raw, fingerprint)
+        self.require_comparable(fingerprint)
+        values = ", ".join(f"%({name})s" for name in asdict(fingerprint))
+        sql = f"insert or ignore into embedding_models (model, dimensions, precision, engine) values ({values})"
+        self.connection.later(sql, asdict(fingerprint))
+        return int(self.connection.fetch_value("select id from embedding_models"))
 
     def add_passages(
         self,
@@ -152,6 +149,4 @@ class SqliteWriter(SqliteReader, Writer):
         vectors: "Vectors",
         states: Sequence[bytes | None] | None = None,
     ) -> None:
-        from vector_memory.storage.sqlite import vectors as tables
-
-        tables.add_passages(self.raw, memory, passages, vectors, states)
+        add_passages(self.raw, memory, passages, vectors, states)

@@ -8,9 +8,11 @@ from functools import partial
 
 import apsw
 
+from vector_memory.storage.queries.insert import KeywordQueries
 from vector_memory.storage.sqlite.connecting import wait_for_locks
 from vector_memory.storage.sqlite.rechunk import Cut, Transaction, cut_documents
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.terms import RULES
 
 SECONDS_AT_OPENING = 5.0
@@ -50,14 +52,12 @@ def has_old_words(connection: apsw.Connection) -> bool:
 
 def index_again(read: Transaction, write: Transaction, seconds: float) -> None:
     """Index words by earlier rules again, as `storage.reindexing` does."""
-    # They import numpy, which few openings need.
-    from vector_memory.storage import reindexing  # noqa: PLC0415
-    from vector_memory.storage.sqlite.old_blocks import SqliteOldBlocks  # noqa: PLC0415
+    from vector_memory.storage import reindexing  # noqa: PLC0415 - imports numpy, which few openings need
 
     @contextmanager
-    def words(transaction: AbstractContextManager[apsw.Connection]) -> Iterator[SqliteOldBlocks]:
+    def words(transaction: AbstractContextManager[apsw.Connection]) -> Iterator[KeywordQueries]:
         with transaction as connection:
-            yield SqliteOldBlocks(connection)
+            yield KeywordQueries(SqliteConnection(connection))
 
     reindexing.index_again(lambda: words(read()), lambda: words(write()), seconds)
 

@@ -1,11 +1,6 @@
-"""Passages and their vectors: `memory_passages` and the vec0 tables, and nearest-neighbour queries over them.
-
-A vec0 table stores a session's vectors together (partition key), and filters by kind, agent, iteration and task inside
-the index. Names are interned as integers, because sqlite-vec compares those faster than text and does not accept NULL.
-"""
+"""Reads vectors from the vec0 tables, and finds the nearest ones."""
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,126 +8,19 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
-from vector_memory.storage.damaged import DamagedError
+from vector_memory.domain import TRAITS, Scope
 from vector_memory.storage.knn import Candidates
 from vector_memory.storage.queries.filters import memory_filter
-from vector_memory.storage.queries.insert import Passage
-from vector_memory.storage.queries.memories import IS_INDEXED
-from vector_memory.storage.records import Memory
-from vector_memory.storage.scoring import Numbers, means_of
+from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
-from vector_memory.storage.sqlite.revision import begin_epoch
-from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
+from vector_memory.storage.sqlite.passages import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
+from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
-
-CHUNK_TABLE = "vec_chunk_search"
-MEMORY_TABLE = "vec_session_search"
-
-
-def table_for(*, chunked: bool) -> str:
-    """Return the vec0 table for kinds that are, or are not, chunked."""
-    return CHUNK_TABLE if chunked else MEMORY_TABLE
 
 
 def table_of(scope: Scope) -> str:
     """Return the vec0 table for a scope of one kind."""
     return CHUNK_TABLE if scope.kind is not None and TRAITS[scope.kind].chunked else MEMORY_TABLE
-
-
-def vector_dimensions(connection: apsw.Connection) -> int:
-    """Return the length of the file's vectors."""
-    sql = fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
-    match = re.search(r"float\[(\d+)\]", str(sql))
-    if match is None:
-        raise DamagedError("The table of vectors is missing: run `vector-memory doctor --fix`.")
-    return int(match[1])
-
-
-def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
-    """Return the fingerprint of the file's vectors, or None while it has none."""
-    return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from embedding_models")
-
-
-def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
-    """Raise EmbeddingUnavailableError if vectors of this fingerprint are not comparable with those of the file."""
-    fingerprint.require_comparable(fingerprint_of(connection), vector_dimensions(connection))
-
-
-def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:
-    """Return the id of the fingerprint, and make it the file's own if it has none yet.
-
-    Raises EmbeddingUnavailableError like `require_same_fingerprint`.
-    """
-    require_same_fingerprint(connection, fingerprint)
-    connection.execute(
-        "insert or ignore into embedding_models (model, dimensions, precision, engine) values (?, ?, ?, ?)",
-        (fingerprint.model, fingerprint.dimensions, fingerprint.precision, fingerprint.engine),
-    )
-    return int(fetch_value(connection, "select id from embedding_models"))
-
-
-def add_passages(
-    connection: apsw.Connection,
-    memory: Memory,
-    passages: Sequence[Passage],
-    vectors: NDArray[np.float32],
-    states: Sequence[bytes | None] | None = None,
-    *,
-    prefix: str = "",
-) -> None:
-    """Add a memory's passages, their vectors, and the states of their tokens that are kept.
-
-    `prefix`: prefix of the names of the tables.
-    """
-    if not passages:
-        return
-    table = table_for(chunked=memory.chunked)
-    keys = [intern(connection, name) for name in index_names(memory)]
-    first, *_ = next_ids(connection, f"{prefix}memory_passages", len(passages))
-    # One statement for all rows of a table: statement by statement, the lock would be held longer.
-    connection.execute(
-        f"""
-        insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char)
-        select ? + key, ?, value ->> 0, value ->> 1, value ->> 2 from json_each(?)
-        """,
-        (first, memory.id, json.dumps(passages)),
-    )
-    connection.execute(
-        f"""
-        insert into {prefix}{table} (passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding)
-        with recursive row(number) as (select 0 union all select number + 1 from row where number + 1 < ?)
-        select ? + number, ?, ?, ?, ?, ?, substr(?, number * ? + 1, ?) from row
-        """,
-        (len(vectors), first, *keys, memory.session_iter, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
-    )
-    kept = ((first + number, each) for number, each in enumerate(states or ()) if each is not None)
-    connection.executemany(f"insert into {prefix}token_states values (?, ?)", kept)
-
-
-def discard_partial_vectors(connection: apsw.Connection, memory_id: int | None = None) -> None:
-    """Delete the passages and vectors of a memory that does not have all of them; None: of all such memories."""
-    connection.execute(
-        """
-        delete from memory_passages where memory_id in (
-            select id from session_memories where embedding_model_id is null and id = coalesce(?, id)
-        )
-        """,
-        (memory_id,),
-    )
-    if connection.changes():
-        begin_epoch(connection)  # processes notice by themselves only that whole memories are gone
-
-
-def index_names(memory: Memory) -> tuple[str, str, str, str]:
-    """Return a memory's names in the index: session, kind, agent and task. A missing session or task is empty."""
-    return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
-
-
-def intern(connection: apsw.Connection, name: str) -> int:
-    """Return the integer that stands for a name in the index; create one if necessary."""
-    connection.execute("insert or ignore into index_keys (name) values (?)", (name,))
-    return int(fetch_value(connection, "select id from index_keys where name = ?", (name,)))
 
 
 UNINDEXED = ("category", "tags", "own_agent_id", "after_id", "created_after", "created_before", "sessions")
@@ -196,22 +84,6 @@ def candidates_of(rows: Sequence[tuple[int, int, int, bytes]], dimensions: int) 
     return Candidates(np.array(units, np.int64), np.array(memories, np.int64), vectors, np.array(wanted, np.bool_))
 
 
-def mean_vectors(connection: apsw.Connection, memory_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:
-    """Return the ids of the memories that have all their vectors, ascending, and their means, shape (ids, dimensions).
-
-    Each mean is over the vectors of all passages of the memory.
-    """
-    sql = f"""
-        select p.id, p.memory_id from json_each(?) wanted
-        join session_memories m on m.id = wanted.value and {IS_INDEXED}
-        join memory_passages p on p.memory_id = m.id
-    """
-    rows: list[Any] = connection.execute(sql, (json.dumps(memory_ids),)).fetchall()
-    owners: dict[int, int] = dict(rows)
-    passages, vectors = all_vectors_of(connection, list(owners))
-    return means_of(np.array([owners[passage] for passage in passages.tolist()], np.int64), vectors)
-
-
 def vectors_of_units(
     connection: apsw.Connection, table: str, unit_ids: Sequence[int]
 ) -> tuple[Numbers, NDArray[np.float32]]:
@@ -224,20 +96,6 @@ def vectors_of_units(
     """
     rows: list[Any] = connection.execute(sql, (json.dumps(unit_ids),)).fetchall()
     return as_arrays(rows, vector_dimensions(connection))
-
-
-def token_states(connection: apsw.Connection, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[Any]]:
-    """Return the token states of each passage of units of a kind, by unit; None: they are not kept, or are damaged."""
-    unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
-    sql = f"""
-        select p.{unit}, iif(typeof(s.states) = 'blob', s.states, null)
-        from json_each(?) wanted join memory_passages p on p.{unit} = wanted.value
-        left join token_states s on s.passage_id = p.id
-    """
-    found: dict[int, list[Any]] = {}
-    for number, states in connection.execute(sql, (json.dumps(unit_ids),)):
-        found.setdefault(number, []).append(states)
-    return found
 
 
 def all_vectors_of(connection: apsw.Connection, passage_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:
