@@ -25,7 +25,7 @@ from vector_memory.storage.scoring import VECTOR_WEIGHT
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.storage import SqliteStorage
-from vector_memory.storage.sqlite.transactions import SqliteReader
+from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteReader
 from vector_memory.storage.terms import query_terms
 
 STEP = 20_000
@@ -79,7 +79,7 @@ def main() -> None:
     index.start_loading()
     index.wait_for_loading()
     with database.read() as connection:
-        view = index.view(SqliteFeed(connection))
+        view = index.view(SqliteFeed(SqliteConnection(connection)))
         assert view is not None, "it has just been loaded"
         vectors, asked = vectors_of(view), questions(connection, view, arguments.queries)
         by_words = [bonus_of(view, question) for question in asked]

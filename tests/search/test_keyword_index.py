@@ -22,7 +22,7 @@ from vector_memory.search.index import lists, sketch
 from vector_memory.search.index import loader as passage_index
 from vector_memory.storage.postings import key_of
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.transactions import SqliteReader
+from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteReader
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
@@ -52,7 +52,7 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
     """Compare the scores from memory with those from the tables, and a hybrid search with a brute-force scan."""
     terms = query_terms(query)
     with database_of(store).read() as connection:
-        view = index_of(store).view(SqliteFeed(connection))
+        view = index_of(store).view(SqliteFeed(SqliteConnection(connection)))
         words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
         ids, memory_ids = view.units.ids_of(words.entries)
         found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))

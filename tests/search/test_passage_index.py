@@ -30,7 +30,7 @@ from vector_memory.storage.queries.feed import IndexedMemory, PlacedPassage, Rev
 from vector_memory.storage.scoring import signatures_of
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
-from vector_memory.storage.sqlite.transactions import SqliteReader
+from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteReader
 from vector_memory.storage.sqlite.vectors import all_vectors_of, vectors_of
 from vector_memory.store import SessionMemoryStore
 
@@ -63,7 +63,7 @@ def store(path: Path) -> Iterator[SessionMemoryStore]:
 
 def answers_from_memory(store: SessionMemoryStore) -> bool:
     with database_of(store).read() as connection:
-        return index_of(store).view(SqliteFeed(connection)) is not None
+        return index_of(store).view(SqliteFeed(SqliteConnection(connection))) is not None
 
 
 def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
@@ -186,7 +186,7 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
 
     def counted(feed: SqliteFeed, ids: list[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         read.extend(ids)
-        return all_vectors_of(feed._connection, ids)
+        return all_vectors_of(feed.connection.raw, ids)
 
     with open_store(tmp_path / "memory.db") as store:
         fill(store, random.Random(3), 30)
@@ -194,10 +194,10 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
         index_of(store)._cached.clear()
         monkeypatch.setattr(SqliteFeed, "vectors", counted)
         with database_of(store).read() as first:
-            earlier = index_of(store).view(SqliteFeed(first))
+            earlier = index_of(store).view(SqliteFeed(SqliteConnection(first)))
             store.store_memory("report", "Something new.", session_id="s1")
             with database_of(store).read() as second:
-                later = index_of(store).view(SqliteFeed(second))
+                later = index_of(store).view(SqliteFeed(SqliteConnection(second)))
                 assert later.count > earlier.count
                 index_of(store).cached(earlier, REPORTS)
                 assert len(read) >= earlier.count
@@ -250,7 +250,7 @@ def test_vectors_read_one_by_one_are_those_that_sqlite_vec_gives(store: SessionM
     with database_of(store).read() as connection:
         rows = dict(connection.execute("select passage_id, embedding from vec_chunk_search").fetchall())
         wanted = sorted(rows)[::5]
-        ids, vectors = SqliteFeed(connection).scattered_vectors(REPORTS, [*wanted, 10**6])
+        ids, vectors = SqliteFeed(SqliteConnection(connection)).scattered_vectors(REPORTS, [*wanted, 10**6])
     assert ids.tolist() == wanted
     assert [vector.tobytes() for vector in vectors] == [rows[number] for number in wanted]
 
@@ -311,7 +311,7 @@ def test_a_damaged_block_of_vectors_is_reported_with_advice(store: SessionMemory
         connection.execute(change)
         connection.close()
         with database_of(store).read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
-            SqliteFeed(reader).scattered_vectors(REPORTS, [1, 2, 3])
+            SqliteFeed(SqliteConnection(reader)).scattered_vectors(REPORTS, [1, 2, 3])
     with open_store(path) as other:
         load_index(other)
         with pytest.raises(DatabaseError):

@@ -25,7 +25,7 @@ REPORTS = Scope("report")
 
 def revision(store: SessionMemoryStore) -> Revision:
     with database_of(store).read() as connection:
-        return SqliteFeed(connection).revision()
+        return SqliteFeed(SqliteConnection(connection)).revision()
 
 
 def answers(store: SessionMemoryStore) -> list[Any]:
@@ -89,7 +89,7 @@ def test_the_index_notices_what_another_process_changed(tmp_path: Path, name: st
             assert answers(store) == answers(other)
             load_index(store)
             with database_of(store).read() as connection:
-                assert index_of(store).view(SqliteFeed(connection)) is not None
+                assert index_of(store).view(SqliteFeed(SqliteConnection(connection))) is not None
             assert answers(store) == answers(other)
 
 

@@ -312,7 +312,7 @@ def test_any_text_can_be_stored_and_finds_itself(opened: Database, text: str) ->
         content = text.encode(errors="ignore").decode()
         memory_id = save(connection, [f"- {content}"])
         save(connection, ["something else"])
-        found = find(connection, text)
+        found = find(connection, content)
         assert [match.memory_id for match in found][:1] == ([memory_id] if query_terms(content) else [])
         assert set(query_terms(f"- {content}")) <= set(terms(content))
 

@@ -18,7 +18,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,10 +115,11 @@ def renumbered(postings: bytes, first: int) -> bytes:
     return postings if first == 0 else (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
 
 
-def rows_to_add(words: Words, block: Block) -> list[tuple[int, bytes]]:
-    """Return the ids of the rows of a block, ascending, and the postings to append to them."""
+def rows_to_add(words: Words, block: Block) -> list[dict[str, Any]]:
+    """Return the rows of a block, by ascending id, with the postings to append to them."""
     return [
-        (row_id(block.id, bucket), renumbered(added, block.units)) for bucket, added in sorted(words.postings.items())
+        {"id": row_id(block.id, bucket), "postings": renumbered(added, block.units)}
+        for bucket, added in sorted(words.postings.items())
     ]
 
 

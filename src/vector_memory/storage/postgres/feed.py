@@ -7,7 +7,6 @@ import numpy as np
 from vector_memory.domain import Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postgres.arrays import as_signatures, as_vectors
-from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.keywords import read_postings
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.postgres.vectors import vectors_of
@@ -23,9 +22,9 @@ SIGNATURE = "binary_quantize(embedding)"
 class PostgresFeed(IndexFeed):
     """The IndexFeed of a schema, in the connection's transaction."""
 
-    def __init__(self, raw: Connection) -> None:
-        super().__init__(PostgresConnection(raw))
-        self._raw = raw
+    def __init__(self, connection: PostgresConnection) -> None:
+        super().__init__(connection)
+        self._raw = connection.raw
         self._ahead: tuple[Numbers, FoundPostings] | None = None
         """Rows of postings by their ids, which were read with the first questions of the transaction."""
 

@@ -4,19 +4,14 @@ The spare table and its indexes have the names of those in use with the prefix `
 create tables, unlike serving.
 """
 
-from collections.abc import Sequence
-
 from psycopg.sql import SQL, Identifier
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.postgres import schema
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.passages import add_passages
 from vector_memory.storage.postgres.rows import fetch_column
 from vector_memory.storage.postgres.transactions import PostgresConnection
-from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.reembedding import MISSING, SPARE, SpareVectors, other_name
-from vector_memory.storage.records import Embedded, Memory
 
 # ruff: noqa: D102 - the methods are described in storage.queries.reembedding
 
@@ -51,9 +46,7 @@ from pg_class where oid = to_regclass('memory_passages') and relowner <> current
 class PostgresSpareVectors(SpareVectors):
     """The spare vectors of a schema."""
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(PostgresConnection(connection))
-        self._raw = connection
+    connection: PostgresConnection
 
     def are_states_missing(self, *, spare: bool = False) -> bool:
         table = SPARE + TABLE if spare else TABLE
@@ -64,31 +57,28 @@ class PostgresSpareVectors(SpareVectors):
         return bool(self.connection.fetch_value(sql))
 
     def make_room(self, dimensions: int) -> None:
-        execute = self._raw.execute
+        execute = self.connection.raw.execute
         execute("create table spare_embedding_models (model text, dimensions integer, precision text, engine text)")
         statements = schema.PASSAGES.replace("{dimensions}", str(dimensions))
         for name in NAMES:
             statements = statements.replace(name, SPARE + name)
         for statement in filter(str.strip, statements.split(";")):
             execute(statement)
-        for statement in [*fetch_column(self._raw, GRANTS), *fetch_column(self._raw, OWNER)]:
+        for statement in [*fetch_column(self.connection.raw, GRANTS), *fetch_column(self.connection.raw, OWNER)]:
             execute(statement)
 
-    def add_passages(self, memory: Memory, passages: Sequence[Passage], embedded: Embedded) -> None:
-        add_passages(self._raw, memory, passages, embedded.vectors, embedded.states, table=SPARE + TABLE)
-
     def swap_tables(self, new: Fingerprint) -> None:
-        self._raw.execute(SWAP_SOON)
-        self._raw.execute(f"update session_memories m set embedding_model_id = null where {MISSING}")
-        swap_tables(self._raw)
-        self._raw.execute("update namespace set dimensions = %s, epoch = epoch + 1", (new.dimensions,))
-        state = self._raw.state
+        self.connection.raw.execute(SWAP_SOON)
+        self.connection.raw.execute(f"update session_memories m set embedding_model_id = null where {MISSING}")
+        swap_tables(self.connection.raw)
+        self.connection.raw.execute("update namespace set dimensions = %s, epoch = epoch + 1", (new.dimensions,))
+        state = self.connection.raw.state
         state.model_id, state.fingerprint, state.dimensions = 1, new, new.dimensions
 
     def erase_some(self) -> None:
         # Dropping a table takes no longer if it is large.
-        self._raw.execute(SWAP_SOON)
-        self._raw.execute("drop table spare_memory_passages, spare_embedding_models")
+        self.connection.raw.execute(SWAP_SOON)
+        self.connection.raw.execute("drop table spare_memory_passages, spare_embedding_models")
 
 
 def swap_tables(connection: Connection) -> None:

@@ -10,7 +10,6 @@ from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
 from vector_memory.storage.postgres.generations import gaps_in
-from vector_memory.storage.postgres.passages import add_passages
 from vector_memory.storage.postgres.rows import rows_of
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.queries.insert import Numbered
@@ -28,6 +27,20 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+# One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
+ADD_PASSAGES = """
+    insert into {table} (
+        id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code,
+        embedding, states
+    )
+    select %(first)s + p.number - 1, m.id, p.chunk_id, p.start_char, p.end_char, m.memory_type, m.agent_id,
+        m.session_id, m.session_iter, m.task_code,
+        (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector, p.states
+    from unnest(%(chunks)s::bigint[], %(starts)s::integer[], %(ends)s::integer[], %(states)s::bytea[])
+        with ordinality p(chunk_id, start_char, end_char, states, number)
+    join session_memories m on m.id = %(memory)s
+"""
 
 # A role that may not set a sequence may still take numbers from it.
 NUMBER = "nextval(pg_get_serial_sequence('keyword_blocks', 'id'))"
@@ -77,6 +90,8 @@ class PostgresConnection:
 class PostgresReader(Reader):
     """A reader over a connection in a transaction."""
 
+    connection: PostgresConnection
+
     def __init__(self, connection: Connection) -> None:
         super().__init__(PostgresConnection(connection))
         self.raw = connection
@@ -115,7 +130,7 @@ class PostgresReader(Reader):
     def feed(self) -> "IndexFeed":
         from vector_memory.storage.postgres.feed import PostgresFeed
 
-        return PostgresFeed(self.raw)
+        return PostgresFeed(self.connection)
 
     @property
     def upkeep(self) -> "Upkeep":
@@ -123,7 +138,7 @@ class PostgresReader(Reader):
         from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
         from vector_memory.storage.queries.portions import Portions
 
-        return Upkeep(PostgresSpareVectors(self.raw), Portions(self))
+        return Upkeep(PostgresSpareVectors(self), Portions(self))
 
 
 class PostgresWriter(PostgresReader, Writer):
@@ -160,5 +175,23 @@ class PostgresWriter(PostgresReader, Writer):
         passages: Sequence[Passage],
         vectors: "Vectors",
         states: Sequence[bytes | None] | None = None,
+        *,
+        prefix: str = "",
     ) -> None:
-        add_passages(self.raw, memory, passages, vectors, states)
+        if not passages:
+            return
+        first, *_ = self.raw.state.next_ids("passage", len(passages))
+        chunks, starts, ends = (list(column) for column in zip(*passages, strict=True))
+        self.raw.later(
+            ADD_PASSAGES.format(table=f"{prefix}memory_passages"),
+            {
+                "memory": memory.id,
+                "first": first,
+                "chunks": chunks,
+                "starts": starts,
+                "ends": ends,
+                "states": states or [None] * len(passages),
+                "vectors": vectors,
+                "length": vectors.shape[1],
+            },
+        )

@@ -12,6 +12,7 @@ from vector_memory.storage.connection import Queries
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers, Signatures, Vectors
+from vector_memory.storage.terms import RULES
 
 
 class Revision(NamedTuple):
@@ -93,9 +94,10 @@ class IndexFeed(Queries, ABC):
     def revision(self) -> Revision:
         """Return the revision of the snapshot."""
 
-    @abstractmethod
     def is_settled(self) -> bool:
         """Return whether the words of units stay as they are. While an upgrade indexes them again, keep no index."""
+        sql = "select 1 from keyword_blocks where rules < %(rules)s limit 1"
+        return self.connection.fetch_value(sql, {"rules": RULES}) is None
 
     @abstractmethod
     def dimensions(self) -> int:

@@ -1,9 +1,10 @@
 """The tables of the keyword index (`storage.postings`): one memory's words added or removed, and blocks made anew."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from vector_memory.storage.connection import Asked, Connection, Queries
+from vector_memory.storage.connection import Asked, Connection
 from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.postings import (
     BUCKETS,
@@ -52,13 +53,15 @@ class Owner(NamedTuple):
     session_id: str | None
 
 
-class KeywordIndex(Queries):
-    """The keyword index. What changes anything needs a writer."""
+@dataclass
+class KeywordIndex:
+    """The keyword index. What changes anything needs a writer.
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        self._open: dict[str | None, Block] = {}
-        """The blocks for the next memories of sessions, as this transaction has left them."""
+    `open`: the blocks for the next memories of sessions, as this transaction has left them.
+    """
+
+    connection: Connection
+    open: dict[str | None, Block] = field(default_factory=dict)
 
     def open_block(self, session_id: str | None) -> Asked:
         """Return the query for the block that takes the words of a session's next memory, if it has room."""
@@ -72,25 +75,26 @@ class KeywordIndex(Queries):
 
     def keep_open(self, session_id: str | None, blocks: Sequence[Block]) -> None:
         """Keep what the query has found, so that `add` does not ask."""
-        self._open[session_id] = next(iter(blocks), Block(0, UNITS_PER_BLOCK))
+        self.open[session_id] = next(iter(blocks), Block(0, UNITS_PER_BLOCK))
 
     def add(self, memory_id: int, session_id: str | None, words: Words) -> None:
         """Add a memory. The units of its words are numbered from 0."""
-        if session_id not in self._open:
+        if session_id not in self.open:
             self.keep_open(session_id, self.connection.fetch(*self.open_block(session_id)))
-        block = self._open[session_id]
+        block = self.open[session_id]
         if block.units >= UNITS_PER_BLOCK:
             values = {"session": session_id, "rules": RULES}
             block = Block(int(self.connection.fetch_value(NEW_BLOCK, values)), 0)
-        self._open[session_id] = Block(block.id, block.units + words.units)
+        self.open[session_id] = Block(block.id, block.units + words.units)
         later = self.connection.later
-        later("update keyword_blocks set units = %(units)s where id = %(id)s", self._open[session_id]._asdict())
-        self._insert_memories([PlacedWords(memory_id, block.id, block.units, words.lengths)])
-        self._insert_postings(rows_to_add(words, block), f"{KNOWN_ROW} {{appended:postings}}")
+        later("update keyword_blocks set units = %(units)s where id = %(id)s", self.open[session_id]._asdict())
+        place = {"memory_id": memory_id, "block_id": block.id, "first_unit": block.units, "lengths": words.lengths}
+        self.connection.insert("keyword_memories", [place])
+        self.connection.insert("keyword_postings", rows_to_add(words, block), f"{KNOWN_ROW} {{appended:postings}}")
 
     def remove(self, memory_id: int) -> None:
         """Remove a memory, if it is there. This must happen before the memory is deleted."""
-        self._open.clear()
+        self.open.clear()
         placed, rows = self.connection.batch(
             Asked(PlacedWords, f"{PLACED} where block_id = {OWN_BLOCK}", {"id": memory_id}),
             Asked(
@@ -113,8 +117,8 @@ class KeywordIndex(Queries):
             later("delete from keyword_blocks where id = %(id)s", {"id": memory.block_id})
             return
         others = {row.id: others for row in rows if (others := without(row.postings, memory)) is not None}
-        kept = [(number, postings) for number, postings in others.items() if postings]
-        self._insert_postings(kept, f"{KNOWN_ROW} excluded.postings")
+        kept = [{"id": number, "postings": postings} for number, postings in others.items() if postings]
+        self.connection.insert("keyword_postings", kept, f"{KNOWN_ROW} excluded.postings")
         empty = [number for number, postings in others.items() if not postings]
         later("delete from keyword_postings where id {among:ids}", {"ids": empty})
 
@@ -126,7 +130,7 @@ class KeywordIndex(Queries):
 
     def clear(self) -> None:
         """Empty the index."""
-        self._open.clear()
+        self.open.clear()
         for table in ("memories", "postings", "blocks"):
             self.connection.later(f"delete from keyword_{table}")
 
@@ -158,8 +162,11 @@ class KeywordIndex(Queries):
     def replace_block(self, block_id: int, memories: Sequence[PlacedWords], rows: Mapping[int, bytes]) -> None:
         """Replace the lengths of a block's units and its rows of postings; they are by the rules of this release."""
         self._delete_postings(block_id)
-        self._insert_postings(sorted(rows.items()))
-        self._insert_memories(memories, "on conflict (memory_id) do update set lengths = excluded.lengths")
+        new = [{"id": number, "postings": postings} for number, postings in sorted(rows.items())]
+        self.connection.insert("keyword_postings", new)
+        for memory in memories:
+            sql = "update keyword_memories set lengths = %(lengths)s where memory_id = %(memory_id)s"
+            self.connection.later(sql, {"lengths": memory.lengths, "memory_id": memory.memory_id})
         self.keep_block(block_id)
 
     def keep_block(self, block_id: int) -> None:
@@ -173,17 +180,6 @@ class KeywordIndex(Queries):
             """,
             {"rules": RULES},
         )
-
-    def _insert_memories(self, memories: Sequence[PlacedWords], on_conflict: str = "") -> None:
-        rows = [
-            {"memory_id": one.memory_id, "block_id": one.block_id, "first_unit": one.first, "lengths": one.lengths}
-            for one in memories
-        ]
-        self.connection.insert("keyword_memories", rows, on_conflict)
-
-    def _insert_postings(self, rows: Sequence[tuple[int, bytes]], on_conflict: str = "") -> None:
-        named = [{"id": number, "postings": postings} for number, postings in rows]
-        self.connection.insert("keyword_postings", named, on_conflict)
 
     def _delete_postings(self, block_id: int) -> None:
         first, last = row_ids(block_id)

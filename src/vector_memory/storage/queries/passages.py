@@ -130,8 +130,13 @@ class PassageChanges(PassageQueries):
         passages: Sequence[Passage],
         vectors: "NDArray[np.float32]",
         states: Sequence[bytes | None] | None = None,
+        *,
+        prefix: str = "",
     ) -> None:
-        """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept."""
+        """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept.
+
+        `prefix`: prefix of the names of the tables.
+        """
 
     def discard_vectors(self, memory_id: int | None) -> None:
         """Delete the vectors of a memory that does not have all of them; None: of all such memories.

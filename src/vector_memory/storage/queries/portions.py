@@ -38,7 +38,7 @@ class Portions(Queries):
 
     def __init__(self, reader: "Reader") -> None:
         super().__init__(reader.connection)
-        self._reader = reader
+        self._reader, self._writer = reader, cast("Writer", reader)
 
     def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
         """Return the first `limit` memories with ids above `after_id`, sorted by id."""
@@ -146,7 +146,3 @@ class Portions(Queries):
         self._writer.raise_last_ids(last_ids)
         self._writer.end_copy()
         self.connection.later("{begin_epoch}")
-
-    @property
-    def _writer(self) -> "Writer":
-        return cast("Writer", self._reader)

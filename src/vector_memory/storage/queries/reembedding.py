@@ -1,15 +1,15 @@
 """A second set of the tables of vectors: filled with another model's vectors, then swapped with the one in use."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import asdict
+from typing import cast
 
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.queries.insert import stored_passages
 from vector_memory.storage.queries.memories import COLUMNS, IS_INDEXED, memory_from_row
-from vector_memory.storage.queries.passages import Passage
+from vector_memory.storage.queries.passages import PassageChanges, PassageQueries
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.queries.tags import TagChanges
 from vector_memory.storage.records import Embedded, Memory
@@ -30,6 +30,10 @@ class SpareVectors(Queries, ABC):
     vectors they are; without that row they are no longer needed. What is abstract, each engine does in its own way.
     """
 
+    def __init__(self, reader: PassageQueries) -> None:
+        super().__init__(reader.connection)
+        self._writer = cast("PassageChanges", reader)
+
     @abstractmethod
     def are_states_missing(self, *, spare: bool = False) -> bool:
         """Return whether a passage of the vectors in use, or of the spare ones, has no token states beside it."""
@@ -41,10 +45,6 @@ class SpareVectors(Queries, ABC):
     @abstractmethod
     def make_room(self, dimensions: int) -> None:
         """Create the tables. There must be none."""
-
-    @abstractmethod
-    def add_passages(self, memory: Memory, passages: Sequence[Passage], embedded: Embedded) -> None:
-        """Add the passages of a memory to the spare tables."""
 
     @abstractmethod
     def swap_tables(self, new: Fingerprint) -> None:
@@ -93,7 +93,8 @@ class SpareVectors(Queries, ABC):
         """Add the spare vectors of a memory that has none."""
         sql = "select id from memory_chunks where parent_id = %(id)s order by chunk_index"
         chunk_ids = self.connection.fetch_column(sql, {"id": memory.id})
-        self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded)
+        passages = stored_passages(memory, chunk_ids, embedded)
+        self._writer.add_passages(memory, passages, embedded.vectors, embedded.states, prefix=SPARE)
 
     def swap(self) -> None:
         """Put them in use, in a time that does not depend on their number; the old ones are no longer needed.

@@ -2,17 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-import apsw
-
 from vector_memory.domain import Scope
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import FoundPostings
 from vector_memory.storage.queries.feed import IndexFeed, NewPassages, Occurring, PlacedPassage, Revision
 from vector_memory.storage.scoring import Numbers, Vectors, signatures_of
 from vector_memory.storage.sqlite.keywords import read_postings
-from vector_memory.storage.sqlite.passages import vector_dimensions
-from vector_memory.storage.sqlite.transactions import SqliteConnection
-from vector_memory.storage.sqlite.upgrading import has_old_words
+from vector_memory.storage.sqlite.transactions import SqliteConnection, vector_dimensions
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
 from vector_memory.storage.sqlite.vectors import all_vectors_of, table_of
 
@@ -32,9 +28,7 @@ from revision
 class SqliteFeed(IndexFeed):
     """The IndexFeed of a file, in the connection's transaction."""
 
-    def __init__(self, raw: apsw.Connection) -> None:
-        super().__init__(SqliteConnection(raw))
-        self._raw = raw
+    connection: SqliteConnection
 
     def revision(self) -> Revision:
         revision = self.connection.fetch_one(Revision, REVISION)
@@ -42,11 +36,8 @@ class SqliteFeed(IndexFeed):
             raise DamagedError(MISSING)
         return revision
 
-    def is_settled(self) -> bool:
-        return not has_old_words(self._raw)
-
     def dimensions(self) -> int:
-        return vector_dimensions(self._raw)
+        return vector_dimensions(self.connection.raw)
 
     def read_ahead(self, asked: Callable[[], Occurring]) -> None:
         """Do nothing: reading takes as long at any time."""
@@ -72,11 +63,11 @@ class SqliteFeed(IndexFeed):
         return self.connection.fetch_column(sql, {"ids": list(passage_ids)})
 
     def vectors(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        return all_vectors_of(self._raw, passage_ids)
+        return all_vectors_of(self.connection.raw, passage_ids)
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the vectors of passages of a scope, one at a time."""
-        return read_scattered_vectors(self._raw, table_of(scope), self.dimensions(), passage_ids)
+        return read_scattered_vectors(self.connection.raw, table_of(scope), self.dimensions(), passage_ids)
 
     def read_postings(self, row_ids: Numbers) -> FoundPostings:
-        return read_postings(self._raw, row_ids)
+        return read_postings(self.connection.raw, row_ids)

@@ -7,16 +7,12 @@ are dropped.
 """
 
 import re
-from collections.abc import Sequence
 
 import apsw
 
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.reembedding import MISSING, SPARE, SpareVectors, other_name
-from vector_memory.storage.records import Embedded, Memory
 from vector_memory.storage.sqlite.erasure import count_delete
-from vector_memory.storage.sqlite.passages import add_passages
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.sqlite.vec0 import rename_table
@@ -34,9 +30,7 @@ PASSAGES_PER_STEP = 200
 class SqliteSpareVectors(SpareVectors):
     """The spare vectors of a file."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        super().__init__(SqliteConnection(connection))
-        self._raw = connection
+    connection: SqliteConnection
 
     def are_states_missing(self, *, spare: bool = False) -> bool:
         prefix = SPARE if spare else ""
@@ -49,7 +43,7 @@ class SqliteSpareVectors(SpareVectors):
         return self.connection.fetch_value(sql) is not None
 
     def make_room(self, dimensions: int) -> None:
-        self._raw.execute(
+        self.connection.raw.execute(
             """
             create table spare_embedding_models (
                 model text not null, dimensions integer not null, precision text not null, engine text not null
@@ -61,30 +55,27 @@ class SqliteSpareVectors(SpareVectors):
             order by type = 'trigger', type = 'index'
         """
         for statement in self.connection.fetch_column(sql, {"names": list(TABLES)}):
-            self._raw.execute(spare_statement(statement, dimensions))
-
-    def add_passages(self, memory: Memory, passages: Sequence[Passage], embedded: Embedded) -> None:
-        add_passages(self._raw, memory, passages, embedded.vectors, embedded.states, prefix=SPARE)
+            self.connection.raw.execute(spare_statement(statement, dimensions))
 
     def swap_tables(self, new: Fingerprint) -> None:
         del new  # the tables know the length of their vectors
-        self._raw.execute(f"update session_memories as m set embedding_model_id = null where {MISSING}")
-        swap_tables(self._raw)
+        self.connection.raw.execute(f"update session_memories as m set embedding_model_id = null where {MISSING}")
+        swap_tables(self.connection.raw)
         self.connection.later("{begin_epoch}")
 
     def erase_some(self) -> None:
         # Deleting everything at once would make writers wait, 4 s for 100,000 vectors.
-        count_delete(self._raw)
-        self._raw.execute(
+        count_delete(self.connection.raw)
+        self.connection.raw.execute(
             """
             delete from spare_memory_passages
             where id in (select id from spare_memory_passages order by id limit ?)
             """,
             (PASSAGES_PER_STEP,),
         )
-        if not self._raw.changes():
+        if not self.connection.raw.changes():
             for table in ("embedding_models", *TABLES):
-                self._raw.execute(f"drop table {SPARE}{table}")
+                self.connection.raw.execute(f"drop table {SPARE}{table}")
 
 
 def spare_statement(sql: str, dimensions: int) -> str:

@@ -4,10 +4,9 @@ import apsw
 
 from vector_memory.storage.orphans import ORPHANS, count_orphans, remove_orphans
 from vector_memory.storage.sqlite.erasure import count_delete
-from vector_memory.storage.sqlite.passages import vector_dimensions
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
-from vector_memory.storage.sqlite.transactions import SqliteWriter
+from vector_memory.storage.sqlite.transactions import SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent
 
 SQLITE_ORPHANS = {

@@ -21,11 +21,10 @@ from vector_memory.storage.queries.memories import memory_from_row
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations, schema_check
 from vector_memory.storage.sqlite.legacy import CHUNKED, normal_tags, text_of
-from vector_memory.storage.sqlite.passages import vector_dimensions
 from vector_memory.storage.sqlite.references import unreadable_tables
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
 from vector_memory.storage.sqlite.time_limit import translated_errors
-from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
+from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 T = TypeVar("T")

@@ -1,5 +1,11 @@
-"""The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
+"""The verbs of `storage.connection` for this engine, and what it reads and writes in its own way.
 
+A vec0 table stores a session's vectors together (partition key), and filters by kind, agent, iteration and task inside
+the index. Names are interned as integers, because sqlite-vec compares those faster than text and does not accept NULL.
+"""
+
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -8,12 +14,12 @@ import apsw
 
 from vector_memory.domain import Fingerprint, Scope
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import Cursor, LastIds, Memory
 from vector_memory.storage.sqlite import rows
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
-from vector_memory.storage.sqlite.passages import add_passages, vector_dimensions
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
@@ -34,6 +40,15 @@ LASTING = ("session_memories", "memory_chunks")
 """The tables whose ids are never given again, as in `LastIds`."""
 
 
+CHUNK_TABLE = "vec_chunk_search"
+MEMORY_TABLE = "vec_session_search"
+
+
+def table_for(*, chunked: bool) -> str:
+    """Return the vec0 table for kinds that are, or are not, chunked."""
+    return CHUNK_TABLE if chunked else MEMORY_TABLE
+
+
 class SqliteConnection:
     """`storage.connection.Connection` over a connection in a transaction, which is `raw`."""
 
@@ -46,7 +61,7 @@ class SqliteConnection:
 
     def fetch_one(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> T | None:
         """Run a query and return `make(**columns)` for its first row, or None."""
-        return rows.fetch_one(self.raw, make, as_sqlite(sql), bound(parameters))
+        return next(iter(self.fetch(make, sql, parameters)), None)
 
     def fetch_value(self, sql: str, parameters: Parameters = NOTHING) -> Any:
         """Run a query and return the first column of its first row, or None."""
@@ -67,9 +82,8 @@ class SqliteConnection:
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows at once."""
         for first in rows[:1]:
-            names, places = ", ".join(first), ", ".join(f"%({name})s" for name in first)
-            sql = as_sqlite(f"insert into {table} ({names}) values ({places}) {on_conflict}")
-            self.raw.executemany(sql, map(bound, rows))
+            values = f"({', '.join(first)}) values (:{', :'.join(first)})"
+            self.raw.executemany(as_sqlite(f"insert into {table} {values} {on_conflict}"), rows)
 
 
 class SqliteReader(Reader):
@@ -112,7 +126,7 @@ class SqliteReader(Reader):
     def feed(self) -> "IndexFeed":
         from vector_memory.storage.sqlite.feed import SqliteFeed
 
-        return SqliteFeed(self.raw)
+        return SqliteFeed(self.connection)
 
     @property
     def upkeep(self) -> "Upkeep":
@@ -120,7 +134,7 @@ class SqliteReader(Reader):
         from vector_memory.storage.queries.portions import Portions
         from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
 
-        return Upkeep(SqliteSpareVectors(self.raw), Portions(self))
+        return Upkeep(SqliteSpareVectors(self), Portions(self))
 
 
 class SqliteWriter(SqliteReader, Writer):
@@ -137,9 +151,7 @@ class SqliteWriter(SqliteReader, Writer):
 
     def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
         self.require_comparable(fingerprint)
-        values = ", ".join(f"%({name})s" for name in asdict(fingerprint))
-        sql = f"insert or ignore into embedding_models (model, dimensions, precision, engine) values ({values})"
-        self.connection.later(sql, asdict(fingerprint))
+        self.connection.insert("embedding_models", [asdict(fingerprint)], "on conflict do nothing")
         return int(self.connection.fetch_value("select id from embedding_models"))
 
     def add_passages(
@@ -148,5 +160,51 @@ class SqliteWriter(SqliteReader, Writer):
         passages: Sequence[Passage],
         vectors: "Vectors",
         states: Sequence[bytes | None] | None = None,
+        *,
+        prefix: str = "",
     ) -> None:
-        add_passages(self.raw, memory, passages, vectors, states)
+        if not passages:
+            return
+        table = table_for(chunked=memory.chunked)
+        keys = [intern(self.raw, name) for name in index_names(memory)]
+        first, *_ = rows.next_ids(self.raw, f"{prefix}memory_passages", len(passages))
+        # One statement for all rows of a table: statement by statement, the lock would be held longer.
+        self.raw.execute(
+            f"""
+            insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char)
+            select ? + key, ?, value ->> 0, value ->> 1, value ->> 2 from json_each(?)
+            """,
+            (first, memory.id, json.dumps(passages)),
+        )
+        self.raw.execute(
+            f"""
+            insert into {prefix}{table} (
+                passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
+            )
+            with recursive row(number) as (select 0 union all select number + 1 from row where number + 1 < ?)
+            select ? + number, ?, ?, ?, ?, ?, substr(?, number * ? + 1, ?) from row
+            """,
+            (len(vectors), first, *keys, memory.session_iter, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
+        )
+        kept = ((first + number, each) for number, each in enumerate(states or ()) if each is not None)
+        self.raw.executemany(f"insert into {prefix}token_states values (?, ?)", kept)
+
+
+def vector_dimensions(connection: apsw.Connection) -> int:
+    """Return the length of the file's vectors."""
+    sql = rows.fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
+    match = re.search(r"float\[(\d+)\]", str(sql))
+    if match is None:
+        raise DamagedError("The table of vectors is missing: run `vector-memory doctor --fix`.")
+    return int(match[1])
+
+
+def index_names(memory: Memory) -> tuple[str, str, str, str]:
+    """Return a memory's names in the index: session, kind, agent and task. A missing session or task is empty."""
+    return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
+
+
+def intern(connection: apsw.Connection, name: str) -> int:
+    """Return the integer that stands for a name in the index; create one if necessary."""
+    connection.execute("insert or ignore into index_keys (name) values (?)", (name,))
+    return int(rows.fetch_value(connection, "select id from index_keys where name = ?", (name,)))

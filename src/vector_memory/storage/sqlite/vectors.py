@@ -13,8 +13,8 @@ from vector_memory.storage.knn import Candidates
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
-from vector_memory.storage.sqlite.passages import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.transactions import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
 
 
