@@ -15,6 +15,7 @@ from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemo
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -88,7 +89,7 @@ def chunks_in(content: str) -> list[Chunk]:
     ]  # fmt: skip
 
 
-def derived(storage: Storage, new: NewMemory, model: Fingerprint | None = MODEL) -> Derived:
+def derived(new: NewMemory, model: Fingerprint | None = MODEL) -> Derived:
     """Return what is derived from a memory, one passage for each unit; without a model no vectors."""
     chunks = chunks_in(new.content) if TRAITS[new.kind].chunked else []
     texts = [chunk.text for chunk in chunks] or [new.content]
@@ -98,7 +99,7 @@ def derived(storage: Storage, new: NewMemory, model: Fingerprint | None = MODEL)
         passages = [EmbeddedPassage(piece, *span) for piece, span in enumerate(spans)]
         states = [sha256(text.encode()).digest() for text in texts]
         embedded = Embedded(passages, np.stack(list(map(unit_vector, texts))), model, states)
-    words = storage.prepare_words(searchable_texts(new.title, new.content, chunks, chunked=bool(chunks)))
+    words = indexed(searchable_texts(new.title, new.content, chunks, chunked=bool(chunks)))
     return Derived(chunks=chunks, words=words, embedded=embedded)
 
 
@@ -108,6 +109,6 @@ def content_hash(new: NewMemory) -> str:
 
 def add(storage: Storage, new: NewMemory, *, model: Fingerprint | None = MODEL, at: str = "2026-01-01") -> int:
     """Store a memory in a transaction of its own, and return its id."""
-    made = derived(storage, new, model)
+    made = derived(new, model)
     with storage.write() as writer:
         return writer.add_memory(new, made, content_hash=content_hash(new), history=History(at, at, at, is_dated=True))

@@ -18,7 +18,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
-from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.unit_text import words_of
 
 PROSE, DENSE = 480_000, 400_000
 """Characters; those of dense text make 4,000 passages."""
@@ -92,7 +92,7 @@ def held(path: Path, text: str) -> Figures:
     embedded = indexer.embed(indexer.unit_texts(KIND, None, text, chunks))
     database = Database(path, dimensions=settings.embedding_dim)
     storage = SqliteStorage(database)
-    words = storage.prepare_words(searchable_texts(None, text, chunks, chunked=True))
+    words = words_of(None, text, chunks, chunked=True)
     derived = Derived(chunks=chunks, words=words, enriched=True, embedded=embedded)
     memory = NewMemory(kind=KIND, content=text, agent_id="agent", session_id="session")
     times = [once(storage, memory, derived, str(number)) for number in range(RUNS + 1)]

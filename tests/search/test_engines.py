@@ -225,7 +225,7 @@ def test_part_of_the_vectors_of_a_memory_is_found_and_leaves_with_a_new_epoch(st
     new, index = new_memory("0123456789" * 3), PassageIndex(storage)
     add(storage, new_memory("something else"))
     memory_id = add(storage, new, model=None)
-    made = derived(storage, new)
+    made = derived(new)
     before = found_by(storage, index, "0123456789")
     for after, is_last in ((0, False), (2, True)):
         until = len(made.embedded.passages) if is_last else 2

@@ -6,7 +6,7 @@ from vector_memory.domain import Chunk
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, Memory
-from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.unit_text import words_of
 
 
 def complete(
@@ -32,7 +32,7 @@ def complete(
         embedded = []
     # The words of stored chunks, and of a memory that has no chunks, are in the index already.
     new = chunks if not stored else []
-    words = storage.prepare_words(searchable_texts(memory.title, memory.content, new, chunked=True))
+    words = words_of(memory.title, memory.content, new, chunked=True)
     done, total = len(embedded), len(cut.passages)
     for batch in indexer.embed_batches(cut, done):
         derived = Derived(chunks=chunks, words=words, enriched=enriched, embedded=batch)

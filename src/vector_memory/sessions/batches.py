@@ -8,7 +8,7 @@ from vector_memory.indexing.indexer import Indexer, is_chunked
 from vector_memory.sessions.writer import hash_of, time_of_prompt, with_title
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.unit_text import words_of
 
 
 class Batches:
@@ -62,7 +62,7 @@ class Batches:
     def _prepared(self, memory: NewMemory) -> tuple[NewMemory, Derived]:
         chunks = self._indexer.chunk(memory.kind, memory.content)
         memory, chunked = with_title(memory), is_chunked(memory.kind)
-        words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
+        words = words_of(memory.title, memory.content, chunks, chunked=chunked)
         derived = Derived(chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=None)
         return memory, derived
 

@@ -23,7 +23,7 @@ from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
-from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.unit_text import words_of
 
 InTransaction = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
@@ -121,7 +121,7 @@ class MemoryWriter:
         memory = with_title(memory)
         chunked = is_chunked(memory.kind)
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if chunked else None
-        words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
+        words = words_of(memory.title, memory.content, chunks, chunked=chunked)
         embedded, problem = self._embed(memory, chunks, on_progress, stored, defer=is_pending, wait=wait)
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))

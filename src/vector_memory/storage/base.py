@@ -9,26 +9,49 @@
 A reader or writer may be used only by one thread and only inside its block.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from vector_memory.domain import Chunk
-from vector_memory.storage.records import UnitWords
 from vector_memory.storage.transactions import Reader as Reader  # noqa: PLC0414 - also for others
 from vector_memory.storage.transactions import Writer as Writer  # noqa: PLC0414
 
 
-class Storage(Protocol):
-    """An open memory: a file, or a schema of a database server. Safe to use from several threads and processes."""
+class Database(Protocol):
+    """What an engine keeps open: a file, or a schema of a database server."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written."""
+
+    def version(self) -> int:
+        """Return a number that changes with every commit of any process."""
+
+    def require_time_to_write(self) -> None:
+        """Raise what `write` would raise at once."""
+
+    def close(self) -> None:
+        """Close every connection."""
+
+
+class Storage(ABC):
+    """An open memory. Safe to use from several threads and processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     @property
     def read_only(self) -> bool:
         """Whether `write` is refused, because the memory was opened read-only or the disk is full."""
+        return self._database.read_only
 
+    @abstractmethod
     def read(self) -> AbstractContextManager[Reader]:
         """Yield a reader of one snapshot. Raises ClosedMemoryError after `close`."""
 
+    @abstractmethod
     def write(self) -> AbstractContextManager[Writer]:
         """Yield a writer inside one transaction.
 
@@ -38,24 +61,23 @@ class Storage(Protocol):
 
     def version(self) -> int:
         """Return a number that changes with every commit of any process."""
+        return self._database.version()
 
     def require_time_to_write(self) -> None:
         """Raise any error that `write` would raise at once. Call this before a long preparation."""
+        self._database.require_time_to_write()
 
-    def prepare_words(self, texts: Sequence[str]) -> UnitWords:
-        """Return the keyword index entries of a memory's units.
-
-        This takes most of the time needed to store a memory, so call it before `write`.
-        """
-
+    @abstractmethod
     def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
         """Index words by earlier rules again, and cut the documents that an upgrade has left without chunks.
 
         `cut` returns the chunks of a document. Not in one transaction: what is done stays done.
         """
 
+    @abstractmethod
     def purge_deleted(self) -> bool:
         """Overwrite the bytes of deleted data; False if it is still being read and will be overwritten later."""
 
     def close(self) -> None:
         """Close after the current transaction. Repeated calls do nothing."""
+        self._database.close()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from vector_memory.domain import Chunk, Fingerprint
 from vector_memory.domain.validation import parse_id
@@ -10,6 +10,8 @@ from vector_memory.domain.validation import parse_id
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
+
+    from vector_memory.storage.postings import Words
 
 Order = Literal["newest", "oldest"]
 """Sorted by iteration, then by turn, then by time, then by id."""
@@ -242,14 +244,6 @@ class Embedded:
     states: Sequence[bytes] | None = None
 
 
-class UnitWords(Protocol):
-    """The keyword index entries of one memory's units, prepared by the engine."""
-
-    @property
-    def units(self) -> int:
-        """The number of units: the number of chunks, or 1 for a memory without chunks."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """Everything derived from a memory's text and stored with it.
@@ -259,7 +253,7 @@ class Derived:
     """
 
     chunks: Sequence[Chunk]
-    words: UnitWords
+    words: "Words"
     enriched: bool = False
     embedded: Embedded | None = None
 

@@ -1,8 +1,22 @@
 """By which words a unit is found: those of its text, of the headings above it, and of its memory's title."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vector_memory.domain import Chunk
+
+if TYPE_CHECKING:
+    from vector_memory.storage.postings import Words
+
+
+def words_of(title: str | None, content: str, chunks: Sequence[Chunk], *, chunked: bool) -> "Words":
+    """Return the keyword index entries of a memory's units.
+
+    This takes most of the time needed to store a memory, so call it before the transaction.
+    """
+    from vector_memory.storage.postings import indexed  # noqa: PLC0415 - imports numpy
+
+    return indexed(searchable_texts(title, content, chunks, chunked=chunked))
 
 
 def searchable_texts(title: str | None, content: str, chunks: Sequence[Chunk], *, chunked: bool) -> list[str]:

@@ -71,7 +71,7 @@ def fill(storage: Storage, count: int = 14) -> None:
         )  # fmt: skip
         add(storage, new, model=None if number % 5 == 4 else MODEL, at=f"2026-01-{number + 1:02}T00:00:00.000001+00:00")
     silent = new_memory("\u200b", MemoryKind.INPUT_PROMPT)
-    nothing = replace(derived(storage, silent), embedded=Embedded([], np.zeros((0, MODEL.dimensions), "f4"), MODEL))
+    nothing = replace(derived(silent), embedded=Embedded([], np.zeros((0, MODEL.dimensions), "f4"), MODEL))
     with storage.write() as writer:
         writer.add_memory(silent, nothing, content_hash=content_hash(silent), history=History(*["2026-01-01"] * 3))
     add(storage, new_memory("the last one"))
@@ -222,7 +222,7 @@ def test_a_target_with_vectors_of_another_model_is_refused(pair: Pair) -> None:
     new = new_memory("other")
     with pair.target.write() as writer:
         history = History(*["2026-01-01"] * 3)
-        made = derived(pair.target, new, OTHER_MODEL)
+        made = derived(new, OTHER_MODEL)
         number = writer.add_memory(new, made, content_hash=content_hash(new), history=history)
         writer.delete(number)
     with pytest.raises(ValidationError, match="another model"):

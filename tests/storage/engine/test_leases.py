@@ -109,7 +109,7 @@ def test_what_lacks_vectors_is_left_to_whoever_takes_it_over(storage: Storage) -
 
 def test_vectors_come_in_batches_and_the_last_one_settles_the_memory(storage: Storage) -> None:
     report, _ = deferred(storage, lease("me"))
-    made = derived(storage, REPORT)
+    made = derived(REPORT)
     passages, vectors, model = made.embedded.passages, made.embedded.vectors, made.embedded.fingerprint
     halves = [type(made.embedded)(passages[part], vectors[part], model) for part in (slice(1), slice(1, None))]
     with storage.write() as writer:

@@ -48,7 +48,7 @@ def test_an_added_memory_is_read_back(
     storage: Storage, content: str, kind: MemoryKind, values: dict[str, Any], title: str | None, with_vectors: bool
 ) -> None:
     new = new_memory(content, kind, session_id=next(SESSIONS), title=title, **values)
-    made = derived(storage, new, MODEL if with_vectors else None)
+    made = derived(new, MODEL if with_vectors else None)
     with storage.write() as writer:
         history = History("2026-01-01", "2026-01-02", "2026-01-03", 4)
         memory_id = writer.add_memory(new, made, content_hash="abc", history=history)
@@ -106,7 +106,7 @@ def test_a_scope_matches_exactly_its_filters(
     with storage.write() as writer:
         for kind, values, with_vectors, at in memories:
             new = new_memory("x", kind, session_id=session, **values)
-            made = derived(storage, new, MODEL if with_vectors else None)
+            made = derived(new, MODEL if with_vectors else None)
             memory_id = writer.add_memory(new, made, content_hash="", history=History(at, at, at, is_dated=True))
             stored[memory_id] = (new, with_vectors, at)
     wanted = Scope(session_id=session, **scope)
@@ -243,7 +243,7 @@ def test_vectors_of_two_models_are_not_mixed(storage: Storage) -> None:
         with pytest.raises(EmbeddingUnavailableError):
             reader.require_comparable(OTHER_MODEL)
     new = new_memory("second")
-    made = derived(storage, new, OTHER_MODEL)
+    made = derived(new, OTHER_MODEL)
     with storage.write() as writer:
         with pytest.raises(EmbeddingUnavailableError):
             writer.add_memory(new, made, content_hash="", history=History("2026", "2026", "2026"))
@@ -262,8 +262,8 @@ def test_a_memory_without_vectors_is_completed_once(storage: Storage) -> None:
     with storage.write() as writer:
         writer.delete(gone)
         for memory, new in zip(missing, (new_memory("0123456789 report"), prompt, new_memory("gone")), strict=False):
-            assert writer.add_vectors(memory, derived(storage, new), after=0, is_last=True) is (memory.id != gone)
-            assert not writer.add_vectors(memory, derived(storage, new), after=0, is_last=True)
+            assert writer.add_vectors(memory, derived(new), after=0, is_last=True) is (memory.id != gone)
+            assert not writer.add_vectors(memory, derived(new), after=0, is_last=True)
     with storage.read() as reader:
         assert reader.next_without_vectors(0) is None
         assert [len(reader.passages_of(memory)) for memory in reader.memories(ids).values()] == [2, 1]
@@ -295,7 +295,7 @@ def test_words_added_in_one_transaction_are_told_apart_although_memories_are_del
             new = new_memory(f"common a{number}", kind)
             if number in (0, 2, 6):  # a writer then remembers where the words belong
                 assert writer.find_duplicate(new, content_hash(new)) is None
-            made, history = derived(storage, new, None), History("2026-01-01", "2026-01-01", "2026-01-01")
+            made, history = derived(new, None), History("2026-01-01", "2026-01-01", "2026-01-01")
             memory_id = writer.add_memory(new, made, content_hash=content_hash(new), history=history)
             if number in (2, 4, 5):
                 writer.delete(memory_id)

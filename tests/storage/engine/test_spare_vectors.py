@@ -23,7 +23,7 @@ def begin(storage: Storage) -> None:
 def embedded_again(storage: Storage, memory_id: int) -> Embedded:
     with storage.read() as reader:
         memory = reader.memory(memory_id)
-    made = derived(storage, new_memory(memory.content, MemoryKind(memory.memory_type))).embedded
+    made = derived(new_memory(memory.content, MemoryKind(memory.memory_type))).embedded
     return replace(made, vectors=np.pad(made.vectors, ((0, 0), (0, 4))), fingerprint=LONGER)
 
 
@@ -96,7 +96,7 @@ def test_after_the_swap_every_passage_has_its_new_vector_and_the_old_ones_are_er
         with pytest.raises(EmbeddingUnavailableError):
             reader.require_comparable(MODEL)
     later = new_memory("added later")
-    made = derived(storage, later)
+    made = derived(later)
     longer = replace(made.embedded, vectors=np.pad(made.embedded.vectors, ((0, 0), (0, 4))), fingerprint=LONGER)
     with storage.write() as writer:
         history = History("2026-01-01", "2026-01-01", "2026-01-01")

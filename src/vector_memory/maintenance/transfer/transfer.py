@@ -34,7 +34,7 @@ from vector_memory.maintenance.transfer.lines import (
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
-from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.unit_text import words_of
 
 PARENT = "parent_report_id"
 
@@ -136,7 +136,7 @@ class Transfer:
                 return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
         chunked = is_chunked(line.memory_type)
-        words = self._storage.prepare_words(searchable_texts(line.title, line.content, chunks, chunked=chunked))
+        words = words_of(line.title, line.content, chunks, chunked=chunked)
         derived = Derived(
             chunks=chunks,
             words=words,

@@ -1,8 +1,7 @@
-"""The conditions of a Scope as PostgreSQL reads them, for passages and for statements that are not in `queries` yet."""
+"""The conditions of a Scope on passages, which have some columns of their memories in this engine."""
 
 from vector_memory.domain import Scope
 from vector_memory.storage.postgres.dialect import as_postgres
-from vector_memory.storage.queries import filters
 from vector_memory.storage.queries.filters import CONDITIONS, Filter, parameters_of
 
 COPIED = {"after_id": "p.memory_id > %(after_id)s"} | {
@@ -12,12 +11,6 @@ COPIED = {"after_id": "p.memory_id > %(after_id)s"} | {
 """The conditions over the columns of `memory_passages p` that are copied from the memory."""
 
 MEMORY_OF_PASSAGE = "join session_memories m on m.id = p.memory_id"
-
-
-def memory_filter(scope: Scope) -> Filter:
-    """Return the condition that a memory is in the scope. Several tags match any of them."""
-    condition = filters.memory_filter(scope)
-    return condition._replace(sql=as_postgres(condition.sql))
 
 
 def passage_filter(scope: Scope) -> Filter:

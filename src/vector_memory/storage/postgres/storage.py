@@ -1,26 +1,20 @@
-"""The storage engine over a PostgreSQL schema: implements `storage.base` with the modules of this package."""
+"""The storage engine over a PostgreSQL schema."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vector_memory.domain import Chunk
+from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.transactions import PostgresReader, PostgresWriter
-from vector_memory.storage.records import UnitWords
 
-# postings imports numpy, which commands that only list memories do not need.
-# ruff: noqa: PLC0415, D102 - the methods are described in storage.base
+# ruff: noqa: D102 - the methods are described in storage.base
 
 
-class PostgresStorage:
-    """`storage.base.Storage` over an open database."""
+class PostgresStorage(Storage):
+    """A memory in a schema."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-
-    @property
-    def read_only(self) -> bool:
-        return self._database.read_only
+    _database: PostgresDatabase
 
     @contextmanager
     def read(self) -> Iterator[PostgresReader]:
@@ -32,20 +26,9 @@ class PostgresStorage:
         with self._database.write() as connection:
             yield PostgresWriter(connection)
 
-    def version(self) -> int:
-        return self._database.version()
-
-    def require_time_to_write(self) -> None:
-        self._database.require_time_to_write()
-
-    def prepare_words(self, texts: Sequence[str]) -> UnitWords:
-        from vector_memory.storage.postings import indexed
-
-        return indexed(texts)
-
     def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
         """Index words by earlier rules again. There are no documents without chunks, so `cut` is not needed."""
-        from vector_memory.storage import reindexing
+        from vector_memory.storage import reindexing  # noqa: PLC0415 - imports numpy
 
         del cut
         reindexing.index_again(self.read, self.write)
@@ -53,6 +36,3 @@ class PostgresStorage:
     def purge_deleted(self) -> bool:
         """Return True: the server reuses the place of deleted rows when it has vacuumed their table."""
         return True
-
-    def close(self) -> None:
-        self._database.close()

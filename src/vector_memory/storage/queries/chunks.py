@@ -1,14 +1,13 @@
 """The chunks of memories: the rows of `memory_chunks`."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.connection import Queries
-from vector_memory.storage.json_columns import as_json, texts_in
-from vector_memory.storage.records import ChunkOutline, Memory, StoredChunk
+from vector_memory.storage.json_columns import texts_in
+from vector_memory.storage.records import ChunkOutline, StoredChunk
 
 COLUMNS = """
     c.id, c.parent_id, c.chunk_index, c.content, c.chunk_type, c.start_char, c.end_char, c.token_count,
@@ -37,40 +36,6 @@ def chunk_from_row(**row: Any) -> StoredChunk:
 def outline_from_row(*, headings: str, **columns: Any) -> ChunkOutline:
     """Return a ChunkOutline for a row."""
     return ChunkOutline(headings=tuple(texts_in(headings)), **columns)
-
-
-def rows_of_chunks(
-    memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool
-) -> list[dict[str, Any]]:
-    """Return the rows of a document's chunks, which have these ids: all columns of the original server that we fill."""
-    return [
-        {
-            "id": chunk_id,
-            "prev_chunk_id": previous,
-            "next_chunk_id": following,
-            "parent_id": memory.id,
-            "parent_title": memory.title,
-            "chunk_index": chunk.index,
-            "content": chunk.text,
-            "chunk_type": chunk.kind,
-            "start_char": chunk.start,
-            "end_char": chunk.end,
-            "token_count": chunk.token_count,
-            "header_path": chunk.header_path,
-            "section_hierarchy": as_json(chunk.headings),
-            "level": chunk.level,
-            "depth_level": len(chunk.headings),
-            "sibling_count": len(chunks),
-            "chunk_position_ratio": chunk.position(len(chunks)),
-            "content_hash": hashlib.sha256(chunk.text.encode()).hexdigest(),
-            "contains_code": chunk.contains_code,
-            "contains_table": chunk.contains_table,
-            "is_oversized": chunk.oversized,
-            "is_contextually_enriched": enriched,
-            "created_at": memory.created_at,
-        }
-        for chunk, chunk_id, previous, following in zip(chunks, ids, [None, *ids[:-1]], [*ids[1:], None], strict=True)
-    ]
 
 
 class ChunkQueries(Queries):

@@ -1,5 +1,6 @@
 """Adds and deletes memories together with their derived data: chunks, words, passages and vectors."""
 
+import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -7,10 +8,9 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from vector_memory.domain import TRAITS, Fingerprint, NewMemory
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
-from vector_memory.storage.queries.chunks import rows_of_chunks
 from vector_memory.storage.queries.passages import Passage, PassageChanges
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
 
-    from vector_memory.storage.postings import Words
     from vector_memory.storage.queries.keywords import KeywordIndex
 
 Numbered = Literal["memory", "chunk", "passage"]
@@ -121,7 +120,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
         memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
         self.insert_row(memory, model_id, is_dated=history.is_dated)
         chunk_ids = self._insert_chunks(memory, derived)
-        self.keywords.add(memory.id, memory.session_id, words_in(derived))
+        self.keywords.add(memory.id, memory.session_id, derived.words)
         if embedded is not None:
             self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
         return memory_id
@@ -158,7 +157,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
         if not derived.chunks:
             return []
         chunk_ids = self._insert_chunks(memory, derived)
-        self.keywords.add(memory.id, memory.session_id, words_in(derived))
+        self.keywords.add(memory.id, memory.session_id, derived.words)
         sql = "update session_memories set chunk_count = %(count)s where id = %(id)s"
         self.connection.later(sql, {"count": len(chunk_ids), "id": memory.id})
         return chunk_ids
@@ -267,13 +266,38 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
     )
 
 
-def words_in(derived: Derived) -> "Words":
-    """Return the words, which must come from `prepare_words` of the engine."""
-    from vector_memory.storage.postings import Words  # noqa: PLC0415 - imports numpy
-
-    if not isinstance(derived.words, Words):
-        raise TypeError("The words of a memory must come from prepare_words of the same storage")
-    return derived.words
+def rows_of_chunks(
+    memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool
+) -> list[dict[str, Any]]:
+    """Return the rows of a document's chunks, which have these ids: all columns of the original server that we fill."""
+    return [
+        {
+            "id": chunk_id,
+            "prev_chunk_id": previous,
+            "next_chunk_id": following,
+            "parent_id": memory.id,
+            "parent_title": memory.title,
+            "chunk_index": chunk.index,
+            "content": chunk.text,
+            "chunk_type": chunk.kind,
+            "start_char": chunk.start,
+            "end_char": chunk.end,
+            "token_count": chunk.token_count,
+            "header_path": chunk.header_path,
+            "section_hierarchy": as_json(chunk.headings),
+            "level": chunk.level,
+            "depth_level": len(chunk.headings),
+            "sibling_count": len(chunks),
+            "chunk_position_ratio": chunk.position(len(chunks)),
+            "content_hash": hashlib.sha256(chunk.text.encode()).hexdigest(),
+            "contains_code": chunk.contains_code,
+            "contains_table": chunk.contains_table,
+            "is_oversized": chunk.oversized,
+            "is_contextually_enriched": enriched,
+            "created_at": memory.created_at,
+        }
+        for chunk, chunk_id, previous, following in zip(chunks, ids, [None, *ids[:-1]], [*ids[1:], None], strict=True)
+    ]
 
 
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[Passage]:

@@ -11,7 +11,7 @@ from vector_memory.storage.connection import Queries
 from vector_memory.storage.maintenance_api import PlacedLengths, WholeMemory, WordBlock
 from vector_memory.storage.postings import BUCKETS, row_id
 from vector_memory.storage.queries import chunks, memories
-from vector_memory.storage.queries.chunks import rows_of_chunks
+from vector_memory.storage.queries.insert import rows_of_chunks
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
 from vector_memory.storage.terms import RULES

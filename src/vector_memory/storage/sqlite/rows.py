@@ -48,12 +48,6 @@ def _simple_types(hint: object) -> tuple[type, ...]:
     return tuple(SIMPLE[kind] for kind in wanted) + ((int,) if {bool, float} & set(wanted) else ())
 
 
-def fetch_one(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> T | None:
-    """Run a query and return `make(**columns)` for its first row, or None."""
-    found = fetch(connection, make, sql, bindings)
-    return found[0] if found else None
-
-
 def as_dict(**columns: Any) -> dict[str, Any]:
     """Return a row as a dict; for `fetch`."""
     return columns
