@@ -27,6 +27,7 @@ from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
+from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
@@ -287,7 +288,7 @@ def test_the_swap_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path) -> 
         database = Database(path, dimensions=2)
         database.purge_deleted()
         with database.write() as connection:
-            SqliteSpareVectors(connection).swap()
+            SqliteSpareVectors(SqliteWriter(connection)).swap()
         written.append(path.with_name(f"{memories}.db-wal").stat().st_size)
         database.close()
     few, many = written

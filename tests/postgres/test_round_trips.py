@@ -127,7 +127,7 @@ def test_a_store_needs_three_round_trips_and_a_repeated_one_is_refused_after_one
 def test_a_writer_plans_a_statement_a_few_times_and_for_a_table_of_any_size(settings: Settings, tmp_path: Path) -> None:
     url = f"{shared_cluster().url()}&schema=plans_{tmp_path.name}"
     with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
-        for number in range(30):
+        for number in range(50):
             store.store_memory("knowledge_base", f"Fact {number}", title="Fact", category="go")
             stored = store.store_memory("report", f"# Report {number}\n\nText.", session_id="s")
             if number % 2:
