@@ -9,7 +9,6 @@ import apsw
 import pytest
 
 from inside import database_of, index_of, rebuild_words
-from other_process import OtherProcess
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.storage.queries.feed import Revision
@@ -91,20 +90,6 @@ def test_the_index_notices_what_another_process_changed(tmp_path: Path, name: st
             with database_of(store).read() as connection:
                 assert index_of(store).view(SqliteFeed(SqliteConnection(connection))) is not None
             assert answers(store) == answers(other)
-
-
-def test_memories_that_this_process_deletes_are_gone_from_the_index(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with open_store(path) as store:
-        first = store.store_memory("report", "a b c", session_id="s1").memory_id
-        second = store.store_memory("report", "a b d", session_id="s1").memory_id
-        load_index(store)
-        process = OtherProcess(path)
-        try:
-            process.call("delete_memory", first)
-        finally:
-            process.close()
-        assert [found.memory_id for found in store.search_chunks("a b", REPORTS).results] == [second]
 
 
 def test_only_changes_that_invalidate_the_index_start_an_epoch(tmp_path: Path) -> None:
