@@ -311,8 +311,7 @@ class Pending(NamedTuple):
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expendable:
+class Expendable(NamedTuple):
     """A memory that a clean-up may delete, with its number of chunks."""
 
     id: int
