@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from clusters import Cluster
-from doctor.test_postgres import USUAL, change, doctor
+from doctor.test_faults import InSchema
 from engine_memories import DIMENSIONS, add, new_memory
 from engines import column
 from forked import finished
 from lattice import LatticeEmbedder
-from memory_files import SETTINGS, found
+from memory_files import SETTINGS, doctor, found
 from poolers import PORT, Mode, Pooler, running_pooler
 from servers import Server
 from vector_memory.domain import Scope
@@ -61,8 +61,8 @@ def text(namespace: int, number: int) -> str:
 
 def damage(url: str) -> None:
     """Drop an index of a memory, and let a table need to be cleaned."""
-    change(url, "drop index idx_tags")
-    change(url, "update session_memories set access_count = access_count + 1; select pg_stat_force_next_flush()")
+    InSchema(url).change("drop index idx_tags")
+    InSchema(url).change("update session_memories set access_count = 1; select pg_stat_force_next_flush()")
 
 
 def test_namespaces_that_share_few_sessions_of_the_server_never_see_each_other(
@@ -112,7 +112,7 @@ def test_a_database_session_keeps_nothing_for_its_next_client(
             store.search_chunks("ledger", Scope("report", session_id="s"))
         damage(direct(address))
         report, _ = doctor(address).repair_all(doctor(address).examine())
-        assert found(report).items() - {("vacuum", "warning")} == USUAL.items()  # sessions count dead rows late
+        assert found(report).items() - {("vacuum", "warning")} == InSchema.usual.items()  # dead rows count late
         index_vectors(DatabaseUrl.parse(address))
         index_vectors(DatabaseUrl.parse(address), drop=True)
     with ExitStack() as stack:
@@ -137,7 +137,7 @@ def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(
         assert "indexes" not in found(doctor(sound).examine())
         assert {"indexes", "vacuum"} <= set(found(doctor(damaged).examine()))
     report, repairs = doctor(damaged).repair_all(doctor(damaged).examine())
-    assert (found(report).items() - {("vacuum", "warning")}, len(repairs)) == (USUAL.items(), 2)
+    assert (found(report).items() - {("vacuum", "warning")}, len(repairs)) == (InSchema.usual.items(), 2)
 
 
 def test_a_pooler_that_gives_each_statement_to_another_session_is_refused_at_opening(
