@@ -193,7 +193,8 @@ def run_server(
     stop_on_signals(end)
     try:
         wire = Wire(*take_standard_streams(), end, is_writing)
-        asyncio.run(serve_wire(create_server(open_store, offer, open_files, project_at(address)), wire))
+        server = create_server(open_store, offer, open_files, project_at(address))
+        asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:
         raise
     except Exception:
@@ -223,8 +224,3 @@ def is_writing(request: JSONRPCRequest) -> bool:
             arguments = others.get("arguments")
             return may_wait_to_write(name, arguments if isinstance(arguments, dict) else {})
     return False
-
-
-async def serve_wire(server: FastMCP, wire: Wire) -> None:
-    """Serve the client at the other end of the wire until it disconnects."""
-    await serve_streams(server, wire.streams())

@@ -1,6 +1,5 @@
 """Checks whether what is derived from the texts matches them, for memories of any engine."""
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.doctor.report import Finding, Level, agreement, fine, fixable, named, problem, warning
+from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader
 from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
@@ -88,7 +88,7 @@ def _compare(whole: WholeMemory, faults: Faults) -> None:
     memory = whole.memory
     if whole.chunks or not memory.chunked:
         faults.searchable.add(memory.id)
-    if hashlib.sha256(memory.content.encode()).hexdigest() != memory.content_hash:
+    if hash_of(memory.content) != memory.content_hash:
         faults.text.add(memory.id)
     elif not are_chunks_correct(whole):
         faults.chunks.add(memory.id)

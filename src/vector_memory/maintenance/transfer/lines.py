@@ -1,7 +1,6 @@
 """The lines of an export: their fields, and how they are read and checked. docs/moving.md describes the format."""
 
 import base64
-import hashlib
 import json
 import re
 from codecs import BOM_UTF8
@@ -19,6 +18,7 @@ from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import ValidationError
+from vector_memory.sessions.writer import hash_of
 from vector_memory.tagged.categories import CATEGORIES
 
 FORMAT: Final = "vector-memory export"
@@ -168,10 +168,6 @@ class MemoryLine(Line):
             for index, line in enumerate(self.chunks)
         ]
 
-    def hash(self) -> str:
-        """Return the SHA-256 of the content in hex."""
-        return hashlib.sha256(self.content.encode()).hexdigest()
-
 
 UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "title", "description"}
 """Fields of a line that a new memory has as they are."""
@@ -232,7 +228,7 @@ def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
     stretches: Sequence[StretchLine] = (*line.chunks, *line.passages)
     if line.memory_type == MemoryKind.TAGGED:
         yield from _problems_of_note(line)
-    if line.content_hash not in (None, line.hash()):
+    if line.content_hash not in (None, hash_of(line.content)):
         yield "the content has changed since the export: its SHA-256 differs."
     if line.chunks and not chunked:
         yield f"a {line.memory_type} cannot have chunks."

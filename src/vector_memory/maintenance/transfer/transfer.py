@@ -32,6 +32,7 @@ from vector_memory.maintenance.transfer.lines import (
     parse_memory,
     storable_line,
 )
+from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
 from vector_memory.storage.unit_text import words_of
@@ -148,7 +149,7 @@ class Transfer:
             if is_duplicate(writer, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
-            writer.add_memory(new, derived, content_hash=line.hash(), history=history)
+            writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
             if new.kind is MemoryKind.TAGGED:
                 for tag in new.tags:
                     writer.count_tag(tag, None, history.created_at)
@@ -216,7 +217,7 @@ def without_excess_chunks(line: MemoryLine) -> MemoryLine:
 def is_duplicate(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
     """Return whether the memory of a line is already stored."""
     at = line.created_at if new.kind is MemoryKind.INPUT_PROMPT else None  # people repeat themselves
-    return reader.find_duplicate(new, line.hash(), at) is not None
+    return reader.find_duplicate(new, hash_of(line.content), at) is not None
 
 
 class LinkedMemory(NamedTuple):
