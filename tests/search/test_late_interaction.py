@@ -39,7 +39,7 @@ class WithStates(LatticeEmbedder):
         return Encoded(self.embed(texts), [packed(states(text)) for text in texts])
 
     def encode_query(self, text: str) -> EncodedQuestion:
-        return EncodedQuestion(self.encode_query(text).vector, of_question(states(text)))
+        return EncodedQuestion(super().encode_query(text).vector, of_question(states(text)))
 
 
 def states(text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
