@@ -201,13 +201,13 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.settings import Settings
 from pathlib import Path
 
-async def broken(server, wire):
-    async with server._lifespan_manager(), wire.streams() as (incoming, outgoing):
+async def broken(server, streams):
+    async with server._lifespan_manager(), streams as (incoming, outgoing):
         await incoming.receive()
         raise RuntimeError("secret")
 
 set_up_logging("INFO", None)
-server.serve = broken
+server.serve_streams = broken
 server.run_server(Path(sys.argv[1]), Settings(embedding_model="toy"))
 """
 
