@@ -13,7 +13,7 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.queries.words import ScopeWords
-from vector_memory.storage.sqlite.keywords import read_postings
+from vector_memory.storage.sqlite.candidates import read_postings
 from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.word_ranking import ScopeRanking, rank_units
 from vector_memory.store import SessionMemoryStore

@@ -32,7 +32,7 @@ from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.settings import Settings
-from vector_memory.storage.postgres import approximate, vectors
+from vector_memory.storage.postgres import approximate, candidates
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.store import SessionMemoryStore
 
@@ -269,7 +269,7 @@ def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
                 for way, most in (("exact", 1 << 40), ("index", 0)):
                     with mock.patch.object(approximate, "EXACT_PASSAGES", most):
                         began = time.perf_counter()
-                        found[way] = vectors.nearest(connection, part.scope, query, 200).units[:10]
+                        found[way] = candidates.nearest(connection, part.scope, query, 200).units[:10]
                         times[way].append((time.perf_counter() - began) * 1_000)
                 assert len(found["index"]) == len(found["exact"])
                 recall.append(len(np.intersect1d(found["index"], found["exact"])) / len(np.unique(found["exact"])))

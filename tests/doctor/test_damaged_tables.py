@@ -11,8 +11,8 @@ from memory_files import CHILD, SETTINGS, change, doctor, examine, found
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.sqlite import database as databases
+from vector_memory.storage.sqlite.candidates import vectors_of
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.vectors import vectors_of
 from vector_memory.store import SessionMemoryStore
 
 

@@ -14,10 +14,10 @@ from clusters import Cluster
 from forked import finished
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import DatabaseError, DatabaseLockError
-from vector_memory.storage.postgres import approximate, vectors
+from vector_memory.storage.postgres import approximate, candidates
+from vector_memory.storage.postgres.candidates import passage_filter
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.filters import passage_filter
 from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
 from vector_memory.storage.postgres.rows import fetch_column
 from waiting import eventually
@@ -104,7 +104,7 @@ def plans_of(connection: Connection, scope: Scope) -> list[str]:
     connection.together()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "_send", explained)
-        vectors.nearest(connection, scope, unit_vectors(1, 3)[0], 200)
+        candidates.nearest(connection, scope, unit_vectors(1, 3)[0], 200)
     return plans
 
 
@@ -122,10 +122,10 @@ def test_an_answer_is_complete_where_the_index_finds_too_few(
     connection: Connection,
 ) -> None:
     rare = Scope(MemoryKind.INPUT_PROMPT, task_code="1000")
-    assert len(vectors.nearest(connection, rare, unit_vectors(1, 4)[0], 200).units) == PASSAGES // 1_000
+    assert len(candidates.nearest(connection, rare, unit_vectors(1, 4)[0], 200).units) == PASSAGES // 1_000
     connection.execute("select set_config('hnsw.max_scan_tuples', '1', true)")
     tenth = Scope(MemoryKind.INPUT_PROMPT, task_code="10")
-    assert len(vectors.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
+    assert len(candidates.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
 
 
 def state_of_index(url: str) -> tuple[list[str], bool]:
@@ -205,10 +205,10 @@ def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: C
     found, wanted = 0, 0
     for query in unit_vectors(20, 2):
         for scope in scopes():
-            near = vectors.nearest(connection, scope, query, 200).units[:10]
+            near = candidates.nearest(connection, scope, query, 200).units[:10]
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(approximate, "EXACT_PASSAGES", PASSAGES)
-                exact = vectors.nearest(connection, scope, query, 200).units[:10]
+                exact = candidates.nearest(connection, scope, query, 200).units[:10]
             assert len(near) == len(exact)
             found, wanted = found + len(np.intersect1d(near, exact)), wanted + len(exact)
     assert found >= 0.99 * wanted

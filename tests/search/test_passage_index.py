@@ -28,10 +28,10 @@ from vector_memory.search.index.units import Units
 from vector_memory.settings import Settings
 from vector_memory.storage.queries.feed import IndexedMemory, PlacedPassage, Revision
 from vector_memory.storage.scoring import signatures_of
+from vector_memory.storage.sqlite.candidates import all_vectors_of, vectors_of
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteReader
-from vector_memory.storage.sqlite.vectors import all_vectors_of, vectors_of
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")

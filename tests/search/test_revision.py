@@ -13,7 +13,7 @@ from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.storage.queries.feed import Revision
 from vector_memory.storage.queries.keywords import KeywordIndex
-from vector_memory.storage.sqlite import erasure
+from vector_memory.storage.sqlite import checkpointer
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.transactions import SqliteConnection
@@ -52,7 +52,7 @@ def lose_vectors(connection: Connection) -> None:
 
 def lose_chunks(connection: Connection) -> None:
     """Take a document's chunks away, as the doctor does with those that are not as its text is."""
-    erasure.count_delete(connection)
+    checkpointer.count_delete(connection)
     KeywordIndex(SqliteConnection(connection)).remove(1)
     connection.execute("delete from memory_chunks where parent_id = 1")
     connection.execute("update session_memories set embedding_model_id = null where id = 1")

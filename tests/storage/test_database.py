@@ -23,8 +23,8 @@ from vector_memory.errors import (
 )
 from vector_memory.storage import write_lock
 from vector_memory.storage.cancellation import Call, current_call
+from vector_memory.storage.sqlite import checkpointer, migrations
 from vector_memory.storage.sqlite import database as module
-from vector_memory.storage.sqlite import erasure, migrations
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import FileKind, file_kind
 from vector_memory.storage.sqlite.migrations import MIGRATIONS
@@ -387,7 +387,7 @@ def test_erasing_does_not_wait_for_a_reader_and_is_completed_when_the_reader_is_
 
     def is_erased() -> bool:
         with database.read() as connection:
-            return erasure.unerased(connection) is None
+            return checkpointer.unerased(connection) is None
 
     assert not is_erased()
     reader.close()

@@ -11,7 +11,7 @@ import pytest
 from faults.workload import memory, open_store, search
 from memory_files import change, create_file, doctor, examine
 from other_process import OtherProcess
-from vector_memory.storage.sqlite import erasure
+from vector_memory.storage.sqlite import checkpointer
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_value
 from waiting import eventually
@@ -59,11 +59,11 @@ def test_data_deleted_during_a_read_is_erased_also_through_a_link_to_the_file(tm
     link.symlink_to(path)
     with closing(Database(link, dimensions=4)) as database:
         with reading(path), database.write() as connection:
-            erasure.count_delete(connection)
+            checkpointer.count_delete(connection)
 
         def is_erased() -> bool:
             with database.read() as connection:
-                return erasure.unerased(connection) is None
+                return checkpointer.unerased(connection) is None
 
         eventually(is_erased)
 
@@ -79,11 +79,11 @@ def test_after_the_count_of_deletes_was_lost_everything_is_erased_again(tmp_path
 
 def test_a_delete_that_came_after_the_log_was_emptied_is_still_to_be_erased(tmp_path: Path) -> None:
     with closing(Database(tmp_path / "memory.db", dimensions=4)) as database, database.write() as connection:
-        erasure.count_delete(connection)
-        first = erasure.unerased(connection)
+        checkpointer.count_delete(connection)
+        first = checkpointer.unerased(connection)
         assert first is not None
-        erasure.count_delete(connection)
-        erasure.note_erased(connection, first)
-        assert erasure.unerased(connection) == first + 1
-        erasure.note_erased(connection, first + 1)
-        assert erasure.unerased(connection) is None
+        checkpointer.count_delete(connection)
+        checkpointer.note_erased(connection, first)
+        assert checkpointer.unerased(connection) == first + 1
+        checkpointer.note_erased(connection, first + 1)
+        assert checkpointer.unerased(connection) is None

@@ -16,9 +16,8 @@ from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
-from vector_memory.storage.postgres.batch import Batch
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
-from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
+from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 

@@ -7,9 +7,8 @@ import numpy as np
 from vector_memory.domain import Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postgres.arrays import as_signatures, as_vectors
-from vector_memory.storage.postgres.keywords import read_postings
+from vector_memory.storage.postgres.candidates import read_postings, vectors_of
 from vector_memory.storage.postgres.transactions import PostgresConnection
-from vector_memory.storage.postgres.vectors import vectors_of
 from vector_memory.storage.postings import FoundPostings
 from vector_memory.storage.queries.feed import IndexFeed, NewPassages, Occurring, PlacedPassage, Revision
 from vector_memory.storage.scoring import Numbers, Vectors, signatures_of

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import beginnings, migrations, roles, tenant_tables
+from vector_memory.storage.postgres import beginnings, migrations, tenant_tables
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.tenant_tables import READING, grant, rights
 
 ADD = """
 insert into roles values (%s, %s, %s)
@@ -45,8 +46,8 @@ def prepare(
         for memory in memories:
             migrations.migrate(connection, memory, dimensions)
         for role, writes, own in known:
-            roles.grant(connection, shared_schema, role, roles.READING if writes and own is None else None)
+            grant(connection, shared_schema, role, READING if writes and own is None else None)
             for memory in memories:
                 may_use = own in {None, memory}
-                roles.grant(connection, memory, role, roles.rights(may_write=writes) if may_use else None)
+                grant(connection, memory, role, rights(may_write=writes) if may_use else None)
         return memories

@@ -1,9 +1,11 @@
-"""SQL with its parameters, as a value that can wait until it is sent."""
+"""SQL with its parameters, as a value that can wait until it is sent, and statements that are sent at once."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.abc import PQGen
+from psycopg.waiting import Ready, Wait
 
 Row = tuple[Any, ...]
 
@@ -30,3 +32,29 @@ def comparable(parameters: Parameters) -> list[tuple[Any, Any]]:
     """Return parameters with their names or places, and arrays of NumPy as bytes, which can be compared as a whole."""
     named = parameters.items() if isinstance(parameters, Mapping) else enumerate(parameters or ())
     return [(name, value.tobytes() if hasattr(value, "tobytes") else value) for name, value in named]
+
+
+class Batch(psycopg.Pipeline):
+    """A pipeline that sends everything at its end, and nothing afterwards.
+
+    A process that is stopped in a transaction keeps its locks until the server ends it for being idle. The server does
+    not if more statements are on their way, nor if a request to flush comes last, as psycopg sends one.
+    """
+
+    _is_complete = False
+
+    def _communicate_gen(self) -> PQGen[None]:
+        if self._is_complete:
+            yield from super()._communicate_gen()
+
+    def _exit_gen(self) -> PQGen[None]:
+        self._is_complete = True
+        try:
+            self._enqueue_sync()
+            yield from self._communicate_gen()
+            while self.pgconn.flush():  # of the last statement, the socket may have taken a part only
+                ready = yield Wait.RW
+                if ready & Ready.R:
+                    self.pgconn.consume_input()
+        finally:
+            yield from self._fetch_gen(flush=False)

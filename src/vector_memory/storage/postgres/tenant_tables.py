@@ -6,12 +6,13 @@ It is in a schema of its own. Only a role that may create tables changes it; tho
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import errors as postgres
+from psycopg.sql import SQL, Identifier
 
-from vector_memory.errors import ConfigurationError
-from vector_memory.storage.postgres import beginnings, migrations, roles
+from vector_memory.errors import ConfigurationError, NotFoundError
+from vector_memory.storage.postgres import beginnings, migrations
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
@@ -58,6 +59,20 @@ MISSING = (
 Fields = Mapping[str, Any]
 """The columns of a row, by name."""
 
+READING = SQL("select")
+WRITING = SQL("select, insert, update, delete")
+
+REVOKE: tuple[LiteralString, ...] = (
+    "revoke all on all tables in schema {schema} from {role}",
+    "alter default privileges in schema {schema} revoke all on tables from {role}",
+    "revoke usage on schema {schema} from {role}",
+)
+GRANT: tuple[LiteralString, ...] = (
+    "grant usage on schema {schema} to {role}",
+    "grant {rights} on all tables in schema {schema} to {role}",
+    "alter default privileges in schema {schema} grant {rights} on tables to {role}",
+)
+
 
 class SharedTables:
     """The tables of one database. Safe to use from several threads."""
@@ -97,7 +112,7 @@ class SharedTables:
             migrations.migrate(connection, schema, dimensions)
             for role, may_write, own in known:
                 if own in {None, schema}:
-                    roles.grant(connection, schema, role, roles.rights(may_write=may_write))
+                    grant(connection, schema, role, rights(may_write=may_write))
             return True
 
     def size_of(self, schema: str) -> int:
@@ -158,3 +173,21 @@ def create(connection: Connection, schema: str) -> None:
     connection.execute(
         "insert into server_key (id, key) values (1, %s) on conflict do nothing", (os.urandom(KEY_BYTES),)
     )
+
+
+def rights(*, may_write: bool) -> SQL:
+    """Return what a role may do with the tables of a memory."""
+    return WRITING if may_write else READING
+
+
+def grant(connection: Connection, schema: str, role: str, allowed: SQL | None) -> None:
+    """Let a role use the tables of a schema, also those that the current role creates later; None: not any more.
+
+    Raises NotFoundError if the role does not exist.
+    """
+    names = {"schema": Identifier(schema), "role": Identifier(role), "rights": allowed or READING}
+    try:
+        for statement in (*REVOKE, *(GRANT if allowed else ())):
+            connection.execute(SQL(statement).format(**names).as_string(connection))
+    except postgres.UndefinedObject:
+        raise NotFoundError(f'There is no role "{role}" in this database server: create it first.') from None

@@ -117,9 +117,9 @@ class PostgresReader(Reader):
         return self.raw.state.fingerprint
 
     def vectors_of(self, passage_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.postgres import vectors
+        from vector_memory.storage.postgres.candidates import vectors_of
 
-        return vectors.vectors_of(self.raw, passage_ids)
+        return vectors_of(self.raw, passage_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.postgres.candidates import PostgresCandidates

@@ -3,6 +3,10 @@
 SQLite reuses the log only when nobody reads from it. With overlapping readers there is never such a moment, so it has
 to be forced: a checkpoint that holds the write lock lets the readers of older states finish, while new readers start on
 the newest state and do not use the log. Readers never wait for this. Writers wait as long as the slowest reader takes.
+
+The file records whether deleted bytes may remain in it or in its log. A deletion is counted in its own transaction, so
+every process that opens the file knows about it, even if the process that deleted was killed. A process that empties
+the log then records up to which deletion it did so.
 """
 
 import contextlib
@@ -16,8 +20,8 @@ from pathlib import Path
 import apsw
 
 from vector_memory.storage.disk.filesystem import log_of
-from vector_memory.storage.sqlite import erasure
 from vector_memory.storage.sqlite.connecting import wait_for_locks
+from vector_memory.storage.sqlite.rows import fetch_value
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +153,7 @@ class LogKeeper:
         size, age = self._size_and_age()
         if size > IDLE_BYTES and (is_long or age > SETTLE_SECONDS):
             return True
-        return size > 0 and erasure.unerased(connection) is not None
+        return size > 0 and unerased(connection) is not None
 
     def _size_and_age(self) -> tuple[int, float]:
         """Return the size of the log's file in bytes, and the seconds since the last write."""
@@ -178,14 +182,14 @@ class LogKeeper:
 
     def _try_to_empty(self, connection: apsw.Connection) -> bool:
         """Empty the log, and record that deleted bytes are erased; False: readers or another checkpoint prevent it."""
-        delete = erasure.unerased(connection)
+        delete = unerased(connection)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.BusyError:
             return False
         if delete is not None and not self._read_only:
             self._wait_up_to(MIN_WAIT_SECONDS)
-            erasure.note_erased(connection, delete)
+            note_erased(connection, delete)
         return True
 
     def _wait_up_to(self, seconds: float) -> None:
@@ -204,7 +208,7 @@ def erase_if_unread(connection: apsw.Connection, *, only_if_needed: bool = False
     """
     connection.set_busy_timeout(0)
     try:
-        if not only_if_needed or erasure.unerased(connection) is not None:
+        if not only_if_needed or unerased(connection) is not None:
             erase_at_once(connection)
     except apsw.Error as error:
         logger.info("Deleted bytes remain in the write-ahead log for now: %s", type(error).__name__)
@@ -216,8 +220,24 @@ def erase_if_unread(connection: apsw.Connection, *, only_if_needed: bool = False
 
 def erase_at_once(connection: apsw.Connection) -> None:
     """Empty the log unless a process is reading from it, and record that. Raises apsw.BusyError."""
-    delete = erasure.unerased(connection)
+    delete = unerased(connection)
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     if delete is not None:
-        erasure.note_erased(connection, delete)
+        note_erased(connection, delete)
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def count_delete(connection: apsw.Connection) -> None:
+    """Record, in the transaction that deletes, that bytes have to be erased."""
+    connection.execute("update erasure set deletes = deletes + 1")
+
+
+def unerased(connection: apsw.Connection) -> int | None:
+    """Return the number of the last deletion if its bytes may remain; None if all are erased."""
+    number: int | None = fetch_value(connection, "select deletes from erasure where deletes > erased")
+    return number
+
+
+def note_erased(connection: apsw.Connection, delete: int) -> None:
+    """Record that the log was emptied after this deletion. Later ones, by other processes, stay recorded."""
+    connection.execute("update erasure set erased = ? where erased < ?", (delete, delete))

@@ -28,8 +28,7 @@ from vector_memory.storage.sqlite.connecting import (
 )
 from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDiskError, ReadOnlyFallback, full_disk_detected
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
-from vector_memory.storage.sqlite.not_created_yet import EmptyMemory
-from vector_memory.storage.sqlite.readers import CommitWatch, ReaderPool
+from vector_memory.storage.sqlite.readers import CommitWatch, EmptyMemory, ReaderPool
 from vector_memory.storage.sqlite.rechunk import Cut
 from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.upgrading import finish_at_opening

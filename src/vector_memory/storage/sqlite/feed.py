@@ -7,10 +7,9 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import FoundPostings
 from vector_memory.storage.queries.feed import IndexFeed, NewPassages, Occurring, PlacedPassage, Revision
 from vector_memory.storage.scoring import Numbers, Vectors, signatures_of
-from vector_memory.storage.sqlite.keywords import read_postings
+from vector_memory.storage.sqlite.candidates import all_vectors_of, read_postings, table_of
 from vector_memory.storage.sqlite.transactions import SqliteConnection, vector_dimensions
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
-from vector_memory.storage.sqlite.vectors import all_vectors_of, table_of
 
 # ruff: noqa: D102 - the methods are described in storage.queries.feed
 

@@ -1,11 +1,13 @@
-"""Connections that only read: a pool of them, and one that notices commits."""
+"""Connections that only read: a pool of them, one that notices commits, and those to a file that does not exist yet."""
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import apsw
 
+from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite.connecting import closed_on_error, forbid_writes
 from vector_memory.storage.sqlite.rows import fetch_value
 
 MAX_IDLE = 8
@@ -63,3 +65,38 @@ class CommitWatch:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+
+
+class EmptyMemory:
+    """The tables of a new file, in RAM. Safe to use from several threads.
+
+    `extend`: prepares a connection for the tables.
+    """
+
+    def __init__(self, dimensions: int, extend: Callable[[apsw.Connection], None]) -> None:
+        self._dimensions = dimensions
+        self._extend = extend
+        self._lock = threading.Lock()
+        self._image: bytes | None = None
+
+    @contextmanager
+    def reader(self) -> Iterator[apsw.Connection]:
+        """Yield a connection to the empty tables."""
+        with self._lock:
+            self._image = self._image or self._new_file()
+        with closing(self._connected()) as connection:
+            connection.deserialize("main", self._image)
+            forbid_writes(connection)
+            yield connection
+
+    def _new_file(self) -> bytes:
+        """Return the bytes of a new file."""
+        with closing(self._connected()) as connection:
+            migrations.migrate(connection, self._dimensions)
+            return connection.serialize("main")
+
+    def _connected(self) -> apsw.Connection:
+        connection = apsw.Connection(":memory:")
+        with closed_on_error(connection):
+            self._extend(connection)
+        return connection

@@ -12,7 +12,7 @@ import apsw
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.queries.reembedding import MISSING, SPARE, SpareVectors, other_name
-from vector_memory.storage.sqlite.erasure import count_delete
+from vector_memory.storage.sqlite.checkpointer import count_delete
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.sqlite.vec0 import rename_table

@@ -3,7 +3,7 @@
 import apsw
 
 from vector_memory.storage.orphans import ORPHANS, count_orphans, remove_orphans
-from vector_memory.storage.sqlite.erasure import count_delete
+from vector_memory.storage.sqlite.checkpointer import count_delete
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.transactions import SqliteWriter, vector_dimensions

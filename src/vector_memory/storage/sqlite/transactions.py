@@ -113,9 +113,9 @@ class SqliteReader(Reader):
         )
 
     def vectors_of(self, passage_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.sqlite import vectors
+        from vector_memory.storage.sqlite.candidates import all_vectors_of
 
-        return vectors.all_vectors_of(self.raw, passage_ids)
+        return all_vectors_of(self.raw, passage_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
