@@ -172,10 +172,11 @@ def test_without_a_model_the_words_are_compared_and_the_answer_says_so(tmp_path:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("store"), st.sampled_from("ab"), st.sampled_from("st")),
+        *(st.tuples(st.just("store"), st.sampled_from("bba"), st.sampled_from("sst")) for _ in range(3)),
         st.tuples(st.just("delete"), st.integers(0, 30), st.none()),
         st.tuples(st.just("look"), st.integers(1, 4), st.none()),
     ),
+    min_size=10,
     max_size=25,
 )
 
@@ -185,7 +186,9 @@ STEPS = st.lists(
 def test_an_agent_that_follows_cursors_reads_every_memory_of_others_once(
     store: SessionMemoryStore, steps: list[tuple[str, int | str, str | None]]
 ) -> None:
-    cursor = store.search_changes(Scope(session_id="s"), since="now").cursor
+    answer = store.search_changes(Scope(session_id="s"), since="now")
+    assert (ids(answer), answer.has_more) == ([], False)
+    cursor = answer.cursor
     waiting: list[int] = []
     for number, (step, value, session) in enumerate(steps):
         if step == "store":
