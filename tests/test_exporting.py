@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import stat
 import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -42,12 +41,6 @@ def test_a_relative_path_starts_at_the_first_folder(exports: ExportFolders, fold
     path = exports.write("reports/may.md", b"text", overwrite=False)
     assert path == folder / "reports" / "may.md"
     assert path.read_bytes() == b"text"
-
-
-def test_files_and_folders_are_for_their_owner_only(exports: ExportFolders) -> None:
-    path = exports.write("reports/may.md", b"text", overwrite=False)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_an_absolute_path_inside_any_of_the_folders_is_allowed(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """One file, several threads and processes."""
 
-import stat
 import subprocess
 import sys
 import threading
@@ -49,13 +48,6 @@ def database(path: Path):
     with_closing.create()
     yield with_closing
     with_closing.close()
-
-
-def test_a_new_file_and_its_folder_are_readable_by_their_owner_only(database: Database, path: Path) -> None:
-    with database.write() as connection:
-        connection.execute(ADD, ("a",))
-    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in [path.parent, *path.parent.glob("store.db*")]}
-    assert modes == {"memory": 0o700, "store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
 
 
 def test_the_file_is_in_wal_mode_with_full_durability_foreign_keys_and_secure_delete(database: Database) -> None:

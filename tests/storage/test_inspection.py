@@ -46,6 +46,15 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The system's table of mounts."""
+    table = tmp_path / "mounts"
+    table.write_text(MOUNTS.lstrip())
+    monkeypatch.setattr(filesystem, "MOUNTS", table)
+    return table
+
+
 def store(path: Path, content: str) -> None:
     with SessionMemoryStore(path, SETTINGS) as opened:
         opened.store_memory("input_prompt", content, session_id="s")
@@ -102,6 +111,7 @@ def test_data_that_is_only_in_the_log_is_seen(path: Path) -> None:
         assert inspect(path, count) == 2
 
 
+@pytest.mark.usefixtures("mounts")
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
@@ -110,38 +120,26 @@ def test_data_that_is_only_in_the_log_is_seen(path: Path) -> None:
         ("/mnt/with space/deep/memory.db", "cifs"),
         ("/mnt/with spaces/memory.db", "tmpfs"),
         ("/twice/memory.db", "xfs"),
+        ("link/memory.db", "cifs"),
     ],
 )
-def test_a_file_is_on_the_innermost_and_latest_mount(
-    path: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_is_on_the_innermost_and_latest_mount_and_a_link_on_that_of_its_target(
+    path: str, kind: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "mounts").write_text(MOUNTS.lstrip())
-    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
-    assert filesystem.file_system(Path(path)) == kind
-
-
-def test_a_link_is_on_the_file_system_of_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mounts").write_text(MOUNTS.lstrip())
     (tmp_path / "link").symlink_to("/mnt/with space")
-    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
-    assert filesystem.file_system(tmp_path / "link" / "memory.db") == "cifs"
+    assert filesystem.file_system(tmp_path / path) == kind
 
 
-def test_a_network_file_system_is_refused_and_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mounts").write_text(MOUNTS.lstrip())
-    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
+def test_a_network_file_system_is_refused_and_others_are_not(mounts: Path) -> None:
     with pytest.raises(DatabaseError, match=r"network file system \(cifs\).*local disk"):
         filesystem.require_local(Path("/mnt/with space/memory.db"))
     filesystem.require_local(Path("/mnt/memory.db"))
-    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "none")
+    mounts.unlink()
     filesystem.require_local(Path("/mnt/with space/memory.db"))
 
 
-def test_a_store_on_a_network_file_system_is_refused_before_a_file_is_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mounts").write_text(f"30 27 0:9 / {tmp_path} rw - nfs4 server:/x rw\n")
-    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
+def test_a_store_on_a_network_file_system_is_refused_before_a_file_is_created(tmp_path: Path, mounts: Path) -> None:
+    mounts.write_text(f"30 27 0:9 / {tmp_path} rw - nfs4 server:/x rw\n")
     with pytest.raises(DatabaseError, match="network file system"):
         Database(tmp_path / "memory.db", dimensions=8)
     assert not (tmp_path / "memory.db").exists()

@@ -56,22 +56,6 @@ async def test_forty_calls_at_once_answer_their_own_question(call: Call, rows: R
     assert rows()["session_memories"] == CALLS + CALLS // 5
 
 
-async def test_same_store_twenty_times_is_one_memory(call: Call, rows: Rows) -> None:
-    """The same memory stored by many calls at once is stored once, and everyone gets its id."""
-    answers: list[CallToolResult] = []
-
-    async def one() -> None:
-        answers.append(await call("store_report", agent_id="a", session_id="s", content="The same."))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(one)
-
-    assert [answer.is_error for answer in answers].count(False) == 1
-    assert {answer.structured_content["memory_id"] for answer in answers} == {1}
-    assert rows()["session_memories"] == 1
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments"), [("get_session_stats", {"session_id": "s"}), ("delete_memory", {"memory_id": 1})]
 )

@@ -154,13 +154,6 @@ def test_another_entry_of_this_name_is_shown_with_what_differs(run: Run, home: P
     assert (home / ".cursor" / "mcp.json.before-vector-memory").read_text(encoding="utf-8") == text
 
 
-def test_where_nobody_can_answer_nothing_is_changed(run: Run, tmp_path: Path) -> None:
-    ended = run("install", "cursor")
-    assert ended.code == 2
-    assert "add --yes to make the change, or --dry-run" in ended.err
-    assert everything(tmp_path) == {}
-
-
 @pytest.mark.parametrize(("answer", "is_made"), [(b"y\n", True), (b"\n", False), (b"no\n", False)])
 def test_in_a_terminal_it_asks(answer: bytes, is_made: bool, home: Path) -> None:
     controller, terminal = pty.openpty()

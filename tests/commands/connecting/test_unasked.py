@@ -84,13 +84,13 @@ def test_a_dry_run_shows_the_diff_of_every_file_and_changes_none(run: Run, setti
     assert everything(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", ["claude", "codex"])
+@pytest.mark.parametrize("name", ["claude", "codex", "cursor"])
 def test_where_nobody_can_answer_the_user_is_told_of_yes(name: str, run: Run, tmp_path: Path) -> None:
     for command in ("install", "uninstall"):
         before = everything(tmp_path)
         ended = run(command, name)
         assert ended.code == 2
-        assert "add --yes to make the change" in ended.err
+        assert "add --yes to make the change, or --dry-run" in ended.err
         assert everything(tmp_path) == before
         run("install", name, "--yes")
 
