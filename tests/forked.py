@@ -121,7 +121,7 @@ class Forked:
 def process_to_copy() -> None:
     """Start the process that is copied, with the folder of `forked_from` in its path."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         forkserver.ensure_running()
 
 
