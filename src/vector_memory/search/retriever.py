@@ -171,7 +171,7 @@ class Retriever:
             lambda reader: reader.pending(scope),
             lambda reader: reader.pending(EVERYTHING),
             lambda reader: reader.count(scope, without_vectors=True),
-            lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
+            lambda reader: reader.feed.memories_in(visible) if needs_members else None,
             lambda reader: index.read_ahead(reader.feed, visible, terms) if index is not None and terms else None,
         )
         is_soon = comes_soon(pending, everywhere)

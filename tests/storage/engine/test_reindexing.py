@@ -69,7 +69,7 @@ def revision(storage: Storage) -> Any:
 
 def is_settled(storage: Storage) -> bool:
     with storage.read() as reader:
-        return reader.feed is not None and reader.feed.is_settled()
+        return reader.feed.is_settled()
 
 
 def test_outdated_words_are_those_of_the_text_until_they_are_indexed_again(storage: Storage, ids: list[int]) -> None:

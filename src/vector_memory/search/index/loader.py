@@ -89,9 +89,9 @@ class PassageIndex:
         if self._loader is not None:
             self._loader.join(STOP_SECONDS)
 
-    def view(self, feed: IndexFeed | None) -> View | None:
+    def view(self, feed: IndexFeed) -> View | None:
         """Return a view of the feed's snapshot; None: the storage engine has to answer."""
-        if feed is None or time.monotonic() < self._failed_at + RETRY_SECONDS or not feed.is_settled():
+        if time.monotonic() < self._failed_at + RETRY_SECONDS or not feed.is_settled():
             return None
         revision, passages = feed.revision(), self._passages
         if passages is None or is_far_behind(passages, revision):
@@ -110,13 +110,13 @@ class PassageIndex:
         units = passages.units if passages.units.revision[:4] == revision[:4] else passages.units.as_of(revision)
         return None if units is None else View(self, feed, passages, units, revision.last_passage_id)
 
-    def read_ahead(self, feed: IndexFeed | None, scope: Scope, terms: Sequence[str]) -> None:
+    def read_ahead(self, feed: IndexFeed, scope: Scope, terms: Sequence[str]) -> None:
         """Let the feed read the postings for which a search of the scope will probably ask it.
 
         The revision of its snapshot is not known yet. If it is another one, the search asks for something else.
         """
         passages = self._passages
-        if feed is not None and passages is not None and passages.units.knows(scope):
+        if passages is not None and passages.units.knows(scope):
             units = passages.units
             feed.read_ahead(lambda: wanted_of(units, units.members(scope), terms))
 
@@ -184,7 +184,7 @@ class PassageIndex:
             more = False
             # In this order: searches that wait for the lock may have all connections. A snapshot begins later.
             with self._failures_logged(), self._storage.read() as reader, self._lock:
-                more = reader.feed is not None and reader.feed.is_settled() and self._load_some(reader.feed)
+                more = reader.feed.is_settled() and self._load_some(reader.feed)
         self._sketch_words()
         self._read_latest_vectors()
 
@@ -216,7 +216,7 @@ class PassageIndex:
         with self._failures_logged():
             for start in range(0, len(later), BLOCKS_PER_READ):
                 with self._storage.read() as reader:
-                    if self._stopping.is_set() or reader.feed is None or not is_same_epoch(reader.feed, units):
+                    if self._stopping.is_set() or not is_same_epoch(reader.feed, units):
                         return
                     if reads_all:
                         common = common or CommonWords(reader.feed, units, later)
@@ -227,7 +227,7 @@ class PassageIndex:
                     common.add(keys, places, counts)
             with self._storage.read() as reader, self._lock:
                 current = self._passages
-                if current is not None and reader.feed is not None and is_same_epoch(reader.feed, units):
+                if current is not None and is_same_epoch(reader.feed, units):
                     # What was deleted meanwhile is missing: no view of an earlier revision may use what was made.
                     passages = self._catch_up(reader.feed, current, reader.feed.revision())
                     cache = passages.units.postings
