@@ -101,7 +101,7 @@ class Database:
             try:
                 yield connection
             except (apsw.SQLError, DatabaseError):
-                self._require_known(connection)  # a failure on tables of a newer release is not damage
+                migrations.require_known(connection)  # a failure on tables of a newer release is not damage
                 raise
             finally:
                 # A failing disk may fail here again; that must not hide the first error.
@@ -128,7 +128,7 @@ class Database:
             self._begin(turn)
             try:
                 self._require_in_place()
-                self._require_known(self._writer)
+                migrations.require_known(self._writer)
                 yield self._writer
                 self._writer.execute("commit")
                 self._keeper.note_use()
@@ -269,10 +269,6 @@ class Database:
             self._fallback.reading_only = True
         else:
             self._fallback.reading_only = False
-
-    def _require_known(self, connection: apsw.Connection) -> None:
-        """Raise DatabaseError if a newer release has changed the tables since the file was opened."""
-        migrations.require_known(connection)
 
     def _is_present(self, connection: apsw.Connection) -> bool:
         """Return whether the file has the tables of this release."""
