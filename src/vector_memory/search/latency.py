@@ -2,11 +2,12 @@
 
 import contextlib
 import logging
-import statistics
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+
+import numpy as np
 
 from vector_memory.results.overview import SearchStatistics
 
@@ -43,22 +44,16 @@ class SearchTimer:
     def statistics(self) -> SearchStatistics:
         """Return percentiles over the latest 1,000 searches, and counts over all of them."""
         with self._lock:
-            times, by_type, slow = sorted(self._latest), dict(self._by_type), self._slow
+            times, by_type, slow = list(self._latest), dict(self._by_type), self._slow
+        p50, p95, p99 = np.percentile(times, (50, 95, 99)).tolist() if times else (0.0, 0.0, 0.0)
         total = sum(by_type.values())
         return SearchStatistics(
             total_queries=total,
-            p50_time=percentile(times, 50),
-            p95_time=percentile(times, 95),
-            p99_time=percentile(times, 99),
+            p50_time=p50,
+            p95_time=p95,
+            p99_time=p99,
             slow_queries=slow,
             slow_query_rate=slow / total if total else 0.0,
             slow_query_threshold=self._slow_threshold,
             by_type=by_type,
         )
-
-
-def percentile(times: list[float], percent: int) -> float:
-    """Return a percentile, interpolated between neighbouring values; 0.0 if there are no times."""
-    if len(times) < 2:  # noqa: PLR2004 - quantiles need two values
-        return sum(times)
-    return statistics.quantiles(times, n=100, method="inclusive")[percent - 1]

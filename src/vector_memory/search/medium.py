@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean
+from math import fsum
 
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
@@ -13,11 +13,7 @@ from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omi
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
-from vector_memory.search.relevance import (
-    CANDIDATES,
-    best_of,
-    on_page,
-)
+from vector_memory.search.relevance import CANDIDATES, best_of, on_page
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -52,13 +48,13 @@ class MatchedSection:
     @property
     def score(self) -> float:
         """The mean score of the chunks that matched."""
-        return fmean(hit.score for hit in self.hits)
+        return fsum(hit.score for hit in self.hits) / len(self.hits)
 
     @property
     def similarity(self) -> float | None:
         """The mean cosine of the chunks that matched; None if none was compared."""
         known = [hit.similarity for hit in self.hits if hit.similarity is not None]
-        return fmean(known) if known else None
+        return fsum(known) / len(known) if known else None
 
     @property
     def sources(self) -> list[Source]:

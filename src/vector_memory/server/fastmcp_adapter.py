@@ -6,9 +6,13 @@ tests/tools/test_fastmcp_adapter.py names.
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
 from fastmcp import FastMCP
+from fastmcp.prompts import function_prompt
+from fastmcp.tools import function_parsing
+from fastmcp.utilities.docstring_parsing import ParsedDocstring
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import RequestStateSecurity, authenticated_principal
 from mcp.shared.dispatcher import coerce_request_id
@@ -36,6 +40,17 @@ __all__ = [
     "http_app",
     "serve_streams",
 ]
+
+
+def read_docstring(function: object) -> ParsedDocstring:
+    """Return what a docstring says of a function and its arguments. FastMCP would import griffe, which takes 50 ms."""
+    said, _, arguments = (getdoc(function) or "").partition("\n\nArgs:\n")
+    named = (line.strip().partition(": ") for line in arguments.splitlines())
+    return ParsedDocstring(said or None, {name: text for name, _, text in named})
+
+
+for _module in (function_parsing, function_prompt):
+    _module.parse_docstring = read_docstring  # type: ignore[attr-defined]
 
 
 class NoState:

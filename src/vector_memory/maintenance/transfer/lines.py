@@ -47,7 +47,7 @@ Time = Annotated[str, AfterValidator(utc)]
 class Line(BaseModel):
     """Base of all lines."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     def encoded(self) -> bytes:
         """Return the line as UTF-8 with a line feed."""
