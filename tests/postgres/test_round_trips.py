@@ -152,7 +152,7 @@ SEARCHES: dict[str, tuple[Callable[[SessionMemoryStore, str], object], int, int]
     "documents": (lambda store, query: store.search_documents(query, REPORTS), 2, 3),
     "sections": (lambda store, query: store.search_sections(query, REPORTS), 3, 4),
     "knowledge of a category": (lambda store, query: store.search_memories(query, KNOWLEDGE), 3, 3),
-    "sections of a task, after a date": (lambda store, query: store.search_sections(query, FILTERED), 4, 10),
+    "sections of a task, after a date": (lambda store, query: store.search_sections(query, FILTERED), 4, 9),
 }
 """Searches, and their round trips: the state of the memory with the words of the query, and what was found; and if
 nothing is close, also for what other scopes have.

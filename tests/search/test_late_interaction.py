@@ -17,7 +17,6 @@ from search.test_exact import WORDS, load_index
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 from vector_memory.embedding.token_states import compare, of_question, packed
-from vector_memory.search import retrieval
 from vector_memory.search.explaining import Asked
 from vector_memory.search.fusion import FUSED_DECIMALS
 from vector_memory.settings import Settings
@@ -184,24 +183,6 @@ def test_a_trace_says_why_a_scope_was_not_compared_token_by_token(own: Path | st
 
 def explained(store: SessionMemoryStore, scope: Scope) -> str:
     return str(store.explaining.explain("a b c", scope, Asked(Page(limit=1)), None)["compared"])
-
-
-def test_close_matches_elsewhere_are_counted_without_comparing_tokens(
-    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their order does not matter, and reading their states takes time."""
-    compared: list[int] = []
-
-    def counted(question: Any, passages: Sequence[bytes]) -> Any:
-        compared.append(len(passages))
-        return compare(question, passages)
-
-    monkeypatch.setattr(retrieval, "compare", counted)
-    elsewhere = store.search_chunks("l", Scope(MemoryKind.REPORT, session_id="s", agent_id="nobody")).elsewhere
-    assert elsewhere["other_agents"]
-    assert not any(compared)
-    assert store.search_chunks("l", REPORTS).results
-    assert len(list(filter(None, compared))) == 1
 
 
 @pytest.mark.parametrize("mode", [SearchMode.KEYWORD, SearchMode.VECTOR])

@@ -265,9 +265,9 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
     bonus[1::7] += 0.3
     passages = passages_with(vectors)
     limit, nearest = 80, 80 // NEAREST_SHARE
-    chosen, _ = passages.likeliest(query, bonus, 3000, passages.differences(query, 3000), limit)
+    chosen = passages.likeliest(query, bonus, 3000, passages.differences(query, 3000), limit)
     rows = np.flatnonzero(np.isfinite(bonus[1:]))
-    same, _ = passages.likeliest(query, bonus, rows, passages.differences(query, rows), limit)
+    same = passages.likeliest(query, bonus, rows, passages.differences(query, rows), limit)
     assert set(same.tolist()) == set(chosen.tolist())
     unequal = ((vectors > 0) != (query > 0)).sum(axis=1)
     once, own = np.cos(np.pi * unequal / 100), bonus[1:]

@@ -17,7 +17,7 @@ from vector_memory.search.later import with_later
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import on_page, weighed
 from vector_memory.storage.records import Origin
-from vector_memory.storage.scoring import Wording
+from vector_memory.storage.scoring import Vectors, Wording
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)
@@ -35,10 +35,16 @@ def found(scores: Sequence[float], *, length: int = 10, nearest: Sequence[Sequen
     hits = [Hit(number, number, score, score, ("vector",), 0.0, score) for number, score in enumerate(scores, 1)]
     seen = [*nearest, *[[0.0, 0.0]] * (len(hits) - len(nearest))]
     compared = {
-        hit.id: Compared(hit.score, np.array(each, np.float32), AXES[0], length)
+        hit.id: comparison(hit.score, np.array(each, np.float32), AXES[0], length)
         for hit, each in zip(hits, seen, strict=True)
     }
     return SearchHits(hits, scores[0], wording=Wording(0.0), compared=compared)
+
+
+def comparison(score: float, nearest: Vectors, direction: Vectors, length: int) -> Compared:
+    """Return a passage as if its states had been compared."""
+    vars(compared := Compared(score, nearest, b"", len(direction), length))["direction"] = direction
+    return compared
 
 
 def matches(hits: Sequence[Hit]) -> list[tuple[int, MatchLevel | None]]:
@@ -142,7 +148,7 @@ def marked(
     hits = found([0.7, *[0.4] * (len(minutes) - 1)]).hits
     hits = [hit._replace(match=LEVELS[level]) for hit, level in zip(hits, levels, strict=False)]
     compared = {
-        hit.id: Compared(hit.score, AXES[0], AXES[axis], 10) for hit, axis in zip(hits, directions, strict=True)
+        hit.id: comparison(hit.score, AXES[0], AXES[axis], 10) for hit, axis in zip(hits, directions, strict=True)
     }
     places = zip(hits, minutes, turns, strict=False)
     times = {hit.memory_id: origin(hit.memory_id, minute, turn) for hit, minute, turn in places}

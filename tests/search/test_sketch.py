@@ -12,8 +12,8 @@ from inside import index_of
 from lattice import DIMENSIONS
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
-from vector_memory.search.fusion import SearchHits
-from vector_memory.search.index import bm25, common, comparison, sketch
+from vector_memory.search import elsewhere
+from vector_memory.search.index import bm25, common, scan, sketch
 from vector_memory.search.index import loader as passage_index
 from vector_memory.search.index.sketch import SLOTS, WordSketch
 from vector_memory.storage.postings import BUCKETS
@@ -151,28 +151,33 @@ def test_a_file_of_very_many_sessions_is_searched_without_a_sketch_of_all(
         assert len(index_of(store)._passages.units.sketch.groups) == 1  # type: ignore[union-attr]
 
 
-def test_a_large_scope_elsewhere_is_compared_only_if_its_nearest_passages_are_close(
-    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+def test_close_matches_elsewhere_are_counted_with_few_vectors_and_only_among_the_newest_memories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[int] = []
     scattered = SqliteFeed.scattered_vectors
 
     def spied(feed: SqliteFeed, scope: Scope, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
-        if scope == REPORTS:
-            compared.append(len(passage_ids))
+        compared.append(len(passage_ids) if scope.session_id is None else 0)
         return scattered(feed, scope, passage_ids)
 
     monkeypatch.setattr(SqliteFeed, "scattered_vectors", spied)
     monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", 0)
-    monkeypatch.setattr(comparison, "MAX_COMPARED", 30)
-    monkeypatch.setattr(comparison, "FIRST_COMPARED", 3)
-    index_of(store)._cached.clear()
-    for promising in (False, True):
-        # What is known early has no hits yet.
-        monkeypatch.setattr(SearchHits, "is_close", lambda found, _, promising=promising: promising and not found.hits)
-        compared.clear()
-        assert store.search_chunks("a b", Scope("report", session_id="zoo"), Page(limit=5)).confidence == "related"
-        assert (max(compared) > 20) is promising
+    monkeypatch.setattr(scan, "COUNTED", 12)
+    with open_store(tmp_path / "memory.db") as store:
+        for number in range(40):
+            store.store_memory("report", "w1 w2 w3 w4" if number % 8 else "a b c d", session_id=f"s{number}")
+        store.store_memory("report", "w1 w2 w3 w4", session_id="here")
+        for loaded in (False, True):
+            if loaded:
+                load_index(store)
+            for probed, wanted in ((1_000, 5), (20, 2)):
+                for module in (scan, elsewhere):
+                    monkeypatch.setattr(module, "PROBED", probed)
+                compared.clear()
+                answer = store.search_chunks("a b c d", Scope("report", session_id="here"), Page(limit=5))
+                assert answer.elsewhere == {"other_sessions": wanted}
+                assert max(compared, default=0) <= 12
 
 
 def test_vectors_of_the_latest_sessions_are_in_memory_before_the_first_search(

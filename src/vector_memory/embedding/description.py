@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from vector_memory.domain import MatchLevel
 from vector_memory.errors import EmbeddingUnavailableError
@@ -42,6 +42,11 @@ class Calibration:
         if covered >= self.by_words or evidence >= self.strong:
             return "strong"
         return "related" if self.related is None or evidence >= self.related else "weak"
+
+    def are_strong(self, cosine: Any, covered: Any) -> Any:
+        """Return for each of several texts, whose tokens were not compared, whether its level is `strong`."""
+        evidence = cosine + self.late * INSTEAD_OF_TOKENS + self.words * covered
+        return (covered >= self.by_words) | (evidence >= self.strong)
 
     @property
     def tells_weak(self) -> bool:

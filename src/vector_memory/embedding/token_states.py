@@ -6,9 +6,9 @@ content counts, in both: tokens that are words, but not stop words.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from itertools import accumulate
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import accumulate, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ PIECE = "#▁Ġ"
 
 SMALLEST_LENGTH = np.float32(1e-12)
 
+GRID = np.float32(2**19)
+"""Numbers of a question are multiples of 1 / GRID. So any sum of up to 1,024 of them is exact, and cosines are the same
+whatever they are computed together with."""
 
 MOST_BYTES = 64 * 2**10
 """Bytes of passages that are compared together. Unpacked they take 2 MB, which the processor's cache holds."""
@@ -51,9 +54,10 @@ def is_content(token: str) -> bool:
 
 
 def of_question(states: States) -> States:
-    """Return the states of a question as they are compared: with length 1, and no more than are compared."""
+    """Return the states of a question as they are compared: with length 1, on GRID, no more than are compared."""
     first = states[:MAX_QUESTION_TOKENS]
-    unit: States = first / np.maximum(np.linalg.norm(first, axis=1, keepdims=True), SMALLEST_LENGTH)
+    lengths = np.maximum(np.linalg.norm(first, axis=1, keepdims=True), SMALLEST_LENGTH)
+    unit: States = np.rint(first / lengths * GRID) / GRID
     return unit
 
 
@@ -67,24 +71,39 @@ def bytes_per_state(dimensions: int) -> int:
     return (dimensions + 7) // 8
 
 
-class Compared(NamedTuple):
+def signs_of(passage: bytes, dimensions: int) -> States:
+    """Return 1 for each number above 0 of the states of a passage, and 0 for each other; shape (tokens, dimensions)."""
+    bits = np.frombuffer(passage, np.uint8).reshape(-1, bytes_per_state(dimensions))
+    return np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Compared:
     """A passage compared with a question token by token. `score`: its late score, which is the mean of `nearest`.
 
-    `nearest`: for each token of the question the highest cosine with one of the passage's, shape (tokens,).
-    `direction`: the passage's mean sign as a unit vector, shape (dimensions,): near that of its vector. `length`: how
-    many of its tokens have states.
+    `nearest`: for each token of the question the highest cosine with one of the passage's, shape (tokens,). `passage`:
+    the states of its tokens, of so many `dimensions`. `length`: how many of its tokens have states.
     """
 
     score: float
     nearest: NDArray[np.float32]
-    direction: NDArray[np.float32]
+    passage: bytes
+    dimensions: int
     length: int
 
+    @cached_property
+    def direction(self) -> NDArray[np.float32]:
+        """The passage's mean sign as a unit vector, shape (dimensions,): near that of its vector."""
+        signs = signs_of(self.passage, self.dimensions)
+        total = 2 * signs.sum(axis=0) - len(signs)
+        direction: NDArray[np.float32] = total / np.maximum(np.linalg.norm(total), SMALLEST_LENGTH)
+        return direction
+
     def joined(self, other: "Compared") -> "Compared":
-        """Return both as one: the score and direction are those of the better one."""
+        """Return both as one: the score and passage are those of the better one."""
         best = max(self, other, key=lambda one: one.score)
         nearest = np.maximum(self.nearest, other.nearest)
-        return best._replace(nearest=nearest, length=self.length + other.length)
+        return replace(best, nearest=nearest, length=self.length + other.length)
 
 
 def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
@@ -94,7 +113,7 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
     passage without tokens.
     """
     asked, dimensions = question.shape
-    nothing = Compared(0.0, np.zeros(asked, np.float32), np.zeros(dimensions, np.float32), 0)
+    nothing = Compared(0.0, np.zeros(asked, np.float32), b"", dimensions, 0)
     compared = [nothing] * len(passages)
     for group in groups([len(passage) if asked else 0 for passage in passages], MOST_BYTES):
         found = compare_group(question, [passages[index] for index in group])
@@ -119,17 +138,10 @@ def groups(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
 def compare_group(question: States, passages: Sequence[bytes]) -> list[Compared]:
     """Compare passages that have tokens with a question that has some."""
     asked, dimensions = question.shape
-    width = bytes_per_state(dimensions)
-    bits = np.frombuffer(b"".join(passages), np.uint8).reshape(-1, width)
-    signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
-    lengths = [len(passage) // width for passage in passages]
+    lengths = [len(passage) // bytes_per_state(dimensions) for passage in passages]
     starts = [0, *accumulate(lengths[:-1])]
-    parts = [signs[start : start + length] for start, length in zip(starts, lengths, strict=True)]
-    # One product for each passage: its numbers do not depend on the others.
-    cosines = np.concatenate([part @ question.T for part in parts])
+    cosines = signs_of(b"".join(passages), dimensions) @ question.T
     nearest = 2 * np.maximum.reduceat(cosines, starts) - question.sum(axis=1)
-    means = 2 * np.array([part.mean(axis=0) for part in parts]) - 1
-    directions = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), SMALLEST_LENGTH)
     scale = float(np.sqrt(dimensions * 2 / np.pi))
-    scores = rounded(nearest.sum(axis=1).astype(np.float64) / asked / scale).tolist()
-    return list(map(Compared, scores, nearest / np.float32(scale), directions, lengths))
+    scores = rounded(nearest.sum(axis=1, dtype=np.float64) / asked / scale).tolist()
+    return list(map(Compared, scores, nearest / np.float32(scale), passages, repeat(dimensions), lengths))

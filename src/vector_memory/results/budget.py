@@ -72,7 +72,7 @@ class ResponseBudget:
             answer = noted(answer, budget._shortened)  # noqa: SLF001 - one of our own
             excess = size(answer) - self._bytes
             if excess <= 0 or not room:
-                return bounded(answer, self._bytes)
+                return answer if excess <= 0 else bounded(answer, self._bytes)
             room = max(0, room - excess)
 
     @property
@@ -121,7 +121,7 @@ class ResponseBudget:
 
     def fitting(self, items: Sequence[T]) -> list[T]:
         """Return the first items that fit together; the first one is shortened if it does not fit alone."""
-        wanted = [*map(self._alone, items[:1]), *items[1:]]
+        wanted = [*(self.slim(item, 1) for item in items[:1]), *items[1:]]
         totals = accumulate(map(size, wanted))
         return [item for item, total in zip(wanted, totals, strict=True) if total <= self._bytes]
 
@@ -134,9 +134,6 @@ class ResponseBudget:
             chosen.append(full if more <= room else item)
             room -= more if more <= room else 0
         return chosen
-
-    def _alone(self, item: T) -> T:
-        return self.slim(item, 1)
 
     def share(self, entries: Sequence[M]) -> list[M]:
         """Return the first memories that fit with at least a word of their content.

@@ -78,19 +78,13 @@ def matched_memory(
 def shown(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that results contain."""
     return {
+        **provenance(memory),
         "id": memory.id,
-        "memory_type": memory.memory_type,
-        "agent_id": memory.agent_id,
-        "session_id": memory.session_id,
-        "session_iter": memory.session_iter,
-        "task_code": memory.task_code,
         "content": memory.content,
-        "title": memory.title,
         "description": memory.description,
         "tags": memory.tags,
         "metadata": memory.metadata,
         "content_hash": memory.content_hash[:HASH_SHOWN],
-        "created_at": memory.created_at,
         "updated_at": memory.updated_at,
         "accessed_at": memory.accessed_at,
         "access_count": memory.access_count,
@@ -122,16 +116,7 @@ def observations_on(reader: Reader, sources: Iterable[Memory | Origin]) -> list[
 def notes_on(reader: Reader, report_ids: Collection[int]) -> list[ObservationNote]:
     """Return the latest observations on these reports, the oldest first."""
     found = reader.observations_on(sorted(report_ids), NOTED, NOTE) if report_ids else []
-    return [
-        ObservationNote(
-            id=one.id,
-            report_id=one.report_id,
-            agent_id=one.agent_id,
-            created_at=one.created_at,
-            beginning=one.beginning,
-        )
-        for one in found
-    ]
+    return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
 
 
 def hoist_common_fields(answer: Result) -> Result:

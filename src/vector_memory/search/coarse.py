@@ -160,30 +160,18 @@ class CoarseSearch:
         return answer
 
     def _found_fields(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
-        """Return the fields of an answer, with as many results as fit."""
-        if page.detail == LINES:
-            return self._in_lines(budget, looked, scope, page)
+        """Return the fields of an answer, with as many results as fit, or one line for each memory."""
         found, judgement, observations, known, more, left_out = looked
-        shared = budget.share(found)
-        shown = budget.with_more(shared, beside(shared, known)) if known else shared
-        answer = budget.packed(found, shown, page, omitted_memory, more=more)
-        return answer.fields() | {
+        if page.detail == LINES:
+            lines, answer = listed(budget, found, page, more=more)
+            fields = {"lines": lines, "next_offset": answer.next_offset}
+        else:
+            shared = budget.share(found)
+            shown = budget.with_more(shared, beside(shared, known)) if known else shared
+            answer = budget.packed(found, shown, page, omitted_memory, more=more)
+            fields = answer.fields() | {"observations": list(observations)}
+        return fields | {
             "total_results": len(answer.results),
-            "confidence": judgement.confidence,
-            "weak": left_out,
-            "elsewhere": judgement.elsewhere,
-            "observations": list(observations),
-            "message": summary(answer, said_with(judgement.notes, left_out), scope, self._read_with),
-        }
-
-    def _in_lines(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
-        """Return the fields of an answer, with one line for each memory."""
-        judgement, left_out = looked.judgement, looked.left_out
-        lines, answer = listed(budget, looked.found, page, more=looked.more)
-        return {
-            "lines": lines,
-            "next_offset": answer.next_offset,
-            "total_results": len(lines),
             "confidence": judgement.confidence,
             "weak": left_out,
             "elsewhere": judgement.elsewhere,

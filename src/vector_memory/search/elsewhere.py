@@ -4,13 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.search.index.scan import PROBED
 from vector_memory.search.messages import filters_of, kinds_in_words, noun_of
-from vector_memory.search.relevance import level_of_each
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader
-
-COUNTED = 100
-"""The highest count of units near a question in another scope."""
+from vector_memory.storage.queries.feed import IndexFeed
 
 UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
 """Kinds that belong to no session; notes belong to another family of tools."""
@@ -27,19 +25,21 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
     """Return how many units near the question there are outside the filters and among other kinds, by place."""
-    counts = {name: count_close(retrieval, other) for name, other in other_scopes(retrieval.reader, scope).items()}
-    if "other_sessions" in counts:
-        same = count_close(retrieval, replace(scope, session_iter=None))
-        counts["other_sessions"] = max(0, counts["other_sessions"] - same)
+    since = max(oldest_counted(retrieval.reader.feed) - 1, scope.after_id or 0)
+    besides = {"other_sessions": scope.session_id}
+    counts = {
+        name: retrieval.count_strong(replace(other, after_id=since), besides.get(name))
+        for name, other in other_scopes(retrieval.reader, scope).items()
+    }
     return {name: count for name, count in counts.items() if count}
 
 
-def count_close(retrieval: Retrieval, scope: Scope) -> int:
-    """Return how many units of a scope are near the question, at most 100; 0 if none is."""
-    found = retrieval.find(scope, COUNTED, only_if_close=True)
-    if not found.is_close(retrieval.question.calibration):
+def oldest_counted(feed: IndexFeed | None) -> int:
+    """Return the id of the oldest memory that matches are counted in: that of the first of the newest passages."""
+    if feed is None or (last := feed.revision().last_passage_id) <= PROBED:
         return 0
-    return max(1, level_of_each(found, retrieval.question).count("strong"))
+    first = feed.passages_after(last - PROBED, 1, with_vectors=False).placed
+    return first[0].memory_id if first else 0
 
 
 def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:

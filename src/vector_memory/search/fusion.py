@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import MatchLevel
-from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
 from vector_memory.storage.records import Origin
@@ -82,10 +81,6 @@ class SearchHits(NamedTuple):
         """How much of the question's words, weighted by their rarity, a hit has for each share of the words."""
         most = max((hit.words or 0.0 for hit in self.hits), default=0.0)
         return self.wording.covered / most if self.wording and most else 0.0
-
-    def is_close(self, calibration: Calibration) -> bool:
-        """Return whether the nearest passage, or the unit with most of the words, matches strongly."""
-        return calibration.level(self.nearest or 0.0, self.wording.covered if self.wording else 0.0) == "strong"
 
 
 def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> list[Hit]:

@@ -56,8 +56,8 @@ def is_later(one: Origin, other: Origin) -> bool:
 def may_correct(hit: Hit, older: Hit, compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> bool:
     """Return whether a hit was stored after another one, and is on its subject and near the question, too."""
     one, other = compared[hit.id], compared[older.id]
-    is_near = one.direction @ other.direction >= max(SAME_SUBJECT, LEAST_TOGETHER - one.score)
-    return bool(is_near) and is_later(origins[hit.memory_id], origins[older.memory_id])
+    least = max(SAME_SUBJECT, LEAST_TOGETHER - one.score)
+    return is_later(origins[hit.memory_id], origins[older.memory_id]) and bool(one.direction @ other.direction >= least)
 
 
 def best_on_subject(

@@ -20,10 +20,11 @@ from vector_memory.search.fusion import (
     pending_weight,
 )
 from vector_memory.search.index.loader import PassageIndex
-from vector_memory.search.index.scan import Scan
+from vector_memory.search.index.scan import COUNTED, Scan
 from vector_memory.search.index.signatures import View
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
+from vector_memory.search.relevance import level_of_each
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Origin, Pending
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, CandidateSource, Match, Method, Ranked
@@ -73,15 +74,14 @@ class Retrieval:
         self._view = index.view(reader.feed) if index is not None and index.is_used else None
         self._last_scan: tuple[Scope, int, Scan] | None = None
 
-    def find(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
+    def find(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
 
-        `only_if_close`: the units do not matter if nothing is close, and their order does not either. Raises
-        ValidationError for a scope that is not of one kind.
+        Raises ValidationError for a scope that is not of one kind.
         """
         wanted = count
         while True:
-            found = self._best(scope, wanted, memories=memories, only_if_close=only_if_close)
+            found = self._best(scope, wanted, memories=memories)
             hits = [hit for hit in found.hits if self.is_similar_enough(hit)]
             if len(hits) >= count or len(found.hits) < wanted or wanted >= MAX_DEPTH:
                 return found._replace(hits=hits[:count])
@@ -100,11 +100,29 @@ class Retrieval:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
         return self._best(scope, MAX_DEPTH)
 
-    def _best(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
+    def count_strong(self, scope: Scope, besides: str | None = None) -> int:
+        """Return how many units of a scope, without the session `besides`, match strongly: at most COUNTED.
+
+        Tokens are not compared, and of the passages only the likeliest of the newest.
+        """
+        if self._view is not None:
+            visible = self.reader.visible(scope)
+            members = self._view.members(visible)
+            if besides is not None:
+                members &= ~self._view.members(Scope(session_id=besides))
+            scan = Scan(self._view, visible, members, self.question.terms, depth=0)
+            return min(COUNTED, scan.count_strong(self.question, self.threshold))
+        found = self._fused(scope, COUNTED)
+        levels = zip(found.hits, level_of_each(found, self.question), strict=True)
+        strong = [hit.memory_id for hit, level in levels if level == "strong" and self.is_similar_enough(hit)]
+        sessions = {} if besides is None else self.reader.origins(sorted(set(strong)))
+        return sum(number not in sessions or sessions[number].session_id != besides for number in strong)
+
+    def _best(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         if scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
-        if self.question.states is None or only_if_close:
-            return self._fused(scope, count, memories=memories, only_if_close=only_if_close)
+        if self.question.states is None:
+            return self._fused(scope, count, memories=memories)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
         units = self._fused(scope, wanted)
         compared, origins = self._compared(scope.kind, self.question.states, units.hits[:LATE_UNITS])
@@ -112,10 +130,7 @@ class Retrieval:
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
         if memories:
-            best: dict[int, Compared] = {}
-            for hit in hits:
-                if hit.id in compared:
-                    best.setdefault(hit.memory_id, compared[hit.id])
+            best = {hit.memory_id: compared[hit.id] for hit in reversed(hits) if hit.id in compared}
             others = self._fused(scope, count, memories=True)
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
             units, hits, compared = others, best_of_each_memory([*hits, *behind]), best
@@ -144,7 +159,7 @@ class Retrieval:
             units[unit] = units[unit].joined(one) if unit in units else one
         return units, origins
 
-    def _fused(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
+    def _fused(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         """Return the best units or memories by their fused scores, and go on with the words as they were read."""
         if self._view is None:
             source = self.reader.candidates(scope, self._method)
@@ -152,9 +167,8 @@ class Retrieval:
             found = best_units(source, self.question, count, memories=memories, all_embedded=all_embedded)
             found = self._with_nearest(found, source) if memories else found
         else:
-            is_worthwhile = self._is_close if only_if_close else None
             scan = self._scan(self._view, self.reader.visible(scope), max(DEPTH, count))
-            found = scan.find(self.question.vector, count, is_worthwhile, memories=memories)
+            found = scan.find(self.question.vector, count, memories=memories)
         if found.wording and found.wording.respelt:
             self.question = self.question.read_as(found.wording.respelt)
         elif self.question.plain:
@@ -187,9 +201,6 @@ class Retrieval:
             scan = Scan(view, scope, members, question.terms, depth=depth, weight=weight, plain=words)
             self._last_scan = scope, depth, scan
         return self._last_scan[2]
-
-    def _is_close(self, found: SearchHits) -> bool:
-        return found.is_close(self.question.calibration)
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""

@@ -1,6 +1,5 @@
 """Compares a query with the passages of a scope, in memory: with all of them, or with the likeliest ones."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.search.fusion import fused_scores
 from vector_memory.search.index.bm25 import WordScores
-from vector_memory.search.index.signatures import CachedVectors, View, highest
+from vector_memory.search.index.signatures import FEW, CachedVectors, View
 from vector_memory.search.index.units import Bools, Rows
 from vector_memory.storage.scoring import COMPARED_AT_ONCE, ROUNDING, Vectors, best, cosines
 
@@ -22,9 +21,6 @@ often this misses one of the best."""
 MAX_COMPARED = 32_768
 """Maximum number of passages compared. A few units can have so many of the likeliest passages that others are not
 found; the search then stops here, and its result is partial."""
-
-FIRST_COMPARED = 100
-"""Passages compared to see whether a search of a large scope is worthwhile."""
 
 GROWTH = 4
 PASSAGES_PER_UNIT = 4
@@ -47,14 +43,12 @@ NOTHING = Nearby(np.empty(0, np.int64), np.empty(0))
 class Goal(NamedTuple):
     """What to find: the `number` best units, or with `memories` the `number` memories that have the best units.
 
-    `nearest`: number of nearest units to return in addition. `is_worthwhile`: says, given the cosine of what is
-    probably the nearest passage, whether to look for the units at all.
+    `nearest`: number of nearest units to return in addition.
     """
 
     number: int
     nearest: int = 0
     memories: bool = False
-    is_worthwhile: Callable[[float], bool] | None = None
 
 
 class Comparison:
@@ -161,23 +155,20 @@ class SignatureComparison(Comparison):
         super().__init__(view, members, query, words, weight)
         self._scope = scope
         self._inside = view.units.entries_in(members)
-        is_rare = np.count_nonzero(self._inside) * 4 < len(self._inside)
+        is_rare = np.count_nonzero(self._inside) * FEW < len(self._inside)
         self._among = self._rows_inside() if is_rare else view.count
+        self._known: dict[int, tuple[Nearby, Rows]] = {}
 
     def _find(self, goal: Goal) -> tuple[Nearby, Rows]:
         number = self._among if isinstance(self._among, int) else len(self._among)
         likely = max(MIN_COMPARED, number // COMPARED_SHARE) // (1 if self._words is None else 2)
         limit = min(MAX_COMPARED, max(likely, 2 * PASSAGES_PER_UNIT * (goal.number + goal.nearest)))
         while True:
-            if number <= limit:
-                rows = self._rows_inside()
-            else:
-                rows, estimates = self._likeliest(limit)
-                if goal.is_worthwhile is not None:
-                    near, removed = self._compared(rows[highest(estimates, FIRST_COMPARED)])
-                    if len(removed) or not goal.is_worthwhile(float(near.cosines.max(initial=-1.0))):
-                        return near, removed
-            near, removed = self._compared(rows)
+            if limit not in self._known:
+                self._known[limit] = self._compared(self._rows_inside() if number <= limit else self._likeliest(limit))
+            near, removed = self._known[limit]
+            if len(removed):
+                self._known.clear()
             is_enough = len(np.unique(self._groups(near.entries, goal))) >= goal.number or number <= limit
             if is_enough or len(removed) or limit >= MAX_COMPARED:
                 return self._best(near._replace(partial=not is_enough), goal), removed
@@ -189,11 +180,11 @@ class SignatureComparison(Comparison):
         present = self._view.passages.rows_of(ids)
         return nearby(self._entries[present], cosines(vectors, self._query)), np.setdiff1d(rows, present)
 
-    def _likeliest(self, limit: int) -> tuple[Rows, Vectors]:
+    def _likeliest(self, limit: int) -> Rows:
         bonus = np.where(self._inside, np.float32(0), np.float32(-np.inf))
         if self._words is not None:
             bonus[self._words.entries] = self._bonus(self._words.entries)
-        differences = self._view.differences(self._query, self._among)
+        differences = self._view.passages.differences(self._query, self._among)
         return self._view.passages.likeliest(self._query, bonus, self._among, differences, limit)
 
     def _rows_inside(self) -> Rows:

@@ -1,8 +1,9 @@
 """Finds the best units of a scope in memory: by the cosine of their nearest passage, by BM25, or by both."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.search.fusion import (
@@ -16,7 +17,7 @@ from vector_memory.search.fusion import (
     sort_hits,
     sources_of,
 )
-from vector_memory.search.index.bm25 import word_scores
+from vector_memory.search.index.bm25 import WordScores, word_scores
 from vector_memory.search.index.comparison import (
     NOTHING,
     Comparison,
@@ -28,7 +29,17 @@ from vector_memory.search.index.comparison import (
 )
 from vector_memory.search.index.signatures import CachedVectors, View
 from vector_memory.search.index.units import Bools, Rows
-from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, Vectors, best, rounded
+from vector_memory.search.question import Question
+from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, Vectors, Wording, best, cosines, rounded
+
+PROBED = 16_384
+"""Passages among which those near a question are counted: the newest of the whole memory."""
+
+COUNTED = 20
+"""The highest count. If vectors are not in memory, those of so many passages are read, the likeliest of the scope."""
+
+MOST_COMPARED = 512
+"""The same for vectors in memory."""
 
 
 class Scan:
@@ -56,47 +67,59 @@ class Scan:
         self._weight = weight
         self._members = members
         self._words = None if terms is None else word_scores(view.feed, view.units, self._members, terms, plain)
+        self._word_entries = np.empty(0, np.int64) if self._words is None else self._words.entries
+        self._comparisons: dict[float, Comparison] = {}
 
-    def find(
-        self,
-        query: Vectors | None,
-        count: int,
-        is_worthwhile: Callable[[SearchHits], bool] | None = None,
-        *,
-        memories: bool = False,
-    ) -> SearchHits:
+    def find(self, query: Vectors | None, count: int, *, memories: bool = False) -> SearchHits:
         """Return the `count` best units or `memories`. If `query` is None, only keywords are compared.
 
-        `is_worthwhile`: a large scope is searched only if this returns True for what is known early: how near the
-        nearest passage probably is, and the wording.
+        The query has to be the same in all calls.
         """
         wording = None if self._words is None else self._words.wording
         if query is None:
-            hits = self._hits(NOTHING, self._word_entries(), self._weight, count, by_meaning=False, memories=memories)
+            hits = self._hits(NOTHING, self._word_entries, self._weight, count, by_meaning=False, memories=memories)
             return SearchHits(hits[:count], None, wording=wording, weight=self._weight)
 
-        def promises(cosine: float) -> bool:
-            return is_worthwhile is None or is_worthwhile(SearchHits([], clipped(cosine), wording=wording))
-
-        nearest_wanted = 0 if self._words is None else self._depth
-        goal = Goal(count, nearest_wanted, memories, promises if is_worthwhile else None)
+        goal = Goal(count, 0 if self._words is None else self._depth, memories)
         while True:
-            lacking = self._without_vectors()
+            lacking = self._view.without_vectors(self._word_entries)
             weight = self._weight_while(lacking)
-            nearby = self._comparison(query, weight).find(goal)
-            if len(self._without_vectors()) == len(lacking):  # else vectors have turned out to be removed
-                break
+            if weight not in self._comparisons:
+                self._comparisons[weight] = self._comparison(query, weight)
+            nearby = self._comparisons[weight].find(goal)
+            if len(self._view.without_vectors(self._word_entries)) == len(lacking):
+                break  # else vectors have turned out to be removed
         nearest = clipped(float(nearby.cosines.max())) if len(nearby.cosines) else None
         hits = self._hits(nearby, lacking, weight, count, by_meaning=True, memories=memories)
         return SearchHits(hits[:count], nearest, nearby.partial, wording, weight)
 
-    def _word_entries(self) -> Rows:
-        """Return the entries of the units that contain words."""
-        return np.empty(0, np.int64) if self._words is None else self._words.entries
+    def count_strong(self, question: Question, threshold: float | None) -> int:
+        """Return how many units match strongly: by words, or by one of the likeliest of the newest passages."""
+        words = self._words or WordScores(0, np.zeros(1), self._word_entries, Wording(0.0))
+        calibration, least = question.calibration, -1.0 if threshold is None else threshold
+        shares = words.window * (words.wording.covered / (words.window.max() or 1.0))
+        by_words = calibration.are_strong(0.0, shares[words.entries - words.first])
+        if question.vector is None:
+            return int(by_words.sum())
+        rows, similarities = self._likeliest(question.vector)
+        near = self._view.passages.entries[rows]
+        by_both = calibration.are_strong(similarities, shares.take(near - words.first, mode="clip"))
+        return len(np.union1d(near[by_both & (similarities >= least)], words.entries[by_words]))
 
-    def _without_vectors(self) -> Rows:
-        """Return those of them that have no vector yet."""
-        return self._view.without_vectors(self._word_entries())
+    def _likeliest(self, query: Vectors) -> tuple[Rows, NDArray[np.float64]]:
+        """Return those of the newest passages that are likeliest to be near the query, and their cosines."""
+        passages, cached = self._view.passages, self._view.cached(Scope())
+        rows = np.arange(max(0, self._view.count - PROBED), self._view.count)
+        rows = rows[self._members.take(self._view.units.owners.take(passages.entries[rows]))]
+        most = COUNTED if cached is None else MOST_COMPARED
+        if len(rows) > most:
+            rows = rows[np.argpartition(passages.differences(query, rows), most)[:most]]
+        if cached is None:
+            ids, vectors = self._view.feed.scattered_vectors(self._scope, np.sort(passages.ids[rows]).tolist())
+            return passages.rows_of(ids), cosines(vectors, query)
+        known = cached.rows[: cached.count]
+        rows = rows[are_in(known, rows)]
+        return rows, rounded(np.vecdot(cached.vectors[known.searchsorted(rows)], query))
 
     def _weight_while(self, lacking: Rows) -> float:
         """Return the weight of cosines while some of the units that contain words have no vector."""
@@ -117,7 +140,7 @@ class Scan:
         self, nearby: Nearby, others: Rows, weight: float, count: int, *, by_meaning: bool, memories: bool
     ) -> list[Hit]:
         """Return the best units in order, among those that are near and the `others`, which have no cosine."""
-        keyword = self._word_entries()
+        keyword = self._word_entries
         others = others[~are_in(nearby.entries, others)]
         entries = np.concatenate([nearby.entries, others])
         similarities = np.pad(nearby.cosines, (0, len(others)), constant_values=np.nan)

@@ -142,10 +142,8 @@ class Passages:
 
     def likeliest(
         self, query: Vectors, bonus: Vectors, among: Rows | int, differences: Differences, limit: int
-    ) -> tuple[Rows, Vectors]:
-        """Return about `limit` passages that are likeliest to have the highest sums of cosine and bonus.
-
-        The result has their rows, ascending, and estimates of their cosines.
+    ) -> Rows:
+        """Return the rows, ascending, of about `limit` passages likeliest to have the highest sums of cosine and bonus.
 
         `among`: the rows to choose from, or their number if they are the first ones; `differences`: of these. `bonus`:
         for each entry, -inf to exclude it. One in NEAREST_SHARE is chosen by its cosine alone. Signatures are compared
@@ -160,8 +158,8 @@ class Passages:
         signs = np.unpackbits(packed.view(np.uint8), axis=1, count=self.dimensions)
         agreement = 2 * np.vecdot(signs.astype(np.float32), query) - query.sum()
         closer = agreement / np.sqrt(np.float32(2 * self.dimensions / np.pi))
-        best = best_by_either(closer, closer + bonus[self.entries[rows]], limit)
-        return rows[best], closer[best]
+        likeliest: Rows = rows[best_by_either(closer, closer + bonus[self.entries[rows]], limit)]
+        return likeliest
 
     def _estimates(self, bonus: Vectors, among: Rows | int, differences: Differences) -> tuple[Vectors, Vectors]:
         """Return the cosines estimated from the number of equal bits, and their sums with the bonus."""
@@ -220,8 +218,6 @@ class View:
         self.units = units
         self.count = passages.up_to(last_id)
         """How many of the passages may be seen."""
-        self._query: Vectors | None = None
-        self._differences = np.empty(0, np.uint16)
 
     def members(self, scope: Scope, known: Sequence[int] | None = None) -> Bools:
         """Return for each memory row whether it is in the scope. `known`: the memories of the scope."""
@@ -234,17 +230,6 @@ class View:
     def cached(self, scope: Scope) -> CachedVectors | None:
         """Return vectors that include those of a scope; None: there are too many."""
         return self._cache.cached(self, scope)
-
-    def differences(self, query: Vectors, among: Rows | int) -> Differences:
-        """Return in how many bits the signatures of passages differ from the query's.
-
-        If they are many, all passages are compared, once for all scopes in which this view looks for the query.
-        """
-        if not isinstance(among, int) and len(among) * FEW < self.count:
-            return self.passages.differences(query, among)
-        if self._query is not query:
-            self._query, self._differences = query, self.passages.differences(query, self.count)
-        return self._differences if isinstance(among, int) else self._differences.take(among)
 
     def visible(self, rows: Rows) -> Rows:
         """Return those of the rows, which are ascending, that the snapshot can see."""

@@ -170,12 +170,14 @@ class Units:
             inside &= self.times[: self.memory_count] >= microseconds(scope.created_after)
         if scope.created_before is not None:
             inside &= self.times[: self.memory_count] <= microseconds(scope.created_before)
+        if scope.after_id is not None:
+            inside &= self.memory_ids[: self.memory_count] > scope.after_id
         return inside
 
     @staticmethod
     def knows(scope: Scope) -> bool:
         """Return whether the columns stored here cover all filters of the scope."""
-        others = (scope.category, scope.own_agent_id, scope.after_id, scope.sessions)
+        others = (scope.category, scope.own_agent_id, scope.sessions)
         return not scope.tags and all(value is None for value in others)
 
     def entries_in(self, members: Bools) -> Bools:
