@@ -185,6 +185,7 @@ def test_words_are_indexed_without_a_model_and_vectors_when_there_is_one(folder:
     index.close()
 
 
+@pytest.mark.usefixtures("_short_rounds")
 def test_a_file_that_cannot_be_embedded_does_not_stop_others_and_is_tried_again(
     folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_file_that_cannot_be_embedded_does_not_stop_others_and_is_tried_again(
     steps.vectors()
 
 
+@pytest.mark.usefixtures("_short_rounds")
 def test_an_embedding_that_takes_too_long_is_postponed(
     folder: Path,
     steps: Steps,
@@ -206,12 +208,12 @@ def test_an_embedding_that_takes_too_long_is_postponed(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(index_file_module, "SECONDS_TO_EMBED", 0.05)
     (folder / "a.md").write_text("Words.")
     engine.gate.clear()
-    steps.words()
-    eventually(lambda: "TimeoutError" in caplog.text)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(index_file_module, "SECONDS_TO_EMBED", 0.05)
+        steps.words()
+        eventually(lambda: "TimeoutError" in caplog.text)
     engine.gate.set()
     steps.vectors()
 
