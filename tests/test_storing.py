@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines import counts
+from engines import counts, writer_of
 from faults.soundness import connected
 from inside import database_of
 from lattice import LatticeEmbedder
@@ -156,8 +156,7 @@ def test_a_failed_write_leaves_nothing_of_a_memory(store: SessionMemoryStore, mo
         raise ValidationError("no")
 
     before = counts(store)
-    for engine in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"vector_memory.storage.{engine}.vectors.add_passages", fail)
+    monkeypatch.setattr(writer_of(store), "add_passages", fail)
     with pytest.raises(ValidationError):
         store.store_memory("report", DOCUMENT, session_id="s")
     assert counts(store) == before
