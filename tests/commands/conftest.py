@@ -3,6 +3,8 @@
 import gc
 import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,6 +68,21 @@ def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[byte
         return Ended(int(ended.value.code or 0), said.out.decode(), said.err.decode())
 
     return run_command
+
+
+def answered(answer: bytes, *words: str) -> tuple[int, bytes, bytes]:
+    """Run a command in a terminal and answer its question; return its exit code, output and question."""
+    controller, terminal = os.openpty()
+    command = [sys.executable, "-P", "-m", "vector_memory", *words]
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal) as child:
+        os.close(terminal)
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += os.read(controller, 1000)
+        os.write(controller, answer)
+        said, _ = child.communicate()
+    os.close(controller)
+    return child.returncode, said, asked
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """delete, backfill, reembed, backup, restore, fetch-model with --json; and completion."""
 
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import vector_memory.embedding.weights
-from commands.conftest import Run
+from commands.conftest import Run, answered
 from engines import contents, execute, place_of
 from memory_files import bytes_of
 from tiny_models import Tiny
@@ -52,19 +50,10 @@ def test_a_cleanup_deletes_what_is_old(memory: Path, run: Run) -> None:
 @pytest.mark.parametrize(("answer", "left"), [(b"\n", 5), (b"n\n", 5), (b"y\n", 2)])
 def test_in_a_terminal_deleting_asks_first(answer: bytes, left: int, memory: Path) -> None:
     """Whatever is not yes deletes nothing."""
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-P", "-m", "vector_memory", "delete", "--session", "outage", *place_of(memory)]
-    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal) as child:
-        os.close(terminal)
-        asked = b""
-        while b"[y/N]" not in asked:
-            asked += os.read(controller, 1000)
-        os.write(controller, answer)
-        said = child.stdout.read()
-    os.close(controller)
+    code, said, asked = answered(answer, "delete", "--session", "outage", *place_of(memory))
     assert b"Delete 3 memories of session outage? This cannot be undone." in asked
     assert len(contents(memory)) == left
-    assert (child.returncode, said) == (
+    assert (code, said) == (
         (0, b"Deleted 3 memories of session outage.\n") if left == 2 else (1, b"Nothing was deleted.\n")
     )
 

@@ -3,11 +3,9 @@
 import contextlib
 import json
 import os
-import pty
 import shlex
 import shutil
 import stat
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 
 from clients import connected
-from commands.conftest import Run
+from commands.conftest import Run, answered
 from commands.connecting.conftest import everything
 from vector_memory.cli.clients import catalogue, changes, launching
 from vector_memory.cli.clients.catalogue import CLIENTS, Client, InstallScope
@@ -156,17 +154,8 @@ def test_another_entry_of_this_name_is_shown_with_what_differs(run: Run, home: P
 
 @pytest.mark.parametrize(("answer", "is_made"), [(b"y\n", True), (b"\n", False), (b"no\n", False)])
 def test_in_a_terminal_it_asks(answer: bytes, is_made: bool, home: Path) -> None:
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-P", "-m", "vector_memory", "install", "cursor"]
-    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal) as child:
-        os.close(terminal)
-        asked = b""
-        while b"[y/N]" not in asked:
-            asked += os.read(controller, 1000)
-        os.write(controller, answer)
-        child.communicate()
-    os.close(controller)
-    assert child.returncode == (0 if is_made else 1)
+    code, _, _ = answered(answer, "install", "cursor")
+    assert code == (0 if is_made else 1)
     assert (home / ".cursor" / "mcp.json").is_file() == is_made
 
 
