@@ -83,7 +83,7 @@ def writer_of(store: SessionMemoryStore) -> type[Writer]:
         return type(writer)
 
 
-def execute(store: SessionMemoryStore, sql: str, *values: object) -> list[tuple[Any, ...]]:
+def execute(store: SessionMemoryStore | Storage, sql: str, *values: object) -> list[tuple[Any, ...]]:
     """Execute a statement, with `?` for values, on the tables of a memory; return the rows."""
     database: Any = database_of(store)
     with database.read() if sql.lstrip().startswith("select") else database.write() as connection:

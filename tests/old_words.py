@@ -11,7 +11,7 @@ from typing import Any
 
 import engine_memories
 from engine_memories import ENGINES, add
-from inside import database_of
+from engines import execute
 from vector_memory.domain import Chunk, NewMemory
 from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
@@ -31,14 +31,6 @@ def add_old(storage: Storage, *memories: NewMemory) -> list[int]:
         engine_memories.searchable_texts = new_texts  # type: ignore[attr-defined]
     execute(storage, "update keyword_blocks set rules = 0")
     return ids
-
-
-def execute(storage: Storage, *statements: str) -> None:
-    """Execute statements on the tables of a memory, in one transaction."""
-    database: Any = database_of(storage)
-    with database.write() as connection:
-        for sql in statements:
-            connection.execute(sql)
 
 
 def die_at_third(storage: Storage) -> None:

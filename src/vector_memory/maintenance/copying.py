@@ -19,8 +19,8 @@ from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, Valid
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
-from vector_memory.storage.queries.portions import Portions
+from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import CanonicalTag, TagVectors
 
 MEMORIES_AT_ONCE = 200

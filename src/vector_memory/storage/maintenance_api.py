@@ -47,25 +47,3 @@ class WholeMemory:
         if self.passages is None:
             return None
         return [(*passage[:3], passage.vector.tobytes(), passage.states) for passage in self.passages]
-
-
-class PlacedLengths(NamedTuple):
-    """Where the units of a memory begin in a block of the keyword index, and their lengths: an array of `<u4`."""
-
-    memory_id: int
-    first: int
-    lengths: bytes
-
-
-class WordBlock(NamedTuple):
-    """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket.
-
-    `rules`: those by which its terms were made.
-    """
-
-    id: int
-    session_id: str | None
-    units: int
-    rules: int
-    memories: list[PlacedLengths]
-    postings: dict[int, bytes]

@@ -67,17 +67,17 @@ class Block(NamedTuple):
 
 
 class PlacedWords(NamedTuple):
-    """Where a memory's units are. `first`: the number of its first unit. `lengths`: an array of LENGTH."""
+    """A row of `keyword_memories`: where a memory's units are, and their lengths, an array of LENGTH."""
 
     memory_id: int
     block_id: int
-    first: int
+    first_unit: int
     lengths: bytes
 
     @property
     def end(self) -> int:
         """The number after that of the last unit."""
-        return self.first + len(self.lengths) // LENGTH.itemsize
+        return self.first_unit + len(self.lengths) // LENGTH.itemsize
 
 
 class FoundPostings(NamedTuple):
@@ -127,7 +127,7 @@ def without(row: bytes, memory: PlacedWords) -> bytes | None:
     """Return a row of postings without those of a memory; None if it has none."""
     postings = np.frombuffer(row, POSTING)
     numbers = numbers_of(postings)
-    others = postings[(numbers < memory.first) | (numbers >= memory.end)]
+    others = postings[(numbers < memory.first_unit) | (numbers >= memory.end)]
     return others.tobytes() if len(others) < len(postings) else None
 
 

@@ -74,7 +74,7 @@ def replace_block(words: KeywordIndex, block_id: int, known: Mapping[int, Words]
         return
     rows = defaultdict[int, bytes](bytes)
     for own, memory in zip(new, memories, strict=True):
-        for row in rows_to_add(own, Block(block_id, memory.first)):
+        for row in rows_to_add(own, Block(block_id, memory.first_unit)):
             rows[row["id"]] += row["postings"]
     placed = [memory._replace(lengths=own.lengths) for own, memory in zip(new, memories, strict=True)]
     words.replace_block(block_id, placed, rows)

@@ -16,9 +16,9 @@ from vector_memory.errors import ValidationError
 from vector_memory.maintenance import copying
 from vector_memory.maintenance.copying import CopiedMemories
 from vector_memory.storage.base import Storage
-from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
+from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.keywords import KeywordIndex
-from vector_memory.storage.queries.portions import Portions
+from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import Embedded, History
 
 PAIRS = list(permutations(ENGINES, 2))
@@ -67,7 +67,7 @@ def fill(storage: Storage, count: int = 14) -> None:
         new = new_memory(
             f"Word{number} naïve 数据 \N{OLD ITALIC LETTER A} \u2400 and words " * (number % 3 + 1), kind, **fields,
             session_iter=number % 2, task_code=None if number % 2 else "t", title="Title",
-            description="It's" if number % 3 else None, tags=["a", f"b{number}"], metadata=METADATA,
+            description="It's" if number % 3 else None, tags=["a", f"b{number}"], metadata=METADATA
         )  # fmt: skip
         add(storage, new, model=None if number % 5 == 4 else MODEL, at=f"2026-01-{number + 1:02}T00:00:00.000001+00:00")
     silent = new_memory("\u200b", MemoryKind.INPUT_PROMPT)
@@ -163,8 +163,6 @@ STEPS = 14
 @pytest.mark.parametrize("at", range(1, STEPS + 1, 3))
 def test_an_interrupted_copy_is_continued(pair: Pair, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(pair.source)
-    with pair.target.read() as reader:
-        portions: type[Portions] = type(reader.upkeep.portions)
     step = 0
 
     def reach_step() -> None:
@@ -184,7 +182,7 @@ def test_an_interrupted_copy_is_continued(pair: Pair, at: int, monkeypatch: pyte
     with monkeypatch.context() as patched:
         patched.setattr(KeywordIndex, "clear", interrupted(KeywordIndex.clear))
         for name in ("add_memories", "add_blocks", "finish"):
-            patched.setattr(portions, name, interrupted(getattr(portions, name)))
+            patched.setattr(Portions, name, interrupted(getattr(Portions, name)))
         with pytest.raises(KeyboardInterrupt):
             pair.run()
     pair.run()

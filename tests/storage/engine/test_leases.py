@@ -5,7 +5,7 @@ import time
 import pytest
 
 from engine_memories import Engine, add, derived, new_memory
-from old_words import execute
+from engines import execute
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.pending import MANY

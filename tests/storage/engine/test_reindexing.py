@@ -11,8 +11,9 @@ import pytest
 
 from clusters import shared_cluster
 from engine_memories import ENGINES, SERVER, Engine, add, new_memory
+from engines import execute
 from forked import Forked
-from old_words import add_old, execute
+from old_words import add_old
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.maintenance import copying
 from vector_memory.maintenance.doctor.agreement import are_words_correct, faults_in, words

@@ -14,8 +14,9 @@ from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.doctor.report import Finding, Level, agreement, fine, fixable, named, problem, warning
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader
-from vector_memory.storage.maintenance_api import WholeMemory, WordBlock
+from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
+from vector_memory.storage.queries.portions import WordBlock
 from vector_memory.storage.records import StoredPassage
 from vector_memory.storage.terms import RULES
 from vector_memory.storage.unit_text import searchable_texts
@@ -150,13 +151,13 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     postings = defaultdict[int, list[bytes]](list)
     memories = reader.memories([placed.memory_id for placed in block.memories])
     for placed in block.memories:
-        if not 0 <= placed.first <= MAX_UNITS:
+        if not 0 <= placed.first_unit <= MAX_UNITS:
             return False
         memory = memories[placed.memory_id]
         chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
         texts = searchable_texts(memory.title, memory.content, chunks, chunked=memory.chunked)
-        lengths, rows = indexed(texts, placed.first)
-        end = placed.first + len(lengths) // LENGTH.itemsize
+        lengths, rows = indexed(texts, placed.first_unit)
+        end = placed.first_unit + len(lengths) // LENGTH.itemsize
         if lengths != placed.lengths or memory.session_id != block.session_id or not end <= block.units <= MAX_UNITS:
             return False
         for bucket, row in rows.items():

@@ -20,7 +20,7 @@ from vector_memory.storage.postings import (
 from vector_memory.storage.terms import RULES
 from vector_memory.storage.unit_text import searchable_text
 
-PLACED = "select memory_id, block_id, first_unit as first, lengths from keyword_memories"
+PLACED = "select memory_id, block_id, first_unit, lengths from keyword_memories"
 
 NEW_BLOCK = "insert into keyword_blocks (session_id, units, rules) values (%(session)s, 0, %(rules)s) returning id"
 
@@ -88,8 +88,8 @@ class KeywordIndex:
         self.open[session_id] = Block(block.id, block.units + words.units)
         later = self.connection.later
         later("update keyword_blocks set units = %(units)s where id = %(id)s", self.open[session_id]._asdict())
-        place = {"memory_id": memory_id, "block_id": block.id, "first_unit": block.units, "lengths": words.lengths}
-        self.connection.insert("keyword_memories", [place])
+        placed = PlacedWords(memory_id, block.id, block.units, words.lengths)
+        self.connection.insert("keyword_memories", [placed._asdict()])
         self.connection.insert("keyword_postings", rows_to_add(words, block), f"{KNOWN_ROW} {{appended:postings}}")
 
     def remove(self, memory_id: int) -> None:

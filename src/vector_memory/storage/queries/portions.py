@@ -2,16 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.connection import Queries
-from vector_memory.storage.maintenance_api import PlacedLengths, WholeMemory, WordBlock
-from vector_memory.storage.postings import BUCKETS, row_id
+from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.postings import BUCKETS, PlacedWords, row_id
 from vector_memory.storage.queries import chunks, memories
 from vector_memory.storage.queries.insert import rows_of_chunks
+from vector_memory.storage.queries.keywords import PLACED, PostingsRow
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
 from vector_memory.storage.terms import RULES
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
     from vector_memory.storage.transactions import Reader, Writer
 
 
-def as_tuple(**columns: Any) -> tuple[Any, ...]:
-    """Return a row as a tuple."""
-    return tuple(columns.values())
+class WordBlock(NamedTuple):
+    """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket.
+
+    `rules`: those by which its terms were made.
+    """
+
+    id: int
+    session_id: str | None
+    units: int
+    rules: int
+    memories: list[PlacedWords]
+    postings: dict[int, bytes]
 
 
 def empty_block(**columns: Any) -> WordBlock:
@@ -68,17 +78,14 @@ class Portions(Queries):
         """
         found = self.connection.fetch(empty_block, sql, {"after": after_id, "limit": limit})
         blocks = {block.id: block for block in found}
-        sql = """
-            select block_id, memory_id, first_unit, lengths from keyword_memories
-            where block_id {among:ids} order by memory_id
-        """
-        for block_id, *placed in self.connection.fetch(as_tuple, sql, {"ids": list(blocks)}):
-            blocks[block_id].memories.append(PlacedLengths._make(placed))
+        sql = f"{PLACED} where block_id {{among:ids}} order by memory_id"
+        for memory in self.connection.fetch(PlacedWords, sql, {"ids": list(blocks)}):
+            blocks[memory.block_id].memories.append(memory)
         sql = "select id, postings from keyword_postings where id >= %(first)s and id < %(end)s order by id"
         bounds = {"first": min(blocks, default=0) * BUCKETS, "end": (max(blocks, default=-1) + 1) * BUCKETS}
-        for number, postings in self.connection.fetch(as_tuple, sql, bounds):
-            if number // BUCKETS in blocks:
-                blocks[number // BUCKETS].postings[number % BUCKETS] = postings
+        for row in self.connection.fetch(PostingsRow, sql, bounds):
+            if row.id // BUCKETS in blocks:
+                blocks[row.id // BUCKETS].postings[row.id % BUCKETS] = row.postings
         return found
 
     def count_outdated(self) -> int:
@@ -121,14 +128,7 @@ class Portions(Queries):
                 for block in blocks
             ],
         )
-        insert(
-            "keyword_memories",
-            [
-                {"memory_id": one.memory_id, "block_id": block.id, "first_unit": one.first, "lengths": one.lengths}
-                for block in blocks
-                for one in block.memories
-            ],
-        )
+        insert("keyword_memories", [memory._asdict() for block in blocks for memory in block.memories])
         insert(
             "keyword_postings",
             [
