@@ -138,6 +138,7 @@ IN_FILES: Faults = REFUSED | {
     "a key changed": ("update index_keys set name = 'elsewhere' where name = 's'", "index"),
     "a key removed": ("delete from index_keys where name = 'a'", "index"),
     "a vector's iteration changed": ("update vec_chunk_search set session_iter = 9 where passage_id = 2", "index"),
+    "states of no passage": ("insert into token_states values (99999, x'0000')", "orphans"),
     "a keyword row of no block": ("insert into keyword_postings values (999999, x'0000000000000000')", "orphans"),
     "a keyword added": ("update keyword_postings set postings = cast(postings || postings as blob)", "keywords"),
     "a length changed": ("update keyword_memories set lengths = zeroblob(length(lengths))", "keywords"),
@@ -194,6 +195,7 @@ class InFile:
 
     usual: Mapping[str, Level] = MappingProxyType({})
     columns = ("id", "cast(content as blob)", "content_hash", "title", "description", "turn", "original_content")
+    epoch = "select epoch from revision"
 
     def __init__(self, address: Path) -> None:
         self.address = address
@@ -210,6 +212,7 @@ class InSchema:
 
     usual: Mapping[str, Level] = MappingProxyType({"role": Level.WARNING})
     columns = ("id", "content", "content_hash", "title", "description", "turn")
+    epoch = "select epoch from namespace"
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -254,7 +257,7 @@ def test_a_fault_is_found_by_exactly_its_checks_and_repaired_and_no_text_is_chan
     state = Level.WARNING if name in WARNED else Level.PROBLEM
     assert found(damaged) == {**memory.usual} | dict.fromkeys(fault.checks.split(), state)
     assert damaged.healthy == (name in WARNED)
-    before = memory.rows(texts)
+    before, epoch = memory.rows(texts), memory.rows(memory.epoch)
     report, done = doctor(memory.address).repair_all(damaged)
     assert memory.rows(texts) == before
     if fault.checks in LASTING:
@@ -262,6 +265,7 @@ def test_a_fault_is_found_by_exactly_its_checks_and_repaired_and_no_text_is_chan
         return
     assert all("--fix" in said(damaged, check) for check in fault.checks.split())
     assert (found(report), bool(done)) == (memory.usual, True)
+    assert "orphans" not in fault.checks or memory.rows(memory.epoch) > epoch
     if fault.column:
         repaired = f"select {fault.column} from session_memories where content = 'make database'"
         assert memory.rows(repaired) == [(fault.value,)]

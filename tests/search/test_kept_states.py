@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from faults.soundness import connected
+from engines import execute
 from inside import storage_of
 from lattice import DIMENSIONS
 from memory_files import bytes_of, change, said
-from old_words import execute
 from search.test_late_interaction import WithStates, opened, place
 from vector_memory.domain import Fingerprint, MemoryKind, Page, Scope
 from vector_memory.embedding import EmbeddingModel
@@ -93,6 +92,16 @@ def test_damaged_states_do_not_break_a_search(path: Path, states: str) -> None:
         assert found(store) == MEMORIES
 
 
+def test_states_that_one_bit_has_made_a_text_do_not_break_a_search(path: Path) -> None:
+    with opened(path) as store, storage_of(store).read() as reader:
+        states = reader.token_states(MemoryKind.REPORT, [1])[1][0]
+    blob, text = (bytes([3, 0, 12 + 2 * len(states) + is_text]) + states for is_text in (False, True))
+    assert blob in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(blob, text))
+    with opened(path) as store:
+        assert found(store) == MEMORIES
+
+
 def test_the_doctor_removes_damaged_states_and_reembed_adds_them_again(path: Path) -> None:
     change(path, "update token_states set states = x'00' where passage_id = 1")
     assert repaired(path).healthy
@@ -101,20 +110,12 @@ def test_the_doctor_removes_damaged_states_and_reembed_adds_them_again(path: Pat
         assert not are_missing(store)
 
 
-def test_the_doctor_removes_states_without_a_passage(path: Path) -> None:
-    with connected(path) as connection:
-        connection.execute("insert into token_states values (999, x'0000')")
-    assert repaired(path).healthy
-    with connected(path) as connection:
-        assert connection.execute("select count(*) from token_states where passage_id = 999").fetchall() == [(0,)]
-
-
 def test_reembed_replaces_states_that_were_cut_in_postgresql(place: Path | str) -> None:
     if isinstance(place, Path):
         pytest.skip("the doctor removes them")
     with opened(place) as store:
         fill(store)
-        execute(storage_of(store), r"update memory_passages set states = '\x00' where id = 1")
+        execute(store, r"update memory_passages set states = '\x00' where id = 1")
         assert found(store) == MEMORIES
         assert are_missing(store)
         store.reembed()

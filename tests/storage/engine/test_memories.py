@@ -219,17 +219,21 @@ def test_reads_are_counted_one_by_one(storage: Storage) -> None:
     assert [(found[one].access_count, found[one].accessed_at) for one in (first, second)] == [(3, "2027"), (1, "2027")]
 
 
-def test_the_means_of_vectors_are_those_of_all_passages(storage: Storage) -> None:
+def test_the_means_of_vectors_are_those_of_all_passages_and_read_without_their_much_longer_states(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory_id, prompt = (
-        add(storage, new_memory("0123456789abc")),
-        add(storage, new_memory("p", MemoryKind.INPUT_PROMPT)),
+        add(storage, new) for new in (new_memory("0123456789abc"), new_memory("p", MemoryKind.INPUT_PROMPT))
     )
     without = add(storage, new_memory("without"), model=None)
     with storage.read() as reader:
+        fetch, asked = reader.connection.fetch, list[str]()
+        monkeypatch.setattr(reader.connection, "fetch", lambda make, sql, *_: asked.append(sql) or fetch(make, sql, *_))
         ids, means = reader.mean_vectors([without, prompt, memory_id])
     assert ids.tolist() == [memory_id, prompt]
     assert means[0] == pytest.approx((unit_vector("0123456789") + unit_vector("abc")) / 2)
     assert means[1] == pytest.approx(unit_vector("p"))
+    assert "states" not in "".join(asked)
 
 
 def test_vectors_of_two_models_are_not_mixed(storage: Storage) -> None:

@@ -35,6 +35,7 @@ DIALECT = {
     "copied_columns": ", content_length, content_bytes, category, about_report, project",
     "copied_values": ", %(content_length)s, %(content_bytes)s, %(category)s, %(about_report)s, %(project)s",
     "states": "p.states",
+    "readable_states": "p.states",
     "with_states": "",
     "bytes": Fragment("?"),
     "appended": Fragment("keyword_postings.? || excluded.?"),

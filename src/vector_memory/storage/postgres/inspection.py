@@ -212,7 +212,8 @@ def orphaned_rows(connection: Connection) -> dict[str, int]:
 
 
 def delete_orphans(connection: Connection) -> int:
-    """Delete these rows; return their number."""
+    """Delete these rows, and begin a new epoch; return their number."""
+    connection.later("update namespace set epoch = epoch + 1")
     return remove_orphans(ORPHANS, lambda sql: connection.execute(sql).rowcount)
 
 

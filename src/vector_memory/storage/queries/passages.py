@@ -46,6 +46,13 @@ class PassageRow(NamedTuple):
     states: bytes | None
 
 
+class OwnedPassage(NamedTuple):
+    """A passage, and the memory that it belongs to."""
+
+    id: int
+    memory_id: int
+
+
 class States(NamedTuple):
     """The states of the tokens of a passage of a unit; None: they are not kept."""
 
@@ -96,15 +103,24 @@ class PassageQueries(Queries, ABC):
         """Return the ids of the memories that have all vectors, ascending, and their means, shape (ids, dimensions)."""
         import numpy as np  # noqa: PLC0415
 
-        found = {number: passages for number, passages in sorted(self.passages(memory_ids).items()) if passages}
-        means = [np.mean([passage.vector for passage in passages], axis=0) for passages in found.values()]
-        return np.array(list(found), np.int64), np.array(means, np.float32).reshape(-1, self.dimensions)
+        # Without the states of tokens, which are much longer than the vectors.
+        sql = f"""
+            select p.id, p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
+            where m.id {{among:ids}} and {IS_INDEXED}
+        """
+        owners = dict(self.connection.fetch(OwnedPassage, sql, {"ids": list(memory_ids)}))
+        ids, vectors = self.vectors_of(list(owners))
+        owned = np.array([owners[number] for number in ids.tolist()], np.int64)
+        found, places, counts = np.unique(owned, return_inverse=True, return_counts=True)
+        sums = np.zeros((len(found), self.dimensions), np.float32)
+        np.add.at(sums, places, vectors)
+        return found, sums / counts.astype(np.float32)[:, np.newaxis]
 
     def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
-        """Return the states of the tokens of each passage of units of a kind, by unit; None: they are not kept."""
+        """Return the token states of each passage of units of a kind, by unit; None: not kept, or damaged."""
         unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
         sql = f"""
-            select p.{unit} as unit_id, {{states}} as states from memory_passages p {{with_states}}
+            select p.{unit} as unit_id, {{readable_states}} as states from memory_passages p {{with_states}}
             where p.{unit} {{among:ids}} order by p.id
         """
         found: dict[int, list[bytes | None]] = {}

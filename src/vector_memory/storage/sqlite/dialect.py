@@ -39,6 +39,7 @@ DIALECT = {
     "copied_columns": "",
     "copied_values": "",
     "states": "s.states",
+    "readable_states": "iif(typeof(s.states) = 'blob', s.states, null)",
     "with_states": "left join token_states s on s.passage_id = p.id",
     "bytes": Fragment("cast(? as blob)"),
     "appended": Fragment("cast(? || excluded.? as blob)"),

@@ -44,7 +44,7 @@ def orphaned_rows(connection: apsw.Connection) -> dict[str, int]:
 
 
 def delete_orphans(connection: apsw.Connection) -> int:
-    """Delete these rows; return their number. A memory of an unknown model counts as not indexed."""
+    """Delete these rows, and begin a new epoch; return their number. A memory of an unknown model is not indexed."""
 
     def change(sql: str) -> int:
         connection.execute(sql)
@@ -53,8 +53,10 @@ def delete_orphans(connection: apsw.Connection) -> int:
     count_delete(connection)
     deleted = remove_orphans(SQLITE_ORPHANS, change)
     models = change(f"update session_memories set embedding_model_id = null where {UNKNOWN_MODEL}")
+    writer = SqliteWriter(connection)
     if models:
-        SqliteWriter(connection).discard_vectors(None)
+        writer.discard_vectors(None)
+    writer.connection.later("{begin_epoch}")
     return deleted + models
 
 
