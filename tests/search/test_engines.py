@@ -27,7 +27,7 @@ from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postings import BUCKETS, LENGTH, MAX_COUNT, POSTING, hashes_of, numbers_of, row_ids
+from vector_memory.storage.postings import BUCKETS, LENGTH, MAX_COUNT, POSTING, hashes_of, numbers_of
 from vector_memory.storage.records import Embedded
 from vector_memory.storage.scoring import Method
 from vector_memory.store import SessionMemoryStore
@@ -171,8 +171,8 @@ def postings_by_unit(connection: Connection) -> Counter[tuple[int, int, int, int
     found = Counter[tuple[int, int, int, int, int]]()
     for memory_id, block_id, first, lengths in connection.execute("select * from keyword_memories").fetchall():
         units = len(lengths) // LENGTH.itemsize
-        sql = "select id, postings from keyword_postings where id between %s and %s"
-        for number, row in connection.execute(sql, row_ids(block_id), binary=True).fetchall():
+        sql = f"select id, postings from keyword_postings where id / {BUCKETS} = %s"
+        for number, row in connection.execute(sql, (block_id,), binary=True).fetchall():
             bucket, postings = number % BUCKETS, np.frombuffer(row, POSTING)
             numbers = numbers_of(postings) - first
             inside = (numbers >= 0) & (numbers < units)

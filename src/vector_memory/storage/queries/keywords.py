@@ -13,7 +13,7 @@ from vector_memory.storage.postings import (
     PlacedWords,
     Words,
     indexed,
-    row_ids,
+    row_id,
     rows_to_add,
     without,
 )
@@ -116,7 +116,7 @@ class KeywordIndex:
             self._delete_postings(memory.block_id)
             later("delete from keyword_blocks where id = %(id)s", {"id": memory.block_id})
             return
-        others = {row.id: others for row in rows if (others := without(row.postings, memory)) is not None}
+        others = without({row.id: row.postings for row in rows}, memory)
         kept = [{"id": number, "postings": postings} for number, postings in others.items() if postings]
         self.connection.insert("keyword_postings", kept, f"{KNOWN_ROW} excluded.postings")
         empty = [number for number, postings in others.items() if not postings]
@@ -182,9 +182,8 @@ class KeywordIndex:
         )
 
     def _delete_postings(self, block_id: int) -> None:
-        first, last = row_ids(block_id)
-        sql = "delete from keyword_postings where id >= %(first)s and id <= %(last)s"
-        self.connection.later(sql, {"first": first, "last": last})
+        ids = {"first": row_id(block_id, 0), "end": row_id(block_id + 1, 0)}
+        self.connection.later("delete from keyword_postings where id >= %(first)s and id < %(end)s", ids)
 
 
 def unit_text(title: Any, headings: Any, content: Any) -> str:
