@@ -129,7 +129,7 @@ class SessionMemoryStore:
         self._index.start_loading()
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
-        self.intake.start()
+        self.intake.delivery.start()
         if not self._storage.read_only:
             self._background.start(first=partial(self._backfill.begin, self.settings.auto_backfill_threshold))
 
@@ -141,7 +141,7 @@ class SessionMemoryStore:
     @property
     def is_busy(self) -> bool:
         """Whether texts are being stored or vectors computed in the background."""
-        return self.intake.is_busy or self._background.is_busy
+        return self.intake.delivery.is_busy or self._background.is_busy
 
     def unload_idle(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
@@ -149,7 +149,7 @@ class SessionMemoryStore:
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
-        self.intake.stop()
+        self.intake.delivery.stop()
         self._index.close()
         self._background.stop()
         self._access.close()

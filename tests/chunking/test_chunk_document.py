@@ -2,11 +2,9 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 from langchain_text_splitters import RecursiveCharacterTextSplitter
-from markdown_it import MarkdownIt
 
 from vector_memory.chunking import chunk_document, structure
 from vector_memory.domain import Chunk
@@ -231,12 +229,12 @@ def test_an_overlap_of_more_than_half_the_chunk_size_is_refused(size: int, overl
         chunk_document("text", words, size, overlap)
 
 
-@pytest.mark.parametrize("parser", [structure._parser, structure._inner_parser])
-def test_a_parser_has_its_rules_compiled_before_threads_share_it(parser: Callable[[], MarkdownIt]) -> None:
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_parser_has_its_rules_compiled_before_threads_share_it(*, inner: bool) -> None:
     """markdown-it compiles them at first use, and a second thread would then work with half of them."""
-    parser.cache_clear()
-    assert parser().core.ruler.__cache__ is not None
-    assert parser().block.ruler.__cache__ is not None
+    structure.block_parser.cache_clear()
+    assert structure.block_parser(inner=inner).core.ruler.__cache__ is not None
+    assert structure.block_parser(inner=inner).block.ruler.__cache__ is not None
 
 
 def test_importing_the_package_loads_no_splitter_no_parser_and_no_tokenizer() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import pairwise, takewhile, zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from vector_memory.chunking.front_matter import front_matter_end, read_front_matter
@@ -19,6 +20,8 @@ from vector_memory.domain import Span
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
+
+_start = attrgetter("start")
 
 # Every chunk repeats its heading path; a heading of 500,000 characters must not be repeated a thousand times.
 MAX_HEADING = 200
@@ -143,7 +146,7 @@ def read_structure(text: str) -> Structure:
     above = front_matter_end(text)
     blocks = _Blocks(invisible_from=0 if above or text.startswith(BOM) else None)
     visible = "\n" * (bisect_left(lines, above) if above else 0) + text[above:].removeprefix(BOM)
-    for token, inline in pairwise([*_tokens(_parser(), visible), None]):
+    for token, inline in pairwise([*_tokens(block_parser(), visible), None]):
         if token is not None and token.map is not None:
             _collect(blocks, token, inline, lines)
     return Structure(_sections(text, blocks.headings), blocks.fences, blocks.open_fences, blocks.tables)
@@ -202,7 +205,7 @@ def _inner_fences(content: str, lines: Sequence[int]) -> Iterator[Span]:
     Documentation tools (tabs, notes, `<details>`) show them as code. `lines`: the offset of each line of `content`.
     """
     if "```" in content or "~~~" in content:
-        for token in _tokens(_inner_parser(), content):
+        for token in _tokens(block_parser(inner=True), content):
             if token.type == "fence" and token.map is not None and _is_closed(token):
                 yield Span(lines[token.map[0]], lines[token.map[1]])
 
@@ -242,24 +245,16 @@ def _tokens(parser: "MarkdownIt", text: str) -> Iterable["Token"]:
 
 
 @cache
-def _parser() -> "MarkdownIt":
-    """Return the block parser, without inline text and link references: thousands of references take quadratic time.
+def block_parser(*, inner: bool = False) -> "MarkdownIt":
+    """Return a parser without inline text and link references: thousands of references take quadratic time.
 
-    The nesting limit is raised from 20 because markdown-it skips the rest of the document if a list exceeds it.
+    `inner`: it recognizes fences at any indentation and inside HTML. The nesting limit is raised from 20 because
+    markdown-it skips the rest of the document if a list exceeds it.
     """
     from markdown_it import MarkdownIt  # noqa: PLC0415  takes 0.1 s and is only needed for storing documents
 
-    parser = MarkdownIt("commonmark", {"maxNesting": 100})
-    return _compiled(parser.enable("table").disable(["inline", "text_join", "reference"]))
-
-
-@cache
-def _inner_parser() -> "MarkdownIt":
-    """Return a parser that recognizes fences at any indentation and inside HTML."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415  as above
-
-    parser = MarkdownIt("commonmark", {"maxNesting": 100})
-    return _compiled(parser.disable(["inline", "text_join", "reference", "code", "html_block"]))
+    parser = MarkdownIt("commonmark", {"maxNesting": 100}).disable(["inline", "text_join", "reference"])
+    return _compiled(parser.disable(["code", "html_block"]) if inner else parser.enable("table"))
 
 
 @cache
@@ -273,10 +268,6 @@ def _compiled(parser: "MarkdownIt") -> "MarkdownIt":
     """Return the parser after using it once, so that threads never share it while its rules are being compiled."""
     parser.parse("#")
     return parser
-
-
-def _start(block: Section | Span) -> int:
-    return block.start
 
 
 def _touches(spans: Sequence[Span], start: int, end: int) -> bool:

@@ -30,6 +30,7 @@ from vector_memory.domain.validation import (
     check_metadata,
     check_optional_label,
     check_tags,
+    parse_choice,
     parse_id,
     parse_iteration,
     with_facts,
@@ -110,10 +111,7 @@ DEFAULT_CATEGORY = "general"
 
 def parse_kind(value: MemoryKind | str) -> MemoryKind:
     """Parse a memory kind from its wire name."""
-    try:
-        return MemoryKind(value)
-    except ValueError:
-        raise ValidationError(f"memory_type must be one of {', '.join(MemoryKind)}.") from None
+    return parse_choice("memory_type", value, MemoryKind)
 
 
 class MemoryFields(TypedDict, total=False):

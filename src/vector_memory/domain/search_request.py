@@ -4,7 +4,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from vector_memory.domain.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_instance, check_range
+from vector_memory.domain.validation import (
+    LARGEST,
+    MAX_LIMIT,
+    MAX_OFFSET,
+    MIN_TOKENS,
+    check_instance,
+    check_range,
+    parse_choice,
+)
 from vector_memory.errors import ValidationError
 
 
@@ -18,10 +26,7 @@ class SearchMode(StrEnum):
     @classmethod
     def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
         """Parse a mode from its wire name; None stays None."""
-        try:
-            return None if value is None else cls(value)
-        except ValueError:
-            raise ValidationError(f"search_mode must be one of {', '.join(cls)}.") from None
+        return None if value is None else parse_choice("search_mode", value, cls)
 
 
 class SearchOrder(StrEnum):
@@ -33,10 +38,7 @@ class SearchOrder(StrEnum):
     @classmethod
     def of(cls, value: "SearchOrder | str | None") -> "SearchOrder | None":
         """Parse an order from its wire name; None stays None."""
-        try:
-            return None if value is None else cls(value)
-        except ValueError:
-            raise ValidationError(f"order must be one of {', '.join(cls)}.") from None
+        return None if value is None else parse_choice("order", value, cls)
 
 
 LINES = "lines"

@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from vector_memory.errors import ValidationError
 
 T = TypeVar("T")
+C = TypeVar("C", bound=StrEnum)
 
 MAX_CONTENT = 500_000
 MAX_IDENTIFIER = 200
@@ -80,6 +82,14 @@ def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
         allowed = f"of at least {minimum:,}" if maximum == LARGEST else f"from {minimum:,} to {maximum:,}"
         raise ValidationError(f"{name} must be an integer {allowed}.")
     return value
+
+
+def parse_choice(name: str, value: str, choices: type[C]) -> C:
+    """Parse one of several choices from its wire name."""
+    try:
+        return choices(value)
+    except ValueError:
+        raise ValidationError(f"{name} must be one of {', '.join(choices)}.") from None
 
 
 def digits(value: object) -> str:

@@ -202,7 +202,8 @@ def append_block(parent: int, name: str, block: bytes) -> None:
     Raises OSError, and ValidationError for a file in another encoding, which the block would damage.
     """
     for _ in range(WRITE_ATTEMPTS):
-        with locked_log(parent, name) as log:
+        with opened_file(parent, name, os.O_RDWR | os.O_APPEND | os.O_CREAT) as log:
+            lock(log)
             if not is_in_place(log, parent, name):
                 continue  # an editor has replaced the file
             size = os.fstat(log).st_size
@@ -234,20 +235,6 @@ def write_all(log: int, data: bytes, size: int) -> None:
         raise
 
 
-@contextmanager
-def locked_log(parent: int, name: str) -> Iterator[int]:
-    """Yield a descriptor of a file that is locked against other callers; the file is created if it is missing."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    require_no_database(parent, name)
-    descriptor = os.open(name, flags, 0o600, dir_fd=parent)
-    try:
-        require_ordinary(os.fstat(descriptor))
-        lock(descriptor)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def is_in_place(descriptor: int, parent: int, name: str) -> bool:
     """Whether the name still leads to the open file."""
     try:
@@ -257,10 +244,11 @@ def is_in_place(descriptor: int, parent: int, name: str) -> bool:
 
 
 @contextmanager
-def opened_file(parent: int, name: str) -> Iterator[int]:
-    """Yield a descriptor of a regular file for reading. Links are not followed."""
-    require_no_database(parent, name)
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+def opened_file(parent: int, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Yield a descriptor of a regular file. Links are not followed. A file that this creates is for its owner only."""
+    if is_database(parent, name):  # it must not even be opened: closing it would drop SQLite's locks
+        raise OSError(errno.EINVAL, "the file is a database")
+    descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=parent)
     try:
         require_ordinary(os.fstat(descriptor))
         yield descriptor
@@ -279,12 +267,6 @@ def require_ordinary(status: os.stat_result) -> None:
 def is_ordinary(status: os.stat_result) -> bool:
     """Whether this is a regular file without other hard links."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
-
-
-def require_no_database(parent: int, name: str) -> None:
-    """Raise an OSError for a database. It must not even be opened: closing it would drop SQLite's locks."""
-    if is_database(parent, name):
-        raise OSError(errno.EINVAL, "the file is a database")
 
 
 def file_status(name: str, parent: int) -> FileStatus | None:

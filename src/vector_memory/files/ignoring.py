@@ -1,13 +1,17 @@
-"""What in a folder nobody means as a document: installed packages, and what `.gitignore` names."""
+"""What in a folder nobody means as a document: installed packages, and what `.gitignore` names.
+
+Its patterns are read as gitignore(5) and Git's `wildmatch` read them, and matched to one entry of a folder at a time:
+whoever walks through folders does not look into ignored ones.
+"""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from vector_memory.files.patterns import Pattern, patterns_in, said_of
 from vector_memory.settings.repository import repository_of
 from vector_memory.storage.disk.ignoring import REMARK, RULES
 
@@ -21,6 +25,34 @@ PROBES = ("MEMORY.md", "2026-01-31.md")
 """Files of a memory. Whoever ignores all of them keeps them out of commits, and means them all the same."""
 
 
+TRAILING_SPACES = re.compile(r"(?<!\\) +\Z")
+PIECE = re.compile(
+    r"(?P<folders>(?:(?<=/)|\A)\*{2,}/)|(?P<inside>(?:(?<=/)|\A)\*{2,}\Z)|(?P<stars>\*+)|(?P<one>\?)"
+    r"|\[(?P<not>[!^]?)(?P<set>\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]|\\(?P<escaped>.)|(?P<letter>[^\\\[])",
+    re.DOTALL,
+)
+MEMBER = re.compile(r"\[:(?P<named>\w+):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^\\]))?", re.DOTALL)
+CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \\t", "digit": "0-9", "lower": "a-z", "space": "\\s",
+    "upper": "A-Z", "xdigit": "0-9A-Fa-f", "punct": "!-.:-@\\[-`{-~", "cntrl": "\\0-\\x1f\\x7f", "print": " -~",
+    "graph": "!-~",
+}  # fmt: skip
+
+
+class Pattern(NamedTuple):
+    """A line of rules. `whole`: it is matched to the path, not to the name alone. `ignores`: false for `!`."""
+
+    regex: re.Pattern[str]
+    whole: bool
+    only_folders: bool
+    ignores: bool
+
+    def matches(self, path: str, *, is_folder: bool) -> bool:
+        """Return whether a path below the folder of the rules is named."""
+        text = path if self.whole else path.rpartition("/")[2]
+        return (is_folder or not self.only_folders) and self.regex.fullmatch(text) is not None
+
+
 class Rules(NamedTuple):
     """The rules of one file, the last first. `above`: the path from its folder to the root; `folder`: its own path."""
 
@@ -30,7 +62,8 @@ class Rules(NamedTuple):
 
     def ignores(self, path: PurePosixPath, *, is_folder: bool) -> bool | None:
         """Return whether the rules name a path below the root; None: they do not say."""
-        return said_of(str(self.above / path.relative_to(self.folder)), self.patterns, is_folder=is_folder)
+        inner = str(self.above / path.relative_to(self.folder))
+        return next((each.ignores for each in self.patterns if each.matches(inner, is_folder=is_folder)), None)
 
 
 def is_ignored(path: PurePosixPath, rules: tuple[Rules, ...], *, is_folder: bool) -> bool:
@@ -66,6 +99,64 @@ def rules_in(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> It
             data = stream.read(MAX_RULES) if stat.S_ISREG(os.fstat(file).st_mode) else b""
         lines = data.decode(errors="surrogateescape").removeprefix("\ufeff").split("\n")
         if lines[0] != REMARK:
-            rules = Rules(patterns_in(lines)[::-1], above, folder)
+            patterns = [pattern for line in reversed(lines) if (pattern := _pattern(line))]
+            rules = Rules(patterns, above, folder)
             if folder.parts or not all(rules.ignores(PurePosixPath(probe), is_folder=False) for probe in PROBES):
                 yield rules
+
+
+def _pattern(line: str) -> Pattern | None:
+    """Return the pattern of a line of rules; None for remarks, and for what Git cannot read either."""
+    text = TRAILING_SPACES.sub("", line.removesuffix("\r"))
+    ignores = not text.startswith("!")
+    text = text if ignores else text[1:]
+    name = text.removesuffix("/")
+    regex = _regex(name.removeprefix("/"))
+    if line.startswith("#") or not name or regex is None:
+        return None
+    return Pattern(regex, "/" in name, name != text, ignores)
+
+
+def _regex(text: str) -> re.Pattern[str] | None:
+    parts, place = [], 0
+    while place < len(text):
+        found = PIECE.match(text, place)
+        part = _part(found) if found else None
+        if found is None or part is None:
+            return None
+        parts.append(part)
+        place = found.end()
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _part(found: re.Match[str]) -> str | None:
+    """Return a part of a pattern as a regular expression; None if there is no such part."""
+    match found.lastgroup:
+        case "folders":
+            return "(?:.*/)?"
+        case "inside":
+            return ".+"
+        case "stars":
+            return "[^/]*+" if found.end() == len(found.string) else "[^/]*"
+        case "one":
+            return "[^/]"
+        case "set":
+            return _set(found["set"], is_not=bool(found["not"]))
+    return re.escape(found["escaped"] or found["letter"])
+
+
+def _set(text: str, *, is_not: bool) -> str | None:
+    members = []
+    for member in MEMBER.finditer(text):
+        if name := member["named"]:
+            if name not in CLASSES:
+                return None
+            members.append(CLASSES[name])
+        else:
+            first, last = ((member[which] or "")[-1:] for which in ("first", "last"))
+            if not last or first <= last:  # a range without characters matches nothing
+                members.append(re.escape(first) + (f"-{re.escape(last)}" if last else ""))
+    inner = "".join(members)
+    if is_not:
+        return f"[^/{inner}]"
+    return f"(?!/)[{inner}]" if inner else "(?!)"

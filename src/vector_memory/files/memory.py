@@ -8,18 +8,24 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from vector_memory.domain.text import text_in
-from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_label, check_range, check_text
+from vector_memory.domain.validation import (
+    MAX_CONTENT,
+    MAX_LIMIT,
+    MAX_QUERY,
+    check_label,
+    check_range,
+    check_text,
+    parse_choice,
+)
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.errors import ValidationError
 from vector_memory.files.explaining import FileExplaining
 from vector_memory.files.folder import MAX_FILE_BYTES, MemoryFolder
 from vector_memory.files.index_file import FileIndex, IndexFile
 from vector_memory.files.indexer import FolderIndexer, IndexingProgress, files_of
-from vector_memory.files.reading import Wanted, fitting_lines
+from vector_memory.files.reading import Excerpt, Wanted, fitting_lines
 from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
 from vector_memory.results.budget import ResponseBudget
@@ -28,6 +34,7 @@ from vector_memory.results.lean import IS_LEAN, shortened_passages
 from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Settings
 from vector_memory.settings.repository import real_path
+from vector_memory.storage.records import MemoryCounts
 
 logger = logging.getLogger(__name__)
 
@@ -105,9 +112,7 @@ class FileMemory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def start_background_work(self) -> None:
@@ -155,7 +160,7 @@ class FileMemory:
         """
         check_text("query", query, MAX_QUERY)
         check_range("limit", limit, 1, MAX_LIMIT)
-        daily = ONLY_DAILY[parse_source(source)]
+        daily = ONLY_DAILY[parse_choice("source", source, FileSource)]
         if not self._folder.exists():
             return FileSearchResult(message=self._no_folder())
         self.check_for_changes()
@@ -208,29 +213,15 @@ class FileMemory:
         skipped = check_range("offset", 0 if offset is None else offset, 0, MAX_FILE_BYTES)
         count = check_range("lines", MAX_LINE_NUMBER if lines is None else lines, 1, MAX_LINE_NUMBER)
         inner = self._folder.find(path)
+        shown = self._folder.shown(inner)
         if not self._folder.exists():
-            return FileTextResult(
-                path=self._folder.shown(inner),
-                content="",
-                total_lines=0,
-                start_line=first,
-                end_line=first - 1,
-                message=self._no_folder(),
-            )
+            return FileTextResult(path=shown, **Excerpt("", 0, first, first - 1)._asdict(), message=self._no_folder())
         text = text_in(self._folder.read(inner)[0])
 
         def build(budget: ResponseBudget) -> FileTextResult:
             found = fitting_lines(text, Wanted(first, count, skipped), budget)
-            return FileTextResult(
-                path=self._folder.shown(inner),
-                content=found.content,
-                total_lines=found.total_lines,
-                start_line=found.start_line,
-                end_line=found.end_line,
-                next_line=found.next_line,
-                next_offset=found.next_offset,
-                message=None if found.next_offset is None else TOO_LONG_A_LINE,
-            )
+            message = None if found.next_offset is None else TOO_LONG_A_LINE
+            return FileTextResult(path=shown, **found._asdict(), message=message)
 
         return self._budget.fit(build)
 
@@ -247,20 +238,20 @@ class FileMemory:
         """Return the state of the index. If the folder cannot be watched, this checks for changes first."""
         self.check_for_changes()
         self.wait_for_words(SECONDS_TO_INDEX)
-        counts = self._index.use(counts_of)
+        counts, unembedded = self._index.use(counts_of)
         return FileStatusResult(
-            files=counts.files,
-            chunks=counts.chunks,
-            last_indexed=counts.indexed_at,
+            files=counts.total_memories,
+            chunks=counts.total_chunks,
+            last_indexed=counts.latest_created,
             model=self.settings.embedding_model,
             dimensions=self.settings.embedding_dim,
-            db_size_bytes=counts.size,
+            db_size_bytes=counts.database_bytes,
             vector_enabled=self._index.model.failure is None and self._index.has_vectors,
             fts_enabled=True,  # the index cannot be opened without FTS5
             indexing=self._watcher.is_busy or self._index.current().is_busy,
             files_done=self.progress().files_done,
             files_total=self.progress().files_total,
-            chunks_without_vectors=counts.unembedded,
+            chunks_without_vectors=unembedded,
             watching=self._watcher.is_watching,
             message=self._warnings(),
         )
@@ -290,30 +281,11 @@ class FileMemory:
         )
 
 
-def parse_source(source: str) -> FileSource:
-    """Parse a source from its wire name."""
-    try:
-        return FileSource(source)
-    except ValueError:
-        raise ValidationError(f"source must be one of {', '.join(FileSource)}.") from None
-
-
-class Counts(NamedTuple):
-    """What the index holds. `indexed_at`: when a file was indexed last. `size`: in bytes."""
-
-    files: int
-    chunks: int
-    unembedded: int
-    indexed_at: str | None
-    size: int
-
-
-def counts_of(index: FileIndex) -> Counts:
-    """Count what the index contains."""
+def counts_of(index: FileIndex) -> tuple[MemoryCounts, int]:
+    """Return the statistics of the index, and how many chunks have no vectors."""
     with index.storage.read() as reader:
         counts, unembedded = reader.statistics(), 0
         if counts.without_vectors:
             embedded = (reader.embedded_passages(number) for number in reader.ids(files_of()))
             unembedded = counts.total_chunks - sum(len({passage.unit for passage in each}) for each in embedded)
-        size = counts.database_bytes
-        return Counts(counts.total_memories, counts.total_chunks, unembedded, counts.latest_created, size)
+        return counts, unembedded

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, is_about_text, where
-from vector_memory.indexing.completion import complete
-from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, complete
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.records import Lease, Memory

@@ -12,8 +12,7 @@ from typing import TypeVar
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import is_about_text, where
-from vector_memory.indexing.completion import complete
-from vector_memory.indexing.indexer import Indexer
+from vector_memory.indexing.indexer import Indexer, complete
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Memory

@@ -65,7 +65,7 @@ class Changes:
         with self._timer.time("search_changes"), self._storage.read() as reader:
             end = reader.cursor()
             start, lost = position(cursor, end)
-            total = reader.count(after(start, scope))
+            total = reader.count(replace(scope, after_id=start.memory_id))
             memories = reader.changes_after(start, scope, page.limit)
             is_empty = not total and not reader.count(Scope(session_id=scope.session_id))
             observations = observations_on(reader, memories)
@@ -95,7 +95,7 @@ class Changes:
                 reader = retrieval.reader
                 end = reader.cursor()
                 start, lost = position(cursor, end)
-                scope = after(start, scope)
+                scope = replace(scope, after_id=start.memory_id)
                 counts = reader.count_by(scope, "kind")
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
                 ranked = retrieval.find_among(kinds, max(CANDIDATES, page.limit), memories=True)
@@ -138,11 +138,6 @@ class Changes:
             )
 
         return self._budget.within(page.max_tokens).fit(build)
-
-
-def after(cursor: Cursor, scope: Scope) -> Scope:
-    """Return the scope, limited to memories committed after the cursor."""
-    return replace(scope, after_id=cursor.memory_id)
 
 
 def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:

@@ -1,6 +1,6 @@
 """Deletes memories: one, or all older than a number of days."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from vector_memory.domain.text import counted
@@ -8,7 +8,6 @@ from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Expendable
 
 MAX_DAYS = 36_500
 
@@ -42,8 +41,7 @@ class Deletion:
             found = reader.expendable(before, tagged=False)
         memories, chunks = len(found), sum(memory.chunk_count for memory in found)
         if not dry_run:
-            memories, chunks = self.delete_each(found)
-            self._storage.purge_deleted()
+            memories, chunks = self.delete_all(memory.id for memory in found)
         done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
         return CleanupResult(
             memories_deleted=memories,
@@ -53,17 +51,18 @@ class Deletion:
             f"{counted(days_old, 'day')} {done}.",
         )
 
-    def delete_all(self, memory_ids: Sequence[int]) -> None:
-        """Delete memories, one transaction a memory, and overwrite their bytes."""
-        self.delete_each([Expendable(number, 0) for number in memory_ids])
+    def delete_all(self, memory_ids: Iterable[int]) -> tuple[int, int]:
+        """Delete memories as `delete_each` does, and overwrite their bytes."""
+        counts = self.delete_each(memory_ids)
         self._storage.purge_deleted()
+        return counts
 
-    def delete_each(self, memories: Sequence[Expendable]) -> tuple[int, int]:
-        """Delete one memory after another; return the numbers of memories and chunks. `purge_deleted` erases them."""
+    def delete_each(self, memory_ids: Iterable[int]) -> tuple[int, int]:
+        """Delete memories, one transaction a memory; return the numbers of those that existed and of their chunks."""
         deleted = chunks = 0
-        for memory in memories:
+        for number in memory_ids:
             with self._storage.write() as writer:
-                chunk_count = writer.delete(memory.id)
+                chunk_count = writer.delete(number)
             if chunk_count is not None:
                 deleted += 1
                 chunks += chunk_count

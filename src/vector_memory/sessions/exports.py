@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
@@ -65,13 +66,9 @@ class ExportFolders:
 
 def refusal(error: OSError) -> ValidationError | MemoryStorageError:
     """Return the error for a failed write. A link in the path causes ELOOP or ENOTDIR."""
-    if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno in LINK_ERRORS:
+    if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno == errno.ELOOP:
         return ValidationError("output_path contains a link, or a file instead of a folder: choose another path.")
     return MemoryStorageError(f"The file was not written ({error.strerror}): choose another path or check the disk.")
-
-
-LINK_ERRORS = {40, 62}
-"""ELOOP on Linux and on BSD and macOS."""
 
 
 @contextlib.contextmanager

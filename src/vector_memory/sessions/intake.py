@@ -18,7 +18,7 @@ class Intake:
 
     def __init__(self, outboxes: Sequence[Outbox], writer: MemoryWriter) -> None:
         self._writer = writer
-        self._delivery: Delivery[None] = Delivery(outboxes, self._stored)
+        self.delivery: Delivery[None] = Delivery(outboxes, self._stored)
         self._sessions: Collection[str] | None = None
 
     def limited_to(self, names: Collection[str]) -> Self:
@@ -34,25 +34,7 @@ class Intake:
         """
         if self._sessions is not None and fields.get("session_id") not in self._sessions:
             raise denied(self._sessions)
-        return self._delivery.take({KIND: kind, CONTENT: content, **fields})
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether texts are being stored."""
-        return self._delivery.is_busy
-
-    @property
-    def is_held_up(self) -> bool:
-        """Whether a text would wait long before it is stored."""
-        return self._delivery.is_held_up
-
-    def start(self) -> None:
-        """Begin to store what waits."""
-        self._delivery.start()
-
-    def stop(self) -> None:
-        """Stop; another process stores the waiting texts."""
-        self._delivery.stop()
+        return self.delivery.take({KIND: kind, CONTENT: content, **fields})
 
     def _stored(self, body: Body) -> DeliveryOutcome[None]:
         try:

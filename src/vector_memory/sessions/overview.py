@@ -9,7 +9,6 @@ from vector_memory.results.mapping import memory_entry
 from vector_memory.results.overview import MemoryStatsResult, TimelineEntry, TimelineResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Moment
 
 MAX_MOMENTS = 100_000
 
@@ -30,7 +29,7 @@ class Overview:
             moments = reader.timeline(scope, limit, EXCERPT_LENGTH)
             total = reader.count(scope)
         return TimelineResult(
-            entries=[timeline_entry(moment) for moment in moments],
+            entries=[TimelineEntry.model_validate(each, from_attributes=True) for each in moments],
             total_memories=total,
             message=f"{len(moments):,} of {counted(total, 'memory', 'memories')}.",
         )
@@ -56,8 +55,3 @@ class Overview:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             return memory_entry(reader.memory(number))
-
-
-def timeline_entry(moment: Moment) -> TimelineEntry:
-    """Return a timeline's entry as results show it."""
-    return TimelineEntry(**{name: getattr(moment, name) for name in TimelineEntry.model_fields})

@@ -70,7 +70,7 @@ class Past:
     def last_session(self, project: Project, besides: str | None) -> str | None:
         """Return the session that the word "last" stands for: one of that name if it exists, else that of a recap."""
         with self._storage.read() as reader:
-            return LAST if is_stored(reader, LAST) else reader.latest_session(project, besides)
+            return LAST if reader.count(Scope(session_id=LAST)) else reader.latest_session(project, besides)
 
     def recap(self, project: Project, besides: str) -> Told | None:
         """Return a recap of the last session in which the user spoke, other than `besides`.
@@ -144,11 +144,6 @@ def told_of(hit: Hit, origin: Origin, text: str) -> str:
     return f"- memory {origin.id}, {origin.memory_type} of {origin.created_at[:10]}{later}: {shortened(text, EXCERPT)}"
 
 
-def is_stored(reader: Reader, session_id: str) -> bool:
-    """Return whether anything is stored in a session."""
-    return reader.count(Scope(session_id=session_id)) > 0
-
-
 def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool) -> Told | None:
     """Return the recap of a session; None if there is nothing to tell.
 
@@ -177,7 +172,10 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
         return None
     until = to_second(max(told, key=lambda one: (one.turn, one.created_at)).created_at)
     lines = [f"Recap of this project's last session, {session_id}, until {until}, from its memory ({DATA})."]
-    lines += [f"State (memory {one.memory_id}{elsewhere(one, session_id)}): {beginning(one, STATE)}" for one in states]
+    lines += [
+        f"State (memory {one.memory_id}{elsewhere(one, session_id)}): {shortened(one.beginning, STATE)}"
+        for one in states
+    ]
     if prompts:
         lines += ["Last prompts:", *(f"- {memory.id}: {shortened(memory.content, PROMPT)}" for memory in prompts)]
     room = ANSWER if states else ANSWER_ALONE
@@ -191,18 +189,13 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
 
 def title_of(report: Moment, session_id: str) -> str:
     """Return a report's title, or its first words, who wrote it, and its session unless it is this one."""
-    title = shortened(report.title, TITLE) if report.title else beginning(report, TITLE)
+    title = shortened(report.title or report.beginning, TITLE)
     return f"{title} ({shortened(report.agent_id, AGENT)}{elsewhere(report, session_id)})"
 
 
 def elsewhere(moment: Moment, session_id: str) -> str:
     """Return a phrase that names a memory's session, unless it is this one."""
     return "" if moment.session_id == session_id else f", session {shortened(str(moment.session_id), SESSION)}"
-
-
-def beginning(moment: Moment, length: int) -> str:
-    """Return the beginning of a memory's text on one line."""
-    return shortened(moment.beginning, length)
 
 
 def shortened(text: str, length: int) -> str:

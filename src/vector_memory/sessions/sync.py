@@ -9,7 +9,6 @@ from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.memories import Imprint
-from vector_memory.storage.records import Expendable
 
 
 class Origin(NamedTuple):
@@ -111,7 +110,7 @@ class Sync:
         return [known.id for known in memories if known.id not in self._settled]
 
     def _delete(self, ids: Sequence[int]) -> None:
-        self._deletion.delete_each([Expendable(number, 0) for number in ids])
+        self._deletion.delete_each(ids)
         self._settled.update(ids)
 
     def finish(self) -> None:

@@ -239,8 +239,7 @@ class TaggedMemories:
             surplus = reader.expendable(before, tagged=True, limit=max(0, total - max_to_keep))
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
-            deleted, _ = self._deletion.delete_each(surplus)
-            self._storage.purge_deleted()
+            deleted, _ = self._deletion.delete_all(memory.id for memory in surplus)
             # Other processes may have stored and deleted notes in the meantime.
             left = self._count(ALL_TAGGED)
         return ClearResult(

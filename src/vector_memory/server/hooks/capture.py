@@ -113,7 +113,7 @@ async def settle(event: Event, kept: Taken[None] | None, patience: float) -> Non
     """
     if kept is None:
         return
-    outcome = await outcome_in_time(kept, 0 if kept.is_kept and event.store.intake.is_held_up else patience)
+    outcome = await outcome_in_time(kept, 0 if kept.is_kept and event.store.intake.delivery.is_held_up else patience)
     if not kept.is_kept and (outcome is None or outcome.verdict is not Verdict.STORED):
         raise DatabaseError(outcome.reason if outcome else "No disk has taken a text, and it is not stored yet.")
 
