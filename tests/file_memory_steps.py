@@ -30,7 +30,7 @@ class Steps:
 
     def vectors(self) -> None:
         """Wait until no vectors are missing."""
-        eventually(lambda: not self._index.use(counts_of).unembedded)
+        eventually(lambda: not self._index.use(counts_of)[1])
 
     def all(self) -> None:
         """Do both."""

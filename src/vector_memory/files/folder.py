@@ -56,7 +56,8 @@ class MemoryFolder:
     def __init__(self, folder: Path, not_listed: Sequence[Path] = ()) -> None:
         self.path = Path(os.path.realpath(folder))
         self.name = folder.name
-        self._not_listed = [PurePosixPath(inner) for inner in relative_paths(self.path, not_listed)]
+        others = [Path(os.path.realpath(folder)) for folder in not_listed]
+        self._not_listed = [PurePosixPath(each.relative_to(self.path)) for each in others if self.path in each.parents]
         self.skipped: list[Skipped] = []
 
     def exists(self) -> bool:
@@ -179,14 +180,6 @@ class MemoryFolder:
         except OSError as error:
             raise write_error(error) from None
         return name
-
-
-def relative_paths(folder: Path, others: Sequence[Path]) -> Iterator[Path]:
-    """Yield the paths of those other folders that are inside the folder, relative to it."""
-    for other in others:
-        real = Path(os.path.realpath(other))
-        if real != folder and real.is_relative_to(folder):
-            yield real.relative_to(folder)
 
 
 def write_error(error: OSError) -> MemoryStorageError:

@@ -83,7 +83,7 @@ class FolderIndexer:
         self._folder = folder
         self._stopping = stopping
         self._seen: dict[str, FileStatus] = {}
-        self._sync = FileSync(self._memory_of, self._status_of)
+        self._sync = FileSync(self._memory_of, lambda path: self._seen.get(path))
         self.progress = IndexingProgress()
 
     def update_files(self, index: FileIndex) -> None:
@@ -100,9 +100,6 @@ class FolderIndexer:
         indexed = sum(outcome.state in {"stored", "updated"} for outcome in outcomes)
         if indexed:
             logger.info("Indexed the words of %s", counted(indexed, "file"))
-
-    def _status_of(self, path: str) -> FileStatus | None:
-        return self._seen.get(path)
 
     def _memory_of(self, path: str, origin: Origin) -> NewMemory:
         self._require_running()

@@ -112,6 +112,11 @@ class Indexer:
         """Return whether passages of this kind are embedded with a header in front."""
         return self._settings.enable_enrichment and kind in TRAITS and TRAITS[MemoryKind(kind)].enriched
 
+    def derived(self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk]) -> Derived:
+        """Return what is stored for a text and its chunks, without vectors."""
+        words = words_of(title, content, chunks, chunked=is_chunked(kind))
+        return Derived(chunks=chunks, words=words, enriched=self.enriches(kind))
+
     def embed(self, units: Sequence[UnitText], on_progress: EmbeddingProgress | None = None) -> Embedded:
         """Split units into passages and embed these. Raises EmbeddingUnavailableError."""
         cut = self.cut(units)

@@ -4,11 +4,10 @@ from collections.abc import Collection, Sequence
 
 from vector_memory.domain import NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
-from vector_memory.indexing.indexer import Indexer, is_chunked
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.sessions.writer import hash_of, time_of_prompt, with_title
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.unit_text import words_of
 
 
 class Batches:
@@ -61,10 +60,8 @@ class Batches:
 
     def _prepared(self, memory: NewMemory) -> tuple[NewMemory, Derived]:
         chunks = self._indexer.chunk(memory.kind, memory.content)
-        memory, chunked = with_title(memory), is_chunked(memory.kind)
-        words = words_of(memory.title, memory.content, chunks, chunked=chunked)
-        derived = Derived(chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=None)
-        return memory, derived
+        memory = with_title(memory)
+        return memory, self._indexer.derived(memory.kind, memory.title, memory.content, chunks)
 
 
 def without_nearest(prompts: Sequence[NewMemory], times: Collection[str]) -> list[NewMemory]:

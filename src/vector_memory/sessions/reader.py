@@ -17,7 +17,7 @@ from vector_memory.results.documents import (
     ExportResult,
     MemoryResult,
 )
-from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on
+from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on, provenance
 from vector_memory.results.rounding import to_second
 from vector_memory.results.sessions import ObservationNote
 from vector_memory.sessions.access_counts import AccessRecorder
@@ -45,7 +45,7 @@ class Documents:
 
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
         """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
-        memory, observations = self._find_with_observations(memory_id)
+        memory, observations = self._find(memory_id)
 
         def build(budget: ResponseBudget) -> MemoryResult:
             text, end = budget.cut(memory.content, offset)
@@ -60,14 +60,10 @@ class Documents:
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
         """Return a document from `offset` on, exactly as it was stored."""
-        memory, observations = self._find_with_observations(memory_id)
+        memory, observations = self._find(memory_id)
         frame = DocumentResult(
             memory_id=memory.id,
-            title=memory.title,
-            memory_type=memory.memory_type,
-            agent_id=memory.agent_id,
-            session_id=memory.session_id,
-            created_at=memory.created_at,
+            **provenance(memory),
             chunk_count=memory.chunk_count,
             content_length=len(memory.content),
             content="",
@@ -83,7 +79,7 @@ class Documents:
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
         """Write a document to a file and return the file's path."""
-        memory = self._find(memory_id)
+        memory, _ = self._find(memory_id)
         data = as_markdown(memory).encode()
         path = self._exports.write(output_path, data, overwrite=overwrite)
         self._access.record([memory.id])
@@ -117,7 +113,7 @@ class Documents:
 
     def describe(self, memory_id: str | int) -> str:
         """Describe a memory in one line, for a question to the user."""
-        memory = self._find(memory_id)
+        memory, _ = self._find(memory_id)
         # With line breaks, a title could pass for a part of the question.
         words = "".join(letter if letter.isprintable() else " " for letter in memory.title or "").split()
         title = f" '{shorten(' '.join(words), TITLE_SHOWN, placeholder='...')}'" if words else ""
@@ -129,16 +125,11 @@ class Documents:
             self._access.record([memory.id])
         return answer
 
-    def _find_with_observations(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote]]:
+    def _find(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote]]:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             memory = existing_memory(reader, number)
             return memory, observations_on(reader, [memory])
-
-    def _find(self, memory_id: str | int) -> Memory:
-        number = parse_id("memory_id", memory_id)
-        with self._storage.read() as reader:
-            return existing_memory(reader, number)
 
 
 def existing_memory(reader: Reader, number: int) -> Memory:
@@ -162,10 +153,7 @@ def expanded_chunk(
         message += " The chunk is cut to fit: continue with get_memory_by_id and offset = content_end."
     frame = ExpandedChunkResult(
         memory_id=memory.id,
-        memory_type=memory.memory_type,
-        agent_id=memory.agent_id,
-        session_id=memory.session_id,
-        created_at=memory.created_at,
+        **provenance(memory),
         target_chunk_index=target.chunk.index,
         context_window=window,
         chunks_returned=len(chunks),

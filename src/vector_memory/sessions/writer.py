@@ -22,8 +22,7 @@ from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
-from vector_memory.storage.records import Derived, Embedded, History
-from vector_memory.storage.unit_text import words_of
+from vector_memory.storage.records import Embedded, History
 
 InTransaction = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
@@ -119,9 +118,8 @@ class MemoryWriter:
         wait = not (captured and is_pending)  # hooks and imports do not wait for a model
         chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory)
-        chunked = is_chunked(memory.kind)
-        token_count = self._indexer.token_counter(wait=wait)(memory.content) if chunked else None
-        words = words_of(memory.title, memory.content, chunks, chunked=chunked)
+        token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
+        derived = self._indexer.derived(memory.kind, memory.title, memory.content, chunks)
         embedded, problem = self._embed(memory, chunks, on_progress, stored, defer=is_pending, wait=wait)
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
@@ -133,9 +131,7 @@ class MemoryWriter:
             embedded, late_problem = usable(writer, embedded)
             if finish is not None:
                 memory = finish(writer, memory, history.created_at)
-            derived = Derived(
-                chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
-            )
+            derived = replace(derived, embedded=embedded)
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
             if is_pending:
                 self._background.defer(writer, memory_id, promised=problem is None)

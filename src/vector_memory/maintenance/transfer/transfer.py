@@ -16,7 +16,7 @@ from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.indexing.indexer import Indexer, is_chunked
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.transfer.lines import (
     MAX_HEADINGS,
@@ -34,8 +34,7 @@ from vector_memory.maintenance.transfer.lines import (
 )
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
-from vector_memory.storage.unit_text import words_of
+from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
 
 PARENT = "parent_report_id"
 
@@ -136,14 +135,9 @@ class Transfer:
             if is_duplicate(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
-        chunked = is_chunked(line.memory_type)
-        words = words_of(line.title, line.content, chunks, chunked=chunked)
-        derived = Derived(
-            chunks=chunks,
-            words=words,
-            enriched=self._indexer.enriches(line.memory_type),
-            embedded=embedded(line, model) if model is not None and line.passages else None,
-        )
+        derived = self._indexer.derived(line.memory_type, line.title, line.content, chunks)
+        if model is not None and line.passages:
+            derived = replace(derived, embedded=embedded(line, model))
         with self._storage.write() as writer:
             new, orphaned = with_report(writer, line)
             if is_duplicate(writer, new, line):
