@@ -83,14 +83,15 @@ class FolderIndexer:
         self._folder = folder
         self._stopping = stopping
         self._seen: dict[str, FileStatus] = {}
-        self._sync = FileSync(self._memory_of, lambda path: self._seen.get(path))
+        self._sync = FileSync(self._memory_of, self._seen.get)
         self.progress = IndexingProgress()
 
     def update_files(self, index: FileIndex) -> None:
         """Index the words of new and changed files, and remove deleted files."""
         with self._exclusive(index.path):
             self.progress = IndexingProgress()
-            self._seen = self._folder.scan()
+            self._seen.clear()
+            self._seen.update(self._folder.scan())
             files = {path: Origin("", path) for path in sorted(self._seen)}
             sync = Sync(index.storage, index.writer, index.deletion, files_of())
             outcomes = self._sync.run(sync, files, set(sync.origins()) - {*files.values()}, self._note)
