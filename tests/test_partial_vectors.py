@@ -21,7 +21,6 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import DatabaseError
 from vector_memory.indexing import background, indexer
-from vector_memory.indexing.completion import complete
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.search import retriever
@@ -162,7 +161,7 @@ def test_a_backfill_goes_on_where_a_server_was_killed(path: Path, embedder: Step
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
         with storage_of(store).read() as reader:
             memory = reader.memory(1)
-        complete(storage_of(store), indexer_of(store), memory, lambda *counts: done.append(counts))
+        indexer.complete(storage_of(store), indexer_of(store), memory, lambda *counts: done.append(counts))
         assert done[0][0] == 3 * BATCH
         assert contents(store) == contents(expected)
 
@@ -216,9 +215,9 @@ def test_a_process_with_the_other_setting_does_not_add_to_vectors_with_headers(t
                         raise InterruptedError
 
                 with pytest.raises(InterruptedError):
-                    complete(storage_of(other), indexer_of(other), memory, stop)
+                    indexer.complete(storage_of(other), indexer_of(other), memory, stop)
 
-        assert complete(storage_of(late), indexer_of(late), memory, let_another_begin_anew) is None
+        assert indexer.complete(storage_of(late), indexer_of(late), memory, let_another_begin_anew) is None
     with SessionMemoryStore(path, enriching, embedder=LatticeEmbedder()) as store:
         assert len(spans(store)) == 2 * BATCH
         store.backfill_embeddings()
@@ -246,7 +245,7 @@ def test_processes_that_compute_the_same_text_store_each_passage_once(
             embedder.go_on()
             eventually(lambda: len(spans(opened)) > done)
 
-        assert complete(storage_of(other), indexer_of(other), memory, let_the_first_one_go_on) is None
+        assert indexer.complete(storage_of(other), indexer_of(other), memory, let_the_first_one_go_on) is None
         finish(opened, embedder)
         assert contents(opened) == contents(expected)
 

@@ -112,8 +112,11 @@ class Indexer:
         """Return whether passages of this kind are embedded with a header in front."""
         return self._settings.enable_enrichment and kind in TRAITS and TRAITS[MemoryKind(kind)].enriched
 
-    def derived(self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk]) -> Derived:
-        """Return what is stored for a text and its chunks, without vectors."""
+    def derived(
+        self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk] = (), *, wait: bool = True
+    ) -> Derived:
+        """Return what is stored for a text, without vectors. `chunks`: those it has already. `wait`: as in `chunk`."""
+        chunks = chunks or self.chunk(kind, content, wait=wait)
         words = words_of(title, content, chunks, chunked=is_chunked(kind))
         return Derived(chunks=chunks, words=words, enriched=self.enriches(kind))
 

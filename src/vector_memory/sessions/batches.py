@@ -7,7 +7,7 @@ from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.sessions.writer import hash_of, time_of_prompt, with_title
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Derived, History
+from vector_memory.storage.records import History
 
 
 class Batches:
@@ -47,7 +47,8 @@ class Batches:
         Each is found by its words at once. Raises ChunkingError, DatabaseError; then nothing is stored.
         """
         self._storage.require_time_to_write()
-        prepared = [self._prepared(memory) for memory in memories]
+        titled = map(with_title, memories)
+        prepared = [(each, self._indexer.derived(each.kind, each.title, each.content)) for each in titled]
         stored, now = [], utc_now()
         with self._storage.write() as writer:
             for memory, derived in prepared:
@@ -57,11 +58,6 @@ class Batches:
                     writer.add_memory(memory, derived, content_hash=content_hash, history=history)
                     stored.append(memory)
         return stored
-
-    def _prepared(self, memory: NewMemory) -> tuple[NewMemory, Derived]:
-        chunks = self._indexer.chunk(memory.kind, memory.content)
-        memory = with_title(memory)
-        return memory, self._indexer.derived(memory.kind, memory.title, memory.content, chunks)
 
 
 def without_nearest(prompts: Sequence[NewMemory], times: Collection[str]) -> list[NewMemory]:

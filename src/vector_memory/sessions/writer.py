@@ -116,11 +116,10 @@ class MemoryWriter:
             stored = reader.fingerprint()
         is_pending = self._background.defers
         wait = not (captured and is_pending)  # hooks and imports do not wait for a model
-        chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory)
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
-        derived = self._indexer.derived(memory.kind, memory.title, memory.content, chunks)
-        embedded, problem = self._embed(memory, chunks, on_progress, stored, defer=is_pending, wait=wait)
+        derived = self._indexer.derived(memory.kind, memory.title, memory.content, wait=wait)
+        embedded, problem = self._embed(memory, derived.chunks, on_progress, stored, defer=is_pending, wait=wait)
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         with self._storage.write() as writer:
@@ -142,7 +141,7 @@ class MemoryWriter:
             id=memory_id,
             content_hash=content_hash,
             token_count=token_count,
-            chunk_count=len(chunks),
+            chunk_count=len(derived.chunks),
             passage_count=0 if embedded is None else len(embedded.passages),
             created_at=history.created_at,
             is_pending=is_pending,
@@ -156,7 +155,7 @@ class MemoryWriter:
     def _embed(
         self,
         memory: NewMemory,
-        chunks: list[Chunk],
+        chunks: Sequence[Chunk],
         on_progress: EmbeddingProgress | None,
         stored: Fingerprint | None,
         *,

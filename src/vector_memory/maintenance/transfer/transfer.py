@@ -134,8 +134,7 @@ class Transfer:
         with self._storage.read() as reader:
             if is_duplicate(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
-        chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
-        derived = self._indexer.derived(line.memory_type, line.title, line.content, chunks)
+        derived = self._indexer.derived(line.memory_type, line.title, line.content, line.stored_chunks())
         if model is not None and line.passages:
             derived = replace(derived, embedded=embedded(line, model))
         with self._storage.write() as writer:
