@@ -25,7 +25,6 @@ from vector_memory.domain.validation import (
     MAX_DESCRIPTION,
     MAX_IDENTIFIER,
     MAX_TITLE,
-    check_instance,
     check_label,
     check_metadata,
     check_optional_label,
@@ -109,11 +108,6 @@ TRAITS: dict[MemoryKind, KindTraits] = {
 DEFAULT_CATEGORY = "general"
 
 
-def parse_kind(value: MemoryKind | str) -> MemoryKind:
-    """Parse a memory kind from its wire name."""
-    return parse_choice("memory_type", value, MemoryKind)
-
-
 class MemoryFields(TypedDict, total=False):
     """The optional fields of a new memory. `NewMemory.of` checks which kinds need which."""
 
@@ -150,7 +144,7 @@ class NewMemory:
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
         """Create a memory from a caller's values. Fields that only some kinds have are also kept in the metadata."""
-        kind = parse_kind(kind)
+        kind = parse_choice("memory_type", kind, MemoryKind)
         if kind is MemoryKind.TAGGED:
             raise ValidationError("Store tagged memories with store_memory, which normalizes their tags.")
         parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
@@ -235,7 +229,7 @@ class Scope:
         sessions: tuple[str, ...] | None = None,
     ) -> None:
         values = {
-            "kind": None if kind is None else parse_kind(kind),
+            "kind": None if kind is None else parse_choice("memory_type", kind, MemoryKind),
             "agent_id": check_optional_label("agent_id", agent_id, MAX_IDENTIFIER),
             "session_id": check_optional_label("session_id", session_id, MAX_IDENTIFIER),
             "session_iter": None if session_iter is None else parse_iteration(session_iter),
@@ -256,7 +250,9 @@ class Scope:
     @classmethod
     def checked(cls, value: object) -> "Scope":
         """Return `value` if it is a Scope. Raises ValidationError."""
-        return check_instance("scope", value, cls)
+        if not isinstance(value, cls):
+            raise ValidationError("scope must be a Scope.")
+        return value
 
     def require_chunks(self) -> None:
         """Raise ValidationError if memories of the scope's kind are not split into chunks."""

@@ -9,7 +9,6 @@ from vector_memory.domain.validation import (
     MAX_LIMIT,
     MAX_OFFSET,
     MIN_TOKENS,
-    check_instance,
     check_range,
     parse_choice,
 )
@@ -73,7 +72,9 @@ class Page:
     @classmethod
     def checked(cls, value: object) -> "Page":
         """Return `value` if it is a Page. Raises ValidationError."""
-        return check_instance("page", value, cls)
+        if not isinstance(value, cls):
+            raise ValidationError("page must be a Page.")
+        return value
 
     @property
     def end(self) -> int:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from vector_memory.errors import ValidationError
 
-T = TypeVar("T")
 C = TypeVar("C", bound=StrEnum)
 
 MAX_CONTENT = 500_000
@@ -67,13 +66,6 @@ def check_optional_label(name: str, value: object, maximum: int) -> str | None:
 def as_title(text: str) -> str | None:
     """Return a text as a title that `check_label` accepts, or None if it has no characters for one."""
     return text.replace("\0", "").strip()[:MAX_TITLE].strip() or None
-
-
-def check_instance(name: str, value: object, kind: type[T]) -> T:
-    """Return `value` if it is an instance of `kind`. Raises ValidationError."""
-    if not isinstance(value, kind):
-        raise ValidationError(f"{name} must be a {kind.__name__}.")
-    return value
 
 
 def check_range(name: str, value: object, minimum: int, maximum: int) -> int:

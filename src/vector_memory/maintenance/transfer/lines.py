@@ -12,10 +12,17 @@ import pydantic
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, parse_kind
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
 from vector_memory.domain.text import without_nul
 from vector_memory.domain.times import utc
-from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
+from vector_memory.domain.validation import (
+    MAX_IDENTIFIER,
+    MAX_NOTE,
+    MAX_TITLE,
+    check_metadata,
+    check_tags,
+    parse_choice,
+)
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import ValidationError
 from vector_memory.sessions.writer import hash_of
@@ -150,7 +157,7 @@ class MemoryLine(Line):
     def new_memory(self) -> NewMemory:
         """Return the memory to store. Raises ValidationError."""
         return NewMemory(
-            kind=parse_kind(self.memory_type),
+            kind=parse_choice("memory_type", self.memory_type, MemoryKind),
             tags=check_tags(self.tags),
             metadata=check_metadata(self.metadata),
             **self.model_dump(include=UNCHANGED),
@@ -224,7 +231,7 @@ def storable_line(line: MemoryLine) -> MemoryLine:
 
 def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
     """Yield what is wrong with a memory whose own fields are valid."""
-    chunked = TRAITS[parse_kind(line.memory_type)].chunked
+    chunked = TRAITS[parse_choice("memory_type", line.memory_type, MemoryKind)].chunked
     stretches: Sequence[StretchLine] = (*line.chunks, *line.passages)
     if line.memory_type == MemoryKind.TAGGED:
         yield from _problems_of_note(line)
