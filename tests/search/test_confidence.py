@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,11 +33,9 @@ def store(tmp_path: Path) -> SessionMemoryStore:
     return opened
 
 
-def put(
-    store: SessionMemoryStore, text: str, *, agent_id: str = "me", session_iter: int = 2, kind: str = "report"
-) -> None:
-    session = {} if kind == "knowledge_base" else {"session_id": "s", "session_iter": session_iter}
-    store.store_memory(kind, text, agent_id=agent_id, title="entry", **session)  # type: ignore[arg-type]
+def put(store: SessionMemoryStore, text: str, kind: str = "report", **fields: Any) -> None:
+    where = {} if kind == "knowledge_base" else {"session_id": "s", "session_iter": 2}
+    store.store_memory(kind, text, **{"agent_id": "me", "title": "entry"} | where | fields)
 
 
 def ask(store: SessionMemoryStore, query: str = "a b c d") -> FineSearchResult:
@@ -132,16 +131,17 @@ def test_a_model_without_figures_of_its_own_warns_only_where_words_and_meaning_a
 
 
 def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> None:
-    put(store, "a b c d", session_iter=1)
+    for number in range(25):  # more than are counted
+        put(store, "a b c d", session_iter=10 + number)
     put(store, "a b c d", agent_id="you")
-    put(store, "a b c d", agent_id="they")
+    put(store, "a b c d", session_id="other")
     put(store, "a b c d", kind="knowledge_base")
     put(store, "a b c d", agent_id="you", session_iter=7)  # differs in two labels: neither wider scope contains it
     answer = ask(store)
-    assert answer.elsewhere == {"other_iterations": 1, "other_agents": 2, "knowledge_base": 1}
+    assert answer.elsewhere == {"other_iterations": 20, "other_agents": 1, "other_sessions": 1, "knowledge_base": 1}
     assert (answer.message or "").endswith(
-        "There are closer matches elsewhere: 1 in the session's other iterations (omit session_iter), 2 from other "
-        "agents (omit agent_id), 1 in the knowledge base (search_knowledge_base_specific_chunks)."
+        "elsewhere: 20 in the session's other iterations (omit session_iter), 1 from other agents (omit agent_id), 1 "
+        "in other sessions (omit session_id), 1 in the knowledge base (search_knowledge_base_specific_chunks)."
     )
 
 

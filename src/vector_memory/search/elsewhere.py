@@ -34,9 +34,9 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def oldest_counted(feed: IndexFeed | None) -> int:
+def oldest_counted(feed: IndexFeed) -> int:
     """Return the id of the oldest memory that matches are counted in: that of the first of the newest passages."""
-    if feed is None or (last := feed.revision().last_passage_id) <= PROBED:
+    if (last := feed.revision().last_passage_id) <= PROBED:
         return 0
     first = feed.passages_after(last - PROBED, 1, with_vectors=False).placed
     return first[0].memory_id if first else 0

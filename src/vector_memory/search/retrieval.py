@@ -112,11 +112,11 @@ class Retrieval:
                 members &= ~self._view.members(Scope(session_id=besides))
             scan = Scan(self._view, visible, members, self.question.terms, depth=0)
             return min(COUNTED, scan.count_strong(self.question, self.threshold))
-        found = self._fused(scope, COUNTED)
+        found = self._fused(scope, DEPTH)
         levels = zip(found.hits, level_of_each(found, self.question), strict=True)
         strong = [hit.memory_id for hit, level in levels if level == "strong" and self.is_similar_enough(hit)]
         sessions = {} if besides is None else self.reader.origins(sorted(set(strong)))
-        return sum(number not in sessions or sessions[number].session_id != besides for number in strong)
+        return min(COUNTED, sum(one not in sessions or sessions[one].session_id != besides for one in strong))
 
     def _best(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         if scope.kind is None:
