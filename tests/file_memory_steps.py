@@ -7,7 +7,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.files.folder import MemoryFolder
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer
-from vector_memory.files.memory import counts_of
+from vector_memory.files.memory import index_counts
 from vector_memory.settings import Settings
 from waiting import eventually
 
@@ -30,7 +30,7 @@ class Steps:
 
     def vectors(self) -> None:
         """Wait until no vectors are missing."""
-        eventually(lambda: not self._index.use(counts_of)[1])
+        eventually(lambda: not self._index.use(index_counts)[1])
 
     def all(self) -> None:
         """Do both."""

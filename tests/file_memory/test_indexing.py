@@ -18,7 +18,7 @@ from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.files import index_file as index_file_module
 from vector_memory.files import syncing
 from vector_memory.files.index_file import IndexFile
-from vector_memory.files.indexer import files_of
+from vector_memory.files.indexer import file_scope
 from vector_memory.files.search import FileSearch
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import file_index, vec0
@@ -65,7 +65,7 @@ def chunks(index: IndexFile) -> list[tuple[str, str, int]]:
     """Return path, text and number of vectors of all chunks."""
     found = []
     with index.current().storage.read() as reader:
-        for file in reader.memories(reader.ids(files_of())).values():
+        for file in reader.memories(reader.ids(file_scope())).values():
             passages = [passage.chunk for passage in reader.passages_of(file)]
             parts = [part.chunk for part in reader.chunks_of(file.id)]
             found += [(file.metadata["source"], part.text, passages.count(part.index)) for part in parts]

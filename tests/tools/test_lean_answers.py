@@ -12,7 +12,7 @@ from fastmcp import Client
 from mcp_types import Implementation
 
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope
-from vector_memory.results.lean import joined, room_of, shortened
+from vector_memory.results.lean import joined, room_of, shortened_hits
 from vector_memory.results.sessions import FoundChunk
 from vector_memory.server.app import create_server
 from vector_memory.server.tools.memory_tool import READS_ONLY_STRUCTURE
@@ -211,7 +211,7 @@ def hit_of(number: int, text: str, day: int = 1, **fields: Any) -> FoundChunk:
 def test_the_best_and_the_newest_that_may_correct_a_strong_match_have_more_room_than_others() -> None:
     later = {"match": "related", "later": [1]}
     hits = [hit_of(1, NOTE, match="strong"), *(hit_of(day, STEPS, day, **later) for day in (3, 2, 4))]
-    cut = shortened(hits, (), dict.fromkeys(range(9), 9_999), Page())
+    cut = shortened_hits(hits, (), dict.fromkeys(range(9), 9_999), Page())
     best, other, newest = [len(hit.chunk_content) for hit in cut[1:]]
     assert best == newest > other
 
@@ -219,8 +219,8 @@ def test_the_best_and_the_newest_that_may_correct_a_strong_match_have_more_room_
 def test_the_first_page_names_only_what_is_on_it_as_corrected() -> None:
     hits = [hit_of(1, NOTE, match="strong"), hit_of(2, NOTE, match="related", later=[1, 7])]
     lengths = dict.fromkeys((1, 2), len(NOTE))
-    assert [hit.later for hit in shortened(hits, (), lengths, Page())] == [[], [1]]
-    assert [hit.later for hit in shortened(hits, (), lengths, Page(offset=3))] == [[], [1, 7]]
+    assert [hit.later for hit in shortened_hits(hits, (), lengths, Page())] == [[], [1]]
+    assert [hit.later for hit in shortened_hits(hits, (), lengths, Page(offset=3))] == [[], [1, 7]]
 
 
 def test_one_who_reads_on_misses_nothing_between_the_parts() -> None:

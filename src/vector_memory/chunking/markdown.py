@@ -223,11 +223,11 @@ class _DocumentSplitter:
         return fences[-1].end if fences else section.start
 
     def measure(self, start: int, end: int) -> Segment:
-        start, end = _trim(self.text, start, end)
+        start, end = _trim_lines(self.text, start, end)
         return Segment(start, end, self.count_tokens(self.text[start:end]) if start < end else 0)
 
     def as_chunk(self, index: int, segment: Segment) -> Chunk:
-        start, end = _trim(self.text, segment.start, segment.end)
+        start, end = _trim_lines(self.text, segment.start, segment.end)
         headings = self.structure.path(start, end)
         kind = "section" if headings else "text"
         return Chunk(
@@ -279,7 +279,7 @@ def _length_function(count_tokens: Callable[[str], int]) -> Callable[[str], int]
     return length
 
 
-def _trim(text: str, start: int, end: int) -> Span:
+def _trim_lines(text: str, start: int, end: int) -> Span:
     """Return the range without white space at its ends; a whole first line keeps its indentation."""
     body = text[start:end]
     first = end - len(body.lstrip())

@@ -146,7 +146,7 @@ def read_structure(text: str) -> Structure:
     above = front_matter_end(text)
     blocks = _Blocks(invisible_from=0 if above or text.startswith(BOM) else None)
     visible = "\n" * (bisect_left(lines, above) if above else 0) + text[above:].removeprefix(BOM)
-    for token, inline in pairwise([*_tokens(block_parser(), visible), None]):
+    for token, inline in pairwise([*_parsed(block_parser(), visible), None]):
         if token is not None and token.map is not None:
             _collect(blocks, token, inline, lines)
     return Structure(_sections(text, blocks.headings), blocks.fences, blocks.open_fences, blocks.tables)
@@ -205,7 +205,7 @@ def _inner_fences(content: str, lines: Sequence[int]) -> Iterator[Span]:
     Documentation tools (tabs, notes, `<details>`) show them as code. `lines`: the offset of each line of `content`.
     """
     if "```" in content or "~~~" in content:
-        for token in _tokens(block_parser(inner=True), content):
+        for token in _parsed(block_parser(inner=True), content):
             if token.type == "fence" and token.map is not None and _is_closed(token):
                 yield Span(lines[token.map[0]], lines[token.map[1]])
 
@@ -239,7 +239,7 @@ def _line_starts(text: str) -> list[int]:
     return starts if starts[-1] == len(text) else [*starts, len(text)]
 
 
-def _tokens(parser: "MarkdownIt", text: str) -> Iterable["Token"]:
+def _parsed(parser: "MarkdownIt", text: str) -> Iterable["Token"]:
     # Add a final line end, so that every line of an open fence has one: `_is_closed` counts them.
     return parser.parse(text if text.endswith(("\n", "\r")) else text + "\n")
 

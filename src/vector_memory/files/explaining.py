@@ -4,7 +4,7 @@ from vector_memory.domain.text import text_in
 from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, is_daily
 from vector_memory.files.index_file import FileIndex
-from vector_memory.files.indexer import NO_TEXT, files_of
+from vector_memory.files.indexer import NO_TEXT, file_scope
 from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.search.explaining import EVERYTHING, SHOWN, Ranking, Trace, compared, not_compared
 from vector_memory.search.retrieval import MAX_DEPTH
@@ -73,7 +73,7 @@ class FileExplaining:
         place = next((place for place, hit in enumerate(found.hits) if hit.path == path), None)
         if place is not None:
             return {**ranking.why(place), "best": self._candidate(found, ranking, place)}
-        scope = files_of(path=path)
+        scope = file_scope(path=path)
         if self._search.daily not in (None, is_daily(path)):
             said = "It is outside the filters: source."
         elif not reader.count(scope):

@@ -22,7 +22,7 @@ from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.syncing import FileStatus
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
-from vector_memory.sessions.exports import opened_parent, refusal
+from vector_memory.sessions.exports import opened_parent, write_refusal
 from vector_memory.settings import MEMORY_FOLDER
 from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.disk.ignoring import keep_folder_out_of_git
@@ -184,7 +184,7 @@ class MemoryFolder:
 
 def write_error(error: OSError) -> MemoryStorageError:
     """Return the error for a daily log that could not be written."""
-    if isinstance(refusal(error), ValidationError):
+    if isinstance(write_refusal(error), ValidationError):
         return MemoryStorageError("Today's log is a link or not a regular file, and was not changed: remove it.")
     return MemoryStorageError(f"The entry was not written ({error.strerror}): check the disk and the permissions.")
 

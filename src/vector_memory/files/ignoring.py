@@ -53,7 +53,7 @@ class Pattern(NamedTuple):
         return (is_folder or not self.only_folders) and self.regex.fullmatch(text) is not None
 
 
-class Rules(NamedTuple):
+class IgnoreRules(NamedTuple):
     """The rules of one file, the last first. `above`: the path from its folder to the root; `folder`: its own path."""
 
     patterns: list[Pattern]
@@ -66,7 +66,7 @@ class Rules(NamedTuple):
         return next((each.ignores for each in self.patterns if each.matches(inner, is_folder=is_folder)), None)
 
 
-def is_ignored(path: PurePosixPath, rules: tuple[Rules, ...], *, is_folder: bool) -> bool:
+def is_ignored(path: PurePosixPath, rules: tuple[IgnoreRules, ...], *, is_folder: bool) -> bool:
     """Whether a path below the root is left out; the rules of inner folders come last and decide."""
     if is_folder and path.name in PACKAGES:
         return True
@@ -74,24 +74,24 @@ def is_ignored(path: PurePosixPath, rules: tuple[Rules, ...], *, is_folder: bool
     return next((each for each in said if each is not None), False)
 
 
-def rules_above(root: Path) -> tuple[Rules, ...]:
+def rules_above(root: Path) -> tuple[IgnoreRules, ...]:
     """Return the rules of the repository for what is in a folder, from the folders above it."""
     repository = repository_of(root)
     return () if repository is None else tuple(_from_above(root, repository.work_tree))
 
 
-def _from_above(root: Path, work_tree: Path) -> Iterator[Rules]:
+def _from_above(root: Path, work_tree: Path) -> Iterator[IgnoreRules]:
     inside = root.relative_to(work_tree)
     for folder in reversed([work_tree / outer for outer in inside.parents]):
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                yield from rules_in(descriptor, PurePosixPath(root.relative_to(folder)), PurePosixPath())
+                yield from rules_of(descriptor, PurePosixPath(root.relative_to(folder)), PurePosixPath())
             finally:
                 os.close(descriptor)
 
 
-def rules_in(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> Iterator[Rules]:
+def rules_of(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> Iterator[IgnoreRules]:
     """Yield the rules that an open folder has. Those that would leave out a memory at the root do not count."""
     with suppress(OSError):
         file = os.open(RULES, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
@@ -100,7 +100,7 @@ def rules_in(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> It
         lines = data.decode(errors="surrogateescape").removeprefix("\ufeff").split("\n")
         if lines[0] != REMARK:
             patterns = [pattern for line in reversed(lines) if (pattern := _pattern(line))]
-            rules = Rules(patterns, above, folder)
+            rules = IgnoreRules(patterns, above, folder)
             if folder.parts or not all(rules.ignores(PurePosixPath(probe), is_folder=False) for probe in PROBES):
                 yield rules
 

@@ -12,7 +12,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Embedder
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.indexing.indexer import Cut, Indexer
+from vector_memory.indexing.indexer import CutUnits, Indexer
 from vector_memory.search import PassageIndex, Retriever
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter, Room
@@ -43,10 +43,10 @@ NO_VECTOR_SEARCH = "sqlite-vec cannot be loaded."
 class PatientIndexer(Indexer):
     """An indexer whose embedding of a batch fails after a while, so that others go on; it is tried again later."""
 
-    def embed_batches(self, cut: Cut, first: int) -> Iterator[Embedded]:
+    def embed_batches(self, cut: CutUnits, first: int) -> Iterator[Embedded]:
         """Yield batches as `Indexer` does. Raises TimeoutError: the work cannot be stopped, and goes on unseen."""
         batches = super().embed_batches(cut, first)
-        while (batch := within(SECONDS_TO_EMBED, partial(next, batches, None))) is not None:
+        while (batch := in_time(SECONDS_TO_EMBED, partial(next, batches, None))) is not None:
             yield batch
 
 
@@ -192,7 +192,7 @@ class IndexFile:
         return status.st_ino, status.st_ctime_ns
 
 
-def within(seconds: float, work: Callable[[], T]) -> T:
+def in_time(seconds: float, work: Callable[[], T]) -> T:
     """Return what `work` returns. Raises TimeoutError after `seconds`."""
     outcome: Future[T] = Future()
 

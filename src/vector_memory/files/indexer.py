@@ -60,7 +60,7 @@ class IndexedFile(NewMemory):
             raise ValidationError(NO_TEXT)
 
 
-def files_of(*, daily: bool | None = None, path: str | None = None) -> Scope:
+def file_scope(*, daily: bool | None = None, path: str | None = None) -> Scope:
     """Return the scope of the daily logs, of the other files, or of all; or of one file."""
     session_id = None if daily is None else DAILY if daily else OTHER
     return Scope(KIND, session_id=session_id, task_code=None if path is None else place_of(path))
@@ -93,7 +93,7 @@ class FolderIndexer:
             self._seen.clear()
             self._seen.update(self._folder.scan())
             files = {path: Origin("", path) for path in sorted(self._seen)}
-            sync = Sync(index.storage, index.writer, index.deletion, files_of())
+            sync = Sync(index.storage, index.writer, index.deletion, file_scope())
             outcomes = self._sync.run(sync, files, set(sync.origins()) - {*files.values()}, self._note)
         for outcome in outcomes:
             if outcome.state == "failed" and outcome.reason not in NOT_TOLD:

@@ -24,7 +24,7 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.files.explaining import FileExplaining
 from vector_memory.files.folder import MAX_FILE_BYTES, MemoryFolder
 from vector_memory.files.index_file import FileIndex, IndexFile
-from vector_memory.files.indexer import FolderIndexer, IndexingProgress, files_of
+from vector_memory.files.indexer import FolderIndexer, IndexingProgress, file_scope
 from vector_memory.files.reading import Excerpt, Wanted, fitting_lines
 from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
@@ -238,7 +238,7 @@ class FileMemory:
         """Return the state of the index. If the folder cannot be watched, this checks for changes first."""
         self.check_for_changes()
         self.wait_for_words(SECONDS_TO_INDEX)
-        counts, unembedded = self._index.use(counts_of)
+        counts, unembedded = self._index.use(index_counts)
         return FileStatusResult(
             files=counts.total_memories,
             chunks=counts.total_chunks,
@@ -281,11 +281,11 @@ class FileMemory:
         )
 
 
-def counts_of(index: FileIndex) -> tuple[MemoryCounts, int]:
+def index_counts(index: FileIndex) -> tuple[MemoryCounts, int]:
     """Return the statistics of the index, and how many chunks have no vectors."""
     with index.storage.read() as reader:
         counts, unembedded = reader.statistics(), 0
         if counts.without_vectors:
-            embedded = (reader.embedded_passages(number) for number in reader.ids(files_of()))
+            embedded = (reader.embedded_passages(number) for number in reader.ids(file_scope()))
             unembedded = counts.total_chunks - sum(len({passage.unit for passage in each}) for each in embedded)
         return counts, unembedded

@@ -10,7 +10,7 @@ from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.files.index_file import FileIndex
-from vector_memory.files.indexer import files_of
+from vector_memory.files.indexer import file_scope
 from vector_memory.search.fusion import Hit
 from vector_memory.search.messages import NO_CLOSE_MATCH, read_as
 from vector_memory.search.question import Question, prepare
@@ -66,7 +66,7 @@ class FileSearch:
 
     def find(self, index: FileIndex, reader: Reader, limit: int) -> FileHits:
         """Return the best chunks: the same as a scan of all chunks would return."""
-        scope, question = files_of(daily=self.daily), self.question
+        scope, question = file_scope(daily=self.daily), self.question
         is_outdated = question.vector is not None and reader.fingerprint() not in (None, self._fingerprint)
         if is_outdated:
             question = self._words.by_words(ANOTHER_MODEL)
@@ -75,13 +75,13 @@ class FileSearch:
         question = replace(retrieval.question, weight=found.weight)
         levels = level_of_each(found, question) if question.vector is not None or question.is_reference else []
         judged = [hit._replace(match=level) for hit, level in zip_longest(found.hits, levels)]
-        hits = hits_in(reader, [hit for hit in judged if hit.score > 0][:limit])
+        hits = file_hits(reader, [hit for hit in judged if hit.score > 0][:limit])
         close = "strong" in levels if levels else None
         missing = reader.count(scope, without_vectors=True)
         return FileHits(question, hits, close, found.partial, reader.count(scope), missing, is_outdated)
 
 
-def hits_in(reader: Reader, hits: Sequence[Hit]) -> list[FileHit]:
+def file_hits(reader: Reader, hits: Sequence[Hit]) -> list[FileHit]:
     """Return the chunks of hits with their paths and lines."""
     chunks = reader.chunks([hit.id for hit in hits])
     files = reader.memories(sorted({hit.memory_id for hit in hits}))

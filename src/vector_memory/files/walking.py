@@ -6,7 +6,7 @@ from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from vector_memory.files.ignoring import is_ignored, rules_above, rules_in
+from vector_memory.files.ignoring import is_ignored, rules_above, rules_of
 from vector_memory.sessions.exports import opened_parent
 
 MAX_FOLDER_DEPTH = 100
@@ -50,7 +50,7 @@ def walk(
         folder, outer = waiting.pop()
         try:
             with opened_parent(root, folder.parts, make=False) as descriptor:
-                rules = (*outer, *rules_in(descriptor, PurePosixPath(), folder))
+                rules = (*outer, *rules_of(descriptor, PurePosixPath(), folder))
                 for entry in _listed(descriptor):
                     path = folder / entry.name
                     is_folder = entry.is_dir(follow_symlinks=False)

@@ -43,7 +43,7 @@ class UnitText:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutUnits:
     """The passages of a memory's units, in order, and the text that is embedded for each."""
 
     passages: list[EmbeddedPassage]
@@ -125,7 +125,7 @@ class Indexer:
         cut = self.cut(units)
         return self._embedded(cut.passages, *self._encoded(cut.texts, on_progress))
 
-    def embed_batches(self, cut: Cut, first: int) -> Iterator[Embedded]:
+    def embed_batches(self, cut: CutUnits, first: int) -> Iterator[Embedded]:
         """Embed the passages from `first` on; yield each batch when it is computed, and at least one, even if empty.
 
         Raises EmbeddingUnavailableError.
@@ -135,7 +135,7 @@ class Indexer:
             batch = slice(start, start + BATCH)
             yield self._embedded(cut.passages[batch], self._model.encode(cut.texts[batch], with_states=states))
 
-    def cut(self, units: Sequence[UnitText]) -> Cut:
+    def cut(self, units: Sequence[UnitText]) -> CutUnits:
         """Split units into passages. Raises EmbeddingUnavailableError."""
         passages: list[EmbeddedPassage] = []
         texts: list[str] = []
@@ -144,7 +144,7 @@ class Indexer:
             for span in self._cut(unit.text):
                 passages.append(EmbeddedPassage(position, unit.start + span.start, unit.start + span.end))
                 texts.append(head + unit.text[span.start : span.end])
-        return Cut(passages, texts)
+        return CutUnits(passages, texts)
 
     def remember(self, memory: Memory, passages: Sequence[StoredPassage], fingerprint: Fingerprint) -> None:
         """Let what a stored memory has in common with later texts not be embedded again."""

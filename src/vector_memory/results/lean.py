@@ -218,7 +218,7 @@ def joined(hits: Sequence[H]) -> H:
     return cast("H", best.model_copy(update=update))
 
 
-def shortened(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
+def shortened_hits(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
     """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories.
 
     The first page names only what is on it as corrected.

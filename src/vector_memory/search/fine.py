@@ -2,7 +2,7 @@
 
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
-from vector_memory.results.lean import IS_LEAN, shortened
+from vector_memory.results.lean import IS_LEAN, shortened_hits
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.fusion import Hit
@@ -47,7 +47,7 @@ class FineSearch:
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
         if IS_LEAN.get():
             ends = {outline.memory_id: outline.end for outline in outlines}  # the last one of each memory stays
-            matched = shortened(matched, question.terms or (), ends, page)
+            matched = shortened_hits(matched, question.terms or (), ends, page)
 
         def build(budget: ResponseBudget) -> FineSearchResult:
             # Cut a very long code fence, so that every chunk fits on its own.

@@ -7,7 +7,7 @@ from math import fsum
 
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
-from vector_memory.results.lean import IS_LEAN, shortened
+from vector_memory.results.lean import IS_LEAN, shortened_hits
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.fusion import Hit
@@ -112,7 +112,7 @@ class MediumSearch:
         matched = [found_section(match, memories) for match in sections]
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
-            matched = shortened(matched, question.terms or (), lengths, page)
+            matched = shortened_hits(matched, question.terms or (), lengths, page)
 
         def build(budget: ResponseBudget) -> MediumSearchResult:
             # Cut a very long section, so that every section fits on its own.

@@ -43,7 +43,7 @@ class ExportFolders:
         except FileExistsError:
             raise ValidationError("output_path already exists: choose another name, or send overwrite=true.") from None
         except OSError as error:
-            raise refusal(error) from None
+            raise write_refusal(error) from None
         return folder / relative
 
     def _split(self, output_path: str) -> tuple[Path, PurePath]:
@@ -64,7 +64,7 @@ class ExportFolders:
         )
 
 
-def refusal(error: OSError) -> ValidationError | MemoryStorageError:
+def write_refusal(error: OSError) -> ValidationError | MemoryStorageError:
     """Return the error for a failed write. A link in the path causes ELOOP or ENOTDIR."""
     if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno == errno.ELOOP:
         return ValidationError("output_path contains a link, or a file instead of a folder: choose another path.")

@@ -141,7 +141,7 @@ def worth_telling(hits: Sequence[Hit]) -> list[Hit]:
 def told_of(hit: Hit, origin: Origin, text: str) -> str:
     """Return the line that describes a memory near a prompt."""
     later = f", which may correct memory {hit.later[0]}" if hit.later else ""
-    return f"- memory {origin.id}, {origin.memory_type} of {origin.created_at[:10]}{later}: {shortened(text, EXCERPT)}"
+    return f"- memory {origin.id}, {origin.memory_type} of {origin.created_at[:10]}{later}: {condensed(text, EXCERPT)}"
 
 
 def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool) -> Told | None:
@@ -173,32 +173,32 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
     until = to_second(max(told, key=lambda one: (one.turn, one.created_at)).created_at)
     lines = [f"Recap of this project's last session, {session_id}, until {until}, from its memory ({DATA})."]
     lines += [
-        f"State (memory {one.memory_id}{elsewhere(one, session_id)}): {shortened(one.beginning, STATE)}"
+        f"State (memory {one.memory_id}{elsewhere(one, session_id)}): {condensed(one.beginning, STATE)}"
         for one in states
     ]
     if prompts:
-        lines += ["Last prompts:", *(f"- {memory.id}: {shortened(memory.content, PROMPT)}" for memory in prompts)]
+        lines += ["Last prompts:", *(f"- {memory.id}: {condensed(memory.content, PROMPT)}" for memory in prompts)]
     room = ANSWER if states else ANSWER_ALONE
-    lines += [f"Last answer (memory {memory.id}): {shortened(memory.content, room)}" for memory in answers]
+    lines += [f"Last answer (memory {memory.id}): {condensed(memory.content, room)}" for memory in answers]
     if reports:
-        lines += ["Reports:", *(f"- {one.memory_id}: {title_of(one, session_id)}" for one in reports)]
+        lines += ["Reports:", *(f"- {one.memory_id}: {report_title(one, session_id)}" for one in reports)]
     lines.append("Read any of them with get_memory_by_id; find more with search_reports_specific_chunks.")
     ids = [memory.id for memory in (*prompts, *answers)] + [moment.memory_id for moment in states + reports]
     return Told("\n".join(lines), frozenset(ids))
 
 
-def title_of(report: Moment, session_id: str) -> str:
+def report_title(report: Moment, session_id: str) -> str:
     """Return a report's title, or its first words, who wrote it, and its session unless it is this one."""
-    title = shortened(report.title or report.beginning, TITLE)
-    return f"{title} ({shortened(report.agent_id, AGENT)}{elsewhere(report, session_id)})"
+    title = condensed(report.title or report.beginning, TITLE)
+    return f"{title} ({condensed(report.agent_id, AGENT)}{elsewhere(report, session_id)})"
 
 
 def elsewhere(moment: Moment, session_id: str) -> str:
     """Return a phrase that names a memory's session, unless it is this one."""
-    return "" if moment.session_id == session_id else f", session {shortened(str(moment.session_id), SESSION)}"
+    return "" if moment.session_id == session_id else f", session {condensed(str(moment.session_id), SESSION)}"
 
 
-def shortened(text: str, length: int) -> str:
+def condensed(text: str, length: int) -> str:
     """Return a text on one line, cut between words to at most `length` characters, and without tags."""
     seen = LOOKED_THROUGH * length
     line = TAG.sub("< ", " ".join(text[:seen].split()))
