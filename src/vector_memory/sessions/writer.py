@@ -245,9 +245,9 @@ def with_title(memory: NewMemory) -> NewMemory:
 
 def receipt(stored: StoredMemory) -> StoreMemoryResult:
     """Return what was stored, and how it can be found."""
-    memory = stored.memory
+    memory, (vectors, how) = stored.memory, index_state(stored)
     return StoreMemoryResult(
-        message=f"Stored {memory.kind} {stored.id}: {length_message(stored)}{index_message(stored)}",
+        message=f"Stored {memory.kind} {stored.id}: {length_message(stored)}{how}",
         memory_id=stored.id,
         memory_type=memory.kind,
         agent_id=memory.agent_id,
@@ -255,18 +255,11 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
         content_hash=stored.content_hash[:HASH_SHOWN],
         chunks_created=stored.chunk_count,
         passages_created=stored.passage_count,
-        vectors=vectors_state(stored),
+        vectors=vectors,
         token_count=stored.token_count,
         redacted=stored.redacted,
         created_at=stored.created_at,
     )
-
-
-def vectors_state(stored: StoredMemory) -> VectorsState:
-    """Say whether the content can be found by meaning."""
-    if stored.is_pending:
-        return "pending"
-    return "ready" if stored.problem is None else "unavailable"
 
 
 def length_message(stored: StoredMemory) -> str:
@@ -275,11 +268,11 @@ def length_message(stored: StoredMemory) -> str:
     return counted(len(stored.memory.content), "character") + tokens
 
 
-def index_message(stored: StoredMemory) -> str:
-    """Say how the content can be found. Its words are indexed in any case; passages contain all of it."""
+def index_state(stored: StoredMemory) -> tuple[VectorsState, str]:
+    """Return whether the content can be found by meaning, and say it. Words can be found in any case."""
     chunks = f"{counted(stored.chunk_count, 'chunk')}, " if stored.chunk_count else ""
     if stored.is_pending:
-        return f", {chunks}searchable by words now, and by meaning in a moment."
+        return "pending", f", {chunks}searchable by words now, and by meaning in a moment."
     if stored.problem is None:
-        return f", all of it indexed: {chunks}{counted(stored.passage_count, 'passage')}."
-    return f", {chunks}searchable by words, but not yet by meaning. {stored.problem}"
+        return "ready", f", all of it indexed: {chunks}{counted(stored.passage_count, 'passage')}."
+    return "unavailable", f", {chunks}searchable by words, but not yet by meaning. {stored.problem}"
