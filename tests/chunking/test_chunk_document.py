@@ -232,9 +232,8 @@ def test_an_overlap_of_more_than_half_the_chunk_size_is_refused(size: int, overl
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_parser_has_its_rules_compiled_before_threads_share_it(*, inner: bool) -> None:
     """markdown-it compiles them at first use, and a second thread would then work with half of them."""
-    structure.block_parser.cache_clear()
-    assert structure.block_parser(inner=inner).core.ruler.__cache__ is not None
-    assert structure.block_parser(inner=inner).block.ruler.__cache__ is not None
+    parser = structure.block_parser.__wrapped__(inner=inner)
+    assert None not in (parser.core.ruler.__cache__, parser.block.ruler.__cache__)
 
 
 def test_importing_the_package_loads_no_splitter_no_parser_and_no_tokenizer() -> None:
