@@ -124,7 +124,7 @@ class PostgresReader(Reader):
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 
-        return PostgresCandidates(PostgresConnection(self.raw), scope, method)
+        return PostgresCandidates(self.connection, scope, method)
 
     @cached_property
     def feed(self) -> "IndexFeed":

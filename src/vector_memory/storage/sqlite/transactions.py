@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
 
-
 T = TypeVar("T")
 
 TABLES: dict[Numbered, str] = {"memory": "session_memories", "chunk": "memory_chunks", "passage": "memory_passages"}
@@ -38,7 +37,6 @@ TABLES: dict[Numbered, str] = {"memory": "session_memories", "chunk": "memory_ch
 
 LASTING = ("session_memories", "memory_chunks")
 """The tables whose ids are never given again, as in `LastIds`."""
-
 
 CHUNK_TABLE = "vec_chunk_search"
 MEMORY_TABLE = "vec_session_search"
@@ -81,13 +79,15 @@ class SqliteConnection:
 
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows at once."""
-        for first in rows[:1]:
-            values = f"({', '.join(first)}) values (:{', :'.join(first)})"
+        if rows:
+            values = f"({', '.join(rows[0])}) values (:{', :'.join(rows[0])})"
             self.raw.executemany(as_sqlite(f"insert into {table} {values} {on_conflict}"), rows)
 
 
 class SqliteReader(Reader):
     """A reader over a connection in a transaction."""
+
+    connection: SqliteConnection
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(SqliteConnection(connection))
@@ -120,7 +120,7 @@ class SqliteReader(Reader):
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
 
-        return SqliteCandidates(SqliteConnection(self.raw), scope, method)
+        return SqliteCandidates(self.connection, scope, method)
 
     @property
     def feed(self) -> "IndexFeed":
