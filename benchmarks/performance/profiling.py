@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from vector_memory.search import fine
+from vector_memory.search import retriever
 from vector_memory.search.index import comparison, scan
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.transactions import SqliteReader
@@ -23,7 +23,7 @@ PARTS: dict[str, tuple[Any, str]] = {
     "vectors, from the file": (SqliteFeed, "scattered_vectors"),
     "vectors, in memory": (comparison.ExactComparison, "__init__"),
     "texts": (SqliteReader, "chunks"),
-    "confidence": (fine, "judge"),
+    "confidence": (retriever, "judge"),
 }
 """The functions of each part. `confidence` includes searching other scopes if nothing near was found."""
 
