@@ -12,18 +12,20 @@ import numpy as np
 
 from vector_memory.search import retriever
 from vector_memory.search.index import comparison, scan
+from vector_memory.search.index.scan import word_scores
+from vector_memory.search.retriever import judge
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.transactions import SqliteReader
 
 RUNS = 20
 
 PARTS: dict[str, tuple[Any, str]] = {
-    "words": (scan, "word_scores"),
+    "words": (scan, word_scores.__name__),
     "signatures": (comparison.SignatureComparison, "_likeliest"),
     "vectors, from the file": (SqliteFeed, "scattered_vectors"),
     "vectors, in memory": (comparison.ExactComparison, "__init__"),
     "texts": (SqliteReader, "chunks"),
-    "confidence": (retriever, "judge"),
+    "confidence": (retriever, judge.__name__),
 }
 """The functions of each part. `confidence` includes searching other scopes if nothing near was found."""
 

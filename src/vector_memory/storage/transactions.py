@@ -22,7 +22,6 @@ from vector_memory.storage.records import Cursor, LastIds
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from vector_memory.storage.maintenance_api import Upkeep
-    from vector_memory.storage.queries.feed import IndexFeed
     from vector_memory.storage.scoring import CandidateSource, Method
 
 
@@ -53,11 +52,6 @@ class Reader(
     @abstractmethod
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""
-
-    @property
-    @abstractmethod
-    def feed(self) -> "IndexFeed":
-        """The feed for an index in memory."""
 
     @property
     @abstractmethod

@@ -15,8 +15,8 @@ from vector_memory.storage.postgres.generations import Generation, Lineage
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.queries.insert import Numbered
+from vector_memory.storage.queries.memories import OLD_WORDS
 from vector_memory.storage.queries.pending import IS_HELD
-from vector_memory.storage.terms import RULES
 
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
 MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."
@@ -33,7 +33,7 @@ READ = Statement(
     f"""
     select n.schema_version, n.revision, n.epoch, n.removals, n.last_memory_id, n.last_chunk_id, n.last_passage_id,
         n.dimensions, (select count(*) from pending_vectors where {as_postgres(IS_HELD)}),
-        exists (select 1 from keyword_blocks where rules < {RULES}),
+        exists ({OLD_WORDS}),
         e.id, e.model, e.dimensions, e.precision, e.engine, {generations.READ}
     from namespace n left join embedding_models e on true
     """

@@ -20,7 +20,7 @@ from vector_memory.storage.transactions import Reader, Writer
 if TYPE_CHECKING:
     from vector_memory.storage.maintenance_api import Upkeep
     from vector_memory.storage.queries.feed import IndexFeed
-    from vector_memory.storage.scoring import CandidateSource, Method, Numbers, Vectors
+    from vector_memory.storage.scoring import CandidateSource, Method, Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
@@ -115,11 +115,6 @@ class PostgresReader(Reader):
 
     def fingerprint(self) -> Fingerprint | None:
         return self.raw.state.fingerprint
-
-    def vectors_of(self, passage_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.postgres.candidates import vectors_of
-
-        return vectors_of(self.raw, passage_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.postgres.candidates import PostgresCandidates

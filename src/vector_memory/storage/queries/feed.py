@@ -11,8 +11,8 @@ from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
 from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.queries.memories import OLD_WORDS
 from vector_memory.storage.scoring import Numbers, Signatures, Vectors
-from vector_memory.storage.terms import RULES
 
 
 class Revision(NamedTuple):
@@ -96,8 +96,7 @@ class IndexFeed(Queries, ABC):
 
     def is_settled(self) -> bool:
         """Return whether the words of units stay as they are. While an upgrade indexes them again, keep no index."""
-        sql = "select 1 from keyword_blocks where rules < %(rules)s limit 1"
-        return self.connection.fetch_value(sql, {"rules": RULES}) is None
+        return self.connection.fetch_value(f"{OLD_WORDS} limit 1") is None
 
     @abstractmethod
     def dimensions(self) -> int:

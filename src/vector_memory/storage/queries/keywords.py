@@ -17,6 +17,7 @@ from vector_memory.storage.postings import (
     rows_to_add,
     without,
 )
+from vector_memory.storage.queries.memories import OLD_WORDS
 from vector_memory.storage.terms import RULES
 from vector_memory.storage.unit_text import searchable_text
 
@@ -173,13 +174,7 @@ class KeywordIndex:
         """Count a block as one of this release, as it is."""
         later = self.connection.later
         later("update keyword_blocks set rules = %(rules)s where id = %(id)s", {"rules": RULES, "id": block_id})
-        later(
-            """
-            update {revision} set epoch = epoch + 1
-            where not exists (select 1 from keyword_blocks where rules < %(rules)s)
-            """,
-            {"rules": RULES},
-        )
+        later(f"update {{revision}} set epoch = epoch + 1 where not exists ({OLD_WORDS})")
 
     def _delete_postings(self, block_id: int) -> None:
         ids = {"first": row_id(block_id, 0), "end": row_id(block_id + 1, 0)}

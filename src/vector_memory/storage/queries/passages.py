@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
 
+    from vector_memory.storage.queries.feed import IndexFeed
+
 PASSAGES = """
 select p.id, p.memory_id, c.chunk_index as chunk, p.start_char as start, p.end_char as end, {states} as states
 from memory_passages p {with_states} left join memory_chunks c on c.id = p.chunk_id
@@ -72,9 +74,10 @@ class PassageQueries(Queries, ABC):
     def fingerprint(self) -> Fingerprint | None:
         """Return the fingerprint of the stored vectors, or None if there are none."""
 
+    @property
     @abstractmethod
-    def vectors_of(self, passage_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
-        """Return the ids of those passages that have vectors, ascending, and the vectors, shape (ids, dimensions)."""
+    def feed(self) -> "IndexFeed":
+        """The feed for an index in memory."""
 
     def require_comparable(self, fingerprint: Fingerprint) -> None:
         """Raise EmbeddingUnavailableError if vectors with this fingerprint are not comparable with the stored ones."""
@@ -88,7 +91,7 @@ class PassageQueries(Queries, ABC):
         rows = self.connection.fetch(PassageRow, PASSAGES, {"ids": complete}) if complete else []
         if not rows:
             return found
-        ids, vectors = self.vectors_of([row.id for row in rows])
+        ids, vectors = self.feed.vectors([row.id for row in rows])
         if len(ids) < len(rows):
             raise DamagedError("A passage has no vector: run `vector-memory doctor --fix`.")
         for row, vector in zip(rows, vectors, strict=True):
@@ -109,7 +112,7 @@ class PassageQueries(Queries, ABC):
             where m.id {{among:ids}} and {IS_INDEXED}
         """
         owners = dict(self.connection.fetch(OwnedPassage, sql, {"ids": list(memory_ids)}))
-        ids, vectors = self.vectors_of(list(owners))
+        ids, vectors = self.feed.vectors(list(owners))
         owned = np.array([owners[number] for number in ids.tolist()], np.int64)
         found, places, counts = np.unique(owned, return_inverse=True, return_counts=True)
         sums = np.zeros((len(found), self.dimensions), np.float32)

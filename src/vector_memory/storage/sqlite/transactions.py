@@ -25,7 +25,7 @@ from vector_memory.storage.transactions import Reader, Writer
 if TYPE_CHECKING:
     from vector_memory.storage.maintenance_api import Upkeep
     from vector_memory.storage.queries.feed import IndexFeed
-    from vector_memory.storage.scoring import CandidateSource, Method, Numbers, Vectors
+    from vector_memory.storage.scoring import CandidateSource, Method, Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
@@ -111,11 +111,6 @@ class SqliteReader(Reader):
         return self.connection.fetch_one(
             Fingerprint, "select model, dimensions, precision, engine from embedding_models"
         )
-
-    def vectors_of(self, passage_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
-        from vector_memory.storage.sqlite.candidates import all_vectors_of
-
-        return all_vectors_of(self.raw, passage_ids)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
