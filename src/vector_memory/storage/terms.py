@@ -21,6 +21,9 @@ RULES = 1
 """The number of the rules by which terms are made, and texts cut into units. Blocks of words carry it; those that carry
 another one are indexed again (`storage.reindexing`). Count it up whenever the terms of a text change."""
 
+OLD_WORDS = f"select 1 from keyword_blocks where rules < {RULES}"
+"""Finds something if the words of a memory were indexed by earlier rules."""
+
 STOP_WORDS = frozenset(
     """
     a about above after again against all am an and any are as at be because been before being below between both but by

@@ -15,8 +15,8 @@ from vector_memory.storage.postgres.generations import Generation, Lineage
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.queries.insert import Numbered
-from vector_memory.storage.queries.memories import OLD_WORDS
 from vector_memory.storage.queries.pending import IS_HELD
+from vector_memory.storage.terms import OLD_WORDS
 
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
 MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."

@@ -11,8 +11,8 @@ from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
 from vector_memory.storage.queries.filters import memory_filter
-from vector_memory.storage.queries.memories import OLD_WORDS
 from vector_memory.storage.scoring import Numbers, Signatures, Vectors
+from vector_memory.storage.terms import OLD_WORDS
 
 
 class Revision(NamedTuple):

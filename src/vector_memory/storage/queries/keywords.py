@@ -17,8 +17,7 @@ from vector_memory.storage.postings import (
     rows_to_add,
     without,
 )
-from vector_memory.storage.queries.memories import OLD_WORDS
-from vector_memory.storage.terms import RULES
+from vector_memory.storage.terms import OLD_WORDS, RULES
 from vector_memory.storage.unit_text import searchable_text
 
 PLACED = "select memory_id, block_id, first_unit, lengths from keyword_memories"

@@ -21,7 +21,6 @@ from vector_memory.storage.records import (
     Order,
     Origin,
 )
-from vector_memory.storage.terms import RULES
 
 ORIGIN = """
 m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at, m.turn
@@ -29,9 +28,6 @@ m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.ti
 
 IS_INDEXED = "m.embedding_model_id is not null"
 """Whether a memory has all its vectors."""
-
-OLD_WORDS = f"select 1 from keyword_blocks where rules < {RULES}"
-"""Finds something if the words of a memory were indexed by earlier rules."""
 
 COLUMNS = f"""
 {ORIGIN.rstrip()}, m.content, m.description, {{tags:m}} as tags, m.metadata, m.content_hash, m.updated_at,

@@ -9,11 +9,11 @@ from functools import partial
 import apsw
 
 from vector_memory.storage.queries.insert import KeywordQueries
-from vector_memory.storage.queries.memories import OLD_WORDS
 from vector_memory.storage.sqlite.connecting import wait_for_locks
 from vector_memory.storage.sqlite.rechunk import Cut, Transaction, cut_documents
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteConnection
+from vector_memory.storage.terms import OLD_WORDS
 
 SECONDS_AT_OPENING = 5.0
 """About 5 MB of documents to cut, or 15 MB of texts to index. What takes longer is left to the next opening, to a
