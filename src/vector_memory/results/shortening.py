@@ -1,13 +1,11 @@
 """Shortens answers that are too long, field by field, and marks every cut."""
 
-import json
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from vector_memory.results.lean import IS_LEAN, lean
 
@@ -51,6 +49,8 @@ def bounded(answer: T, limit: int) -> T:
 def slimmed(item: T, limit: int) -> tuple[T, set[str]]:
     """Return the item in at most `limit` bytes, if possible, and the names of the shortened fields."""
     names: set[str] = set()
+    if size(item) <= limit:
+        return item, names
     left = {name: (value_size(value), value) for name, value in item if isinstance(value, SHORTENABLE)}
     while left and (excess := size(item) - limit) > 0:
         name = max(left, key=lambda name: left[name][0])
@@ -68,7 +68,7 @@ def clipped(value: E, room: int) -> E:
         return value
     kept: Any = value
     if isinstance(value, str):
-        kept = prefix(value[:room], room - len(json.dumps(MARK, ensure_ascii=False).encode())) + MARK
+        kept = prefix(value[:room], room - value_size(MARK)) + MARK
     elif isinstance(value, BaseModel):
         kept, _ = slimmed(value, room)
     elif isinstance(value, list):
@@ -96,16 +96,17 @@ def value_size(value: object) -> int:
 
 def size(item: BaseModel) -> int:
     """Return the size of an item in an answer of the current form, in bytes."""
-    return value_size(lean(item)) if IS_LEAN.get() else len(item.model_dump_json().encode())
+    return value_size(lean(item) if IS_LEAN.get() else item)
 
 
 def json_size(text: str) -> int:
     """Return the size of a text inside a JSON string, where a line end takes two bytes and a control character six."""
-    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
+    return value_size(text) - 2
 
 
 def prefix(text: str, allowance: int) -> str:
     """Return the start of a text that takes at most `allowance` bytes of JSON."""
-    if json_size(text) <= allowance:
+    written = to_json(text)
+    if len(written) - 2 <= allowance:
         return text
-    return text[: max(0, bisect_right(range(len(text)), allowance, key=lambda end: json_size(text[:end])) - 1)]
+    return str(from_json(written[: max(0, allowance) + 1], allow_partial="trailing-strings"))
