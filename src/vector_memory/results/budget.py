@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
 from vector_memory.domain import Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
-from vector_memory.results.lean import IS_LEAN
-from vector_memory.results.sessions import FoundMemory, Omitted, StoredText
+from vector_memory.results.lean import IS_LEAN, text_of
+from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection, Omitted, StoredText
 from vector_memory.results.shortening import MARK, bounded, clipped, json_size, noted, prefix, size, slimmed, value_size
 
 A = TypeVar("A", bound=BaseModel)
 E = TypeVar("E")
 T = TypeVar("T", bound=BaseModel)
+H = TypeVar("H", bound=FoundChunk | FoundSection)
 M = TypeVar("M", bound=StoredText)
 
 BYTES_PER_TOKEN = 3
@@ -108,12 +109,26 @@ class ResponseBudget:
         """Return a caller's value, shortened for repeating it in the answer, so that it leaves room for results."""
         return clipped(value, self._bytes // ECHOED)
 
-    def hold(self, item: T, text: str, start: int) -> T:
-        """Return the item with its field `text` cut to what fits next to the others. `start`: the text's offset."""
-        content = getattr(item, text)
-        bare = self.slim(item.model_copy(update={text: ""}))
-        part, end = cut_with_end(content, self._bytes - size(bare))
-        return bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end}))
+    def held(self, hits: Sequence[H]) -> list[H]:
+        """Return the first hits that fit together, each with its text cut so that it fits alone."""
+        held, room = list[H](), self._bytes
+        for place, hit in enumerate(hits):
+            shown, taken = hit, size(hit)
+            if taken > self._bytes // 2:
+                shown = self._cut_beside(hit) if place else self.slim(self._cut_beside(hit), 1)
+                taken = size(shown)
+            room -= taken
+            if room >= 0:
+                held.append(shown)
+        return held
+
+    def _cut_beside(self, hit: H) -> H:
+        """Return the hit with its text cut to what fits next to its other fields."""
+        text, start = text_of(hit), hit.content_start or 0
+        bare = self.slim(hit.model_copy(update={text: ""}))
+        part, end = cut_with_end(hit[text], self._bytes - size(bare))
+        update = {text: part} | ({} if end is None else {"content_end": start + end})
+        return cast("H", bare.model_copy(update=update))
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
         """Return whether an answer has room for all the items, each `times` times."""
@@ -198,8 +213,8 @@ def cut(text: str, offset: int, allowance: int) -> Cut:
 
 def cut_with_end(text: str, allowance: int) -> Cut:
     """Return the text if it fits, or as much of it as fits beside its `content_end`, which only a cut text has."""
-    whole = cut(text, 0, allowance)
-    return whole if whole.end is None else cut(text, 0, allowance - CONTENT_END)
+    fits = len(text) <= allowance and json_size(text) <= allowance
+    return Cut(text, None) if fits else cut(text, 0, allowance - CONTENT_END)
 
 
 def at_boundary(text: str) -> str:

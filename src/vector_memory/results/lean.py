@@ -154,7 +154,7 @@ DAY, MINUTE = len("2026-11-25"), len("2026-11-25T08:37")
 
 def lean(result: BaseModel) -> dict[str, Any]:
     """Return the lean form of a result, or of a part of one."""
-    fields = dict(result)
+    fields = vars(result)
     kept = next((KEPT[model] for model in type(result).__mro__ if model in KEPT), None)
     if kept is not None:
         shaped = {NAMES.get(name, name): formed(fields[name]) for name in kept if fields.get(name)}

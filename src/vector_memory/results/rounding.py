@@ -17,7 +17,7 @@ class Value(BaseModel):
 
     def __getitem__(self, key: str) -> Any:
         """Return the field of this name. Raises KeyError."""
-        return dict(self)[key]
+        return vars(self)[key]
 
 
 def to_second(time: str) -> str:

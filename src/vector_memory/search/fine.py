@@ -50,10 +50,8 @@ class FineSearch:
             matched = shortened_hits(matched, question.terms or (), ends, page)
 
         def build(budget: ResponseBudget) -> FineSearchResult:
-            # Cut a very long code fence, so that every chunk fits on its own.
-            results = [budget.hold(chunk, "chunk_content", chunk.content_start or 0) for chunk in matched]
-            fitting = budget.fitting(results)
-            shown = budget.with_more(fitting, beside(fitting, known))
+            held = budget.held(matched)
+            shown = budget.with_more(held, beside(held, known)) if known else held
             answer = budget.packed(matched, shown, page, omitted_chunk, more=more)
             return FineSearchResult(
                 **answer.fields(),

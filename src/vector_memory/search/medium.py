@@ -115,9 +115,7 @@ class MediumSearch:
             matched = shortened_hits(matched, question.terms or (), lengths, page)
 
         def build(budget: ResponseBudget) -> MediumSearchResult:
-            # Cut a very long section, so that every section fits on its own.
-            results = [budget.hold(section, "section_content", section.content_start) for section in matched]
-            answer = budget.packed(matched, budget.fitting(results), page, omitted_section, more=more)
+            answer = budget.packed(matched, budget.held(matched), page, omitted_section, more=more)
             return MediumSearchResult(
                 **answer.fields(),
                 total_results=len(answer.results),

@@ -9,7 +9,6 @@ from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import ResponseBudget, explain, listed
-from vector_memory.results.lean import text_of
 from vector_memory.results.mapping import NOTED, READ_WITH, said_of_cut
 from vector_memory.results.sessions import (
     CoarseSearchResult,
@@ -114,9 +113,7 @@ def fitted(budget: ResponseBudget, hits: Sequence[H]) -> list[H]:
     """Return the first hits that fit, each cut so that it fits alone."""
     if all(isinstance(hit, FoundMemory) for hit in hits):
         return cast("list[H]", budget.share(cast("Sequence[FoundMemory]", hits)))
-    parts = cast("Sequence[FoundChunk | FoundSection]", hits)
-    held = [budget.hold(hit, text_of(hit), hit.content_start or 0) for hit in parts]
-    return cast("list[H]", budget.fitting(held))
+    return cast("list[H]", budget.held(cast("Sequence[FoundChunk | FoundSection]", hits)))
 
 
 def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
