@@ -20,6 +20,8 @@ from vector_memory.errors import (
     VectorMemoryError,
     where,
 )
+from vector_memory.results.lean import IS_LEAN
+from vector_memory.results.rounding import says_nothing
 from vector_memory.results.sessions import Result
 from vector_memory.server.tools.schemas import Schema
 
@@ -72,8 +74,9 @@ class UnknownTools(Middleware):
 def failed_result(model: type[Result], error: VectorMemoryError) -> ToolResult:
     """Return a failure as a tool's answer: marked as an error, with the body of the tool's own result."""
     facts = {name: value for name, value in vars(error).items() if name in model.model_fields}
-    body = model.failed(error.code, str(error), **facts)
-    return ToolResult(structured_content=body.model_dump(mode="json", warnings=False), is_error=True)
+    body = model.failed(error.code, str(error), **facts).model_dump(mode="json", warnings=False)
+    said = {name: value for name, value in body.items() if not (IS_LEAN.get() and says_nothing(value))}
+    return ToolResult(structured_content=said, is_error=True)
 
 
 def to_memory_error(error: Exception, tool: Tool) -> VectorMemoryError:

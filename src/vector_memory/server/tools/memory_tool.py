@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
+from contextvars import ContextVar
 from inspect import iscoroutinefunction
 from typing import Any, cast, get_args
 
@@ -16,9 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.lean import IS_LEAN, lean
-from vector_memory.results.rounding import says_nothing
 from vector_memory.results.sessions import Result
-from vector_memory.results.shortening import bounded, value_size
+from vector_memory.results.shortening import bounded
 from vector_memory.server.conversation import with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
@@ -27,6 +27,9 @@ from vector_memory.server.tools.schemas import LEAN, admitting_failures, compact
 from vector_memory.server.turns import turn_of_caller
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
+LONGEST: ContextVar[int] = ContextVar("LONGEST", default=LEAST_LIMIT)
+"""The maximum length of the current call's answer in bytes of JSON."""
+
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 """What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
 
@@ -94,10 +97,9 @@ class MemoryTool(FunctionTool):
             for name, value in arguments.items()
             if name not in unused and (value is not None or name not in known)
         }
-        limit = LEAST_LIMIT
         IS_LEAN.set(self.is_lean)
         try:
-            limit = longest_answer(given)
+            LONGEST.set(longest_answer(given))
             await with_names(given, known, get_context(), stores=self.name.startswith("store_"))
             # Others choose a thread themselves, or wait for what may happen.
             is_simple = reads(self.fn) and not iscoroutinefunction(self.fn)
@@ -106,22 +108,12 @@ class MemoryTool(FunctionTool):
                 answer = await super().run(given)
         except Exception as error:  # the outermost handler: every exception becomes an answer
             answer = failed_result(self.result_model, to_memory_error(error, self))
-        return for_client(self._bounded(answer, limit), get_context())
+        return for_client(answer, get_context())
 
-    def _bounded(self, answer: ToolResult, limit: int) -> ToolResult:
-        """Return the answer in at most `limit` bytes of JSON. It is sent twice: as text and as structured content."""
-        body = answer.structured_content
-        if body is None:
-            return answer
-        if self.is_lean and answer.is_error:
-            said = {name: value for name, value in body.items() if not says_nothing(value)}
-            return ToolResult(structured_content=said, is_error=True)
-        if self.is_lean:
-            return ToolResult(structured_content=lean(bounded(self.result_model.model_validate(body), limit)))
-        if value_size(body) <= limit:
-            return answer
-        fitting = bounded(self.result_model.model_validate(body), limit)
-        return ToolResult(structured_content=fitting.model_dump(mode="json"), is_error=answer.is_error)
+    def convert_result(self, raw_value: Any) -> ToolResult:
+        """Return the result as an answer, which is sent twice: as text and as structured content."""
+        answer = bounded(raw_value, LONGEST.get())
+        return ToolResult(structured_content=lean(answer) if self.is_lean else answer.model_dump(mode="json"))
 
 
 def reads(function: Callable[..., Any]) -> bool:
