@@ -127,8 +127,7 @@ class ResponseBudget:
         text, start = text_of(hit), hit.content_start or 0
         bare = self.slim(hit.model_copy(update={text: ""}))
         part, end = cut_with_end(hit[text], self._bytes - size(bare))
-        update = {text: part} | ({} if end is None else {"content_end": start + end})
-        return cast("H", bare.model_copy(update=update))
+        return cast("H", bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end})))
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
         """Return whether an answer has room for all the items, each `times` times."""

@@ -38,9 +38,7 @@ def noted(answer: T, names: Collection[str]) -> T:
 
 
 def bounded(answer: T, limit: int) -> T:
-    """Return the answer in at most `limit` bytes. Every answer passes through here."""
-    if size(answer) <= limit:
-        return answer
+    """Return an answer that is too long in at most `limit` bytes."""
     room = max(0, limit - len(SHORTENED.encode()) - LEAST_FIELD)
     slim, names = slimmed(answer, room)
     return slimmed(noted(slim, names - {"message"}), limit)[0]
@@ -106,7 +104,4 @@ def json_size(text: str) -> int:
 
 def prefix(text: str, allowance: int) -> str:
     """Return the start of a text that takes at most `allowance` bytes of JSON."""
-    written = to_json(text)
-    if len(written) - 2 <= allowance:
-        return text
-    return str(from_json(written[: max(0, allowance) + 1], allow_partial="trailing-strings"))
+    return str(from_json(to_json(text)[: max(0, allowance) + 1], allow_partial="trailing-strings"))

@@ -12,7 +12,7 @@ from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.spelling import Spelling
-from vector_memory.storage.terms import CAMEL_CASE, STOP_WORDS, query_terms
+from vector_memory.storage.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of
 
 LOADING_SECONDS = 10.0
 """Seconds a search waits for a model that is still loading before it answers by words. A busy machine needs several."""
@@ -128,13 +128,13 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
 
 def plain_words(query: str) -> dict[str, str]:
     """Return the words of a query that may be misspelt, by their terms: of small Latin letters, but for the first."""
-    plain: dict[str, str] = {}
+    plain: list[str] = []
     for place, typed in enumerate(query.split()):
         word = typed.strip(AROUND)
         is_plain = word.isascii() and word.isalpha() and word[place == 0 :].islower()
         if is_plain and SHORTEST <= len(word) <= LONGEST and word.lower() not in STOP_WORDS:
-            plain |= dict.fromkeys(query_terms(word), word)
-    return plain
+            plain.append(word)
+    return dict(zip(stems_of(plain), plain, strict=True))
 
 
 def is_reference(query: str) -> bool:

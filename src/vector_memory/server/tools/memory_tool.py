@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast, get_args
 
@@ -18,7 +19,7 @@ from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.lean import IS_LEAN, lean
 from vector_memory.results.sessions import Result
-from vector_memory.results.shortening import bounded
+from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.conversation import with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
@@ -112,8 +113,9 @@ class MemoryTool(FunctionTool):
 
     def convert_result(self, raw_value: Any) -> ToolResult:
         """Return the result as an answer, which is sent twice: as text and as structured content."""
-        answer = bounded(raw_value, LONGEST.get())
-        return ToolResult(structured_content=lean(answer) if self.is_lean else answer.model_dump(mode="json"))
+        formed = lean if self.is_lean else partial(Result.model_dump, mode="json")
+        body, limit = formed(raw_value), LONGEST.get()
+        return ToolResult(structured_content=body if value_size(body) <= limit else formed(bounded(raw_value, limit)))
 
 
 def reads(function: Callable[..., Any]) -> bool:
