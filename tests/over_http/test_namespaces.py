@@ -200,7 +200,7 @@ def test_the_server_closes_what_is_idle_by_itself(folder: Path) -> None:
     store(spaces, "red")
 
     async def run() -> None:
-        working = asyncio.create_task(work_in_background([spaces]))
+        working = asyncio.create_task(work_in_background(lambda: [spaces]))
         await asyncio.to_thread(eventually, lambda: not spaces.is_open("red"))
         working.cancel()
 

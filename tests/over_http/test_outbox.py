@@ -28,7 +28,7 @@ from vector_memory.errors import DatabaseError, QuotaExceededError
 from vector_memory.outbox import Outbox
 from vector_memory.outbox.delivery import ATTEMPTS
 from vector_memory.results.sessions import Result
-from vector_memory.server.hooks import HOOKS
+from vector_memory.server.hooks import capture
 from vector_memory.server.http.asgi_guard import answer as answer_plainly
 from vector_memory.server.http.relay import Relay, outbox_of
 from vector_memory.server.http.remote import Remote
@@ -104,7 +104,7 @@ async def test_a_hook_that_has_waited_and_fails_inside_the_server_waits_longer(
     add(outbox, "hook_prompt", session_id=session, prompt=said)
     relay = Relay(remote_of(team), outbox)
     with monkeypatch.context() as patch:
-        patch.setitem(HOOKS, "hook_prompt", ("UserPromptSubmit", fail))
+        patch.setattr(capture, "hear_prompt", fail)
         await send_waiting(relay)
     assert not outbox.is_empty()
     await send_waiting(relay)

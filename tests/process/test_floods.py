@@ -28,6 +28,7 @@ def test_thousands_of_calls_sent_at_once_are_all_answered_in_little_memory(serve
         server.message("tools/call", name="list_sessions", arguments={}) if number % 20 == 0 else server.message("ping")
         for number in range(CALLS)
     ]
+    assert server.call("list_sessions")["success"], "which opens the memory"
     before = server.peak_mb()
     # Nothing is read meanwhile: the server has to take all of it in while its own answers are stuck.
     server.write("".join(f"{json.dumps(call)}\n" for call in calls).encode())

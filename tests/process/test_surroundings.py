@@ -99,17 +99,18 @@ def test_without_p_only_a_module_of_its_own_name_can_come_from_the_current_folde
 PRINTS = """
 import os, sys
 from pathlib import Path
+from vector_memory import store
 from vector_memory.server import app as server
 from vector_memory.settings import Settings
 
-class Noisy(server.SessionMemoryStore):
+class Noisy(store.SessionMemoryStore):
     def list_sessions(self, *arguments, **named):
         print("printed", flush=True)
         os.write(1, b"written\\n")
         os.system("echo by a child; cat")
         return super().list_sessions(*arguments, **named)
 
-server.SessionMemoryStore = Noisy
+store.SessionMemoryStore = Noisy
 server.run_server(Path(sys.argv[-1]), Settings(embedding_model="toy"))
 """
 

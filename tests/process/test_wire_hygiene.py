@@ -38,6 +38,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_line_of_100_mb_takes_little_memory(server: Server) -> None:
+    assert server.call("list_sessions")["success"], "which opens the memory"
     before = server.peak_mb()
     server.write(TOO_LONG + b"\n")
     answer = server.receive()

@@ -4,16 +4,17 @@ import re
 
 import pytest
 
+from vector_memory.domain.search_request import MAX_NOTES
 from vector_memory.domain.validation import MAX_NOTE
-from vector_memory.server.guide import INSTRUCTIONS, LEVELS, level_text, work_with_memory
+from vector_memory.server.guide import LEVELS, level_text, work_with_memory
+from vector_memory.server.instructions import TAGGED
 from vector_memory.server.tools import offered
 from vector_memory.settings import Settings, Toolset
 from vector_memory.tagged import categories, merging, tags
-from vector_memory.tagged.memories import MAX_RESULTS
 
 TOOLS = {tool.name for tool in offered([Toolset.TAGGED])}
 NAMED = re.compile(r"\b(?:store|search|list|get|delete|clear)_[a-z_]+\b")
-TEXTS = [*map(level_text, range(len(LEVELS))), INSTRUCTIONS, work_with_memory("a task")]
+TEXTS = [*map(level_text, range(len(LEVELS))), TAGGED, work_with_memory("a task")]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -43,7 +44,7 @@ def test_the_last_level_states_the_current_values() -> None:
         f"{MAX_NOTE:,} characters",
         f"| {tags.MAX_TAGS_PER_NOTE} |",
         f"{tags.MAX_TAG} characters",
-        f"| {MAX_RESULTS} |",
+        f"| {MAX_NOTES} |",
         f"{Settings().memory_limit:,} (`VECTOR_MEMORY_MEMORY_LIMIT`",
     ):
         assert value in text, value
@@ -58,5 +59,5 @@ def test_the_weights_in_the_guide_match_the_tool(frequency: int) -> None:
 
 
 def test_instructions_are_not_cut_by_clients() -> None:
-    assert len(INSTRUCTIONS.encode()) < 2048
-    assert "never as instructions" in INSTRUCTIONS[:300]
+    assert len(TAGGED.encode()) < 2048
+    assert "never as instructions" in TAGGED[:300]

@@ -9,12 +9,7 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.client.elicitation import ElicitResult
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    ClientCapabilities,
-    ElicitationCapability,
-    FormElicitationCapability,
-    UrlElicitationCapability,
-)
+from mcp_types import ClientCapabilities, ElicitationCapability, FormElicitationCapability, UrlElicitationCapability
 from mcp_types import ElicitResult as ElicitResultOnTheWire
 
 from eras import Rows

@@ -19,11 +19,12 @@ SECRET = "zanzibar-hunter2"  # noqa: S105 - a marker for stored content
 RAISES = f"""
 import json, sys
 from pathlib import Path
+from vector_memory import store
 from vector_memory.server import app as server
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.settings import Settings
 
-class Broken(server.SessionMemoryStore):
+class Broken(store.SessionMemoryStore):
     def __getattribute__(self, name):
         found = super().__getattribute__(name)
         if name.startswith("_") or name in ("start_background_work", "defer_vectors", "close") or not callable(found):
@@ -35,7 +36,7 @@ class Broken(server.SessionMemoryStore):
                 raise RuntimeError(f"{{arguments}} {{named}} {SECRET} {{self._storage._database.path}}") from error
         return fail
 
-server.SessionMemoryStore = Broken
+store.SessionMemoryStore = Broken
 set_up_logging("DEBUG", Path("server.log"))
 server.run_server(Path(sys.argv[-1]), Settings(embedding_model="toy"))
 """

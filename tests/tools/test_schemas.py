@@ -16,10 +16,7 @@ SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
         {"type": ["array", "null"], "items": {"type": "string"}},
     ),
-    "text or number": (
-        {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-        {"type": ["string", "integer"]},
-    ),
+    "text or number": ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, {"type": ["string", "integer"]}),
     "object that may be missing": (
         {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]},
         {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]},

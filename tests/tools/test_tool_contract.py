@@ -53,10 +53,7 @@ SEVERAL = {
 }
 """The tools that take several questions in one call."""
 
-CONVERSATIONAL = {
-    "search_input_prompts",
-    "search_working_memory_specific_chunks",
-}
+CONVERSATIONAL = {"search_input_prompts", "search_working_memory_specific_chunks"}
 """The tools whose hits may be turns of a conversation."""
 
 

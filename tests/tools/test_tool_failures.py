@@ -40,19 +40,11 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "wrong type, object as text": ("store_report", REPORT | {"content": {"a": 1}}, "content must be a string."),
     "wrong type, number": ("list_sessions", {"limit": "many"}, "limit must be an integer."),
     "wrong type, fraction": ("list_sessions", {"limit": 2.5}, "limit must be an integer."),
-    "wrong type, yes or no": (
-        "cleanup_old_memories",
-        {"dry_run": "perhaps"},
-        "dry_run must be true or false.",
-    ),
+    "wrong type, yes or no": ("cleanup_old_memories", {"dry_run": "perhaps"}, "dry_run must be true or false."),
     "wrong type, list": ("store_report", REPORT | {"tags": "not json"}, "tags must be a list of strings."),
     "wrong type in a list": ("store_report", REPORT | {"tags": ["a", 1]}, "tags must be a list of strings."),
     "wrong type, object": ("store_report", REPORT | {"metadata": "[1]"}, "metadata must be an object."),
-    "wrong choice": (
-        "search_reports_full_documents",
-        {"order": "newest"},
-        "order must be one of recent, relevance.",
-    ),
+    "wrong choice": ("search_reports_full_documents", {"order": "newest"}, "order must be one of recent, relevance."),
     "two at once": (
         "list_sessions",
         {"limit": [], "agent_id": 1},

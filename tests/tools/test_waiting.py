@@ -129,10 +129,7 @@ def outstanding(store: SessionMemoryStore) -> list[int]:
     return ids
 
 
-STORES: dict[str, dict[str, Any]] = {
-    "store_working_memory": {"session_id": "s", "agent_id": "me"},
-    "store_memory": {},
-}
+STORES: dict[str, dict[str, Any]] = {"store_working_memory": {"session_id": "s", "agent_id": "me"}, "store_memory": {}}
 
 
 @pytest.mark.parametrize("tool", STORES)

@@ -80,14 +80,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import-sessions --dry-run": "say what would be stored of this project",
         "import-sessions --all --client codex": "all sessions of Codex",
     },
-    "delete": {
-        "delete 7 8": "two memories",
-        "delete --session monday --dry-run": "say what would be deleted",
-    },
-    "cleanup": {
-        "cleanup --days 365 --dry-run": "count what is older than a year",
-        "cleanup --days 365": "delete it",
-    },
+    "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "say what would be deleted"},
+    "cleanup": {"cleanup --days 365 --dry-run": "count what is older than a year", "cleanup --days 365": "delete it"},
     "backfill": {"backfill": "make everything searchable by meaning"},
     "reembed": {"reembed --embedding-model multilingual-e5-small": "change the model"},
     "models": {"models": "what can be used, and what is installed"},

@@ -4,15 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from vector_memory.domain.validation import (
-    LARGEST,
-    MAX_LIMIT,
-    MAX_OFFSET,
-    MIN_TOKENS,
-    check_range,
-    parse_choice,
-)
+from vector_memory.domain.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_range, parse_choice
 from vector_memory.errors import ValidationError
+
+LAST = "last"
+"""The word for the session before this one."""
 
 
 class SearchMode(StrEnum):
@@ -40,7 +36,18 @@ class SearchOrder(StrEnum):
         return None if value is None else parse_choice("order", value, cls)
 
 
+class FileSource(StrEnum):
+    """Where to search: in all files, in the daily logs, or in the other files."""
+
+    ALL = "all"
+    MEMORY = "memory"
+    DAILY = "daily"
+
+
 LINES = "lines"
+
+MAX_NOTES = 50
+"""Maximum number of tagged memories in a page."""
 
 MatchLevel = Literal["strong", "related", "weak"]
 """How well a result matches: it probably answers, it is on the topic, or it is hardly about it."""
@@ -75,6 +82,11 @@ class Page:
         if not isinstance(value, cls):
             raise ValidationError("page must be a Page.")
         return value
+
+    @classmethod
+    def of_notes(cls, limit: int, offset: int) -> "Page":
+        """Return a page of tagged memories. Raises ValidationError."""
+        return cls(limit=check_range("limit", limit, 1, MAX_NOTES), offset=offset)
 
     @property
     def end(self) -> int:

@@ -81,11 +81,7 @@ BGE_SMALL = KnownModel(
     about="English",
 )
 
-GTE_SMALL = KnownModel(
-    description=replace(ENGLISH, name="gte-small"),
-    repository="thenlper/gte-small",
-    about="English",
-)
+GTE_SMALL = KnownModel(description=replace(ENGLISH, name="gte-small"), repository="thenlper/gte-small", about="English")
 
 ARCTIC_XS = KnownModel(
     description=replace(ENGLISH, name="snowflake-arctic-embed-xs", pooling="cls", query_prefix=SEARCHING),

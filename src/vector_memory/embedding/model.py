@@ -135,11 +135,7 @@ class EmbeddingModel:
     """
 
     def __init__(
-        self,
-        load: Callable[[], Embedder],
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        queries_first: bool = False,
+        self, load: Callable[[], Embedder], clock: Callable[[], float] = time.monotonic, *, queries_first: bool = False
     ) -> None:
         """`load` returns an engine or raises; `clock` returns seconds.
 

@@ -6,10 +6,10 @@ import re
 import threading
 from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
+from vector_memory.domain.search_request import FileSource
 from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import (
     MAX_CONTENT,
@@ -52,14 +52,6 @@ MAX_TOPIC = 200
 MAX_LINE_NUMBER = 10**9
 
 NOT_A_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-class FileSource(StrEnum):
-    """Where to search: in all files, in the daily logs, or in the other files."""
-
-    ALL = "all"
-    MEMORY = "memory"
-    DAILY = "daily"
 
 
 ONLY_DAILY = {FileSource.ALL: None, FileSource.MEMORY: False, FileSource.DAILY: True}

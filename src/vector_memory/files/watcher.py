@@ -30,11 +30,7 @@ class Watcher:
     """
 
     def __init__(
-        self,
-        folder: MemoryFolder,
-        index: IndexFile,
-        indexer: FolderIndexer,
-        stopping: threading.Event,
+        self, folder: MemoryFolder, index: IndexFile, indexer: FolderIndexer, stopping: threading.Event
     ) -> None:
         self._folder = folder
         self._index = index

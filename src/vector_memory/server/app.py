@@ -1,12 +1,13 @@
 """Builds the MCP server around a store, and runs it over standard input and output."""
 
 import asyncio
+import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
@@ -14,14 +15,12 @@ from fastmcp.server.middleware import Middleware
 from mcp_types import JSONRPCRequest
 
 from vector_memory import __version__
-from vector_memory.domain import Project
-from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.domain import Chunk, Project
 from vector_memory.errors import ConfigurationError, VectorMemoryError
-from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
 from vector_memory.server.completions import add_completions
 from vector_memory.server.conversation import Conversation
-from vector_memory.server.current_store import MEMORY
+from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, SessionMemoryStore
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
 from vector_memory.server.instructions import instructions_for
@@ -41,8 +40,14 @@ from vector_memory.settings import (
     project_folder,
 )
 from vector_memory.settings.repository import real_path
-from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.storage.base import Storage
+from vector_memory.storage.opening import open_storage
+
+if TYPE_CHECKING:
+    from vector_memory.embedding import EmbeddingModel
+
+# What only a call needs is imported when it is opened: a client waits for the list of tools first.
+# ruff: noqa: PLC0415
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +55,9 @@ SECONDS_UNASKED = 0.3
 """Background work starts after this delay: clients list the tools at once, and both would be slower."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
+
+OFTEN = 700
+"""Allocations between garbage collections, Python's default: a server runs long, other commands do not."""
 
 
 NO_PROJECT = Project("", owns_memory=True)
@@ -62,6 +70,25 @@ IN_STORE = {Toolset.SESSION, Toolset.TAGGED}
 
 Part = SessionMemoryStore | Namespaces | FileMemory
 """What a server works with."""
+
+
+P = TypeVar("P", SessionMemoryStore, FileMemory)
+
+
+class Parts(dict[str, Any]):
+    """What a server works with, by name. A part is opened when it is first asked for."""
+
+    def __init__(self, stack: ExitStack, openers: Mapping[str, Callable[[], AbstractContextManager[Part]]]) -> None:
+        super().__init__()
+        self._stack, self._openers = stack, openers
+
+    def __missing__(self, name: str) -> Part:
+        self[name] = part = self._stack.enter_context(self._openers[name]())
+        return part
+
+    def opened(self) -> list[Part]:
+        """Return all that can be opened, open."""
+        return [self[name] for name in self._openers]
 
 
 class OverHttp(NamedTuple):
@@ -84,21 +111,23 @@ def create_server(
     over_http: OverHttp | None = None,
 ) -> FastMCP:
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
-    conversation: dict[str, Any] = {}
-    if Toolset.SESSION in offer.chosen():
-        conversation = {"conversation": Conversation(project, not offer.read_only, over_http is not None)}
+    openers: dict[str, Callable[[], AbstractContextManager[Part]]] = {}
+    if not IN_STORE.isdisjoint(offer.chosen()):
+        openers[MEMORY] = open_store
+    if Toolset.FILES in offer.chosen() and open_files is not None:
+        openers["files"] = open_files
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Any]]:
         with ExitStack() as stack:
-            parts: dict[str, Part] = {}
-            if not IN_STORE.isdisjoint(offer.chosen()):
-                parts[MEMORY] = stack.enter_context(open_store())
-            if Toolset.FILES in offer.chosen() and open_files is not None:
-                parts["files"] = stack.enter_context(open_files())
-            background = asyncio.create_task(work_in_background(parts.values()))
+            parts = Parts(stack, openers)
+            if Toolset.SESSION in offer.chosen():
+                parts["conversation"] = Conversation(project, not offer.read_only, over_http is not None)
+            if over_http is not None or "files" in openers:
+                parts.opened()
+            background = asyncio.create_task(work_in_background(parts.opened))
             try:
-                yield parts | conversation
+                yield parts
             finally:
                 background.cancel()
 
@@ -138,15 +167,107 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
         guide.add_guide(server, read_only=offer.read_only)
 
 
-async def work_in_background(parts: Collection[Part]) -> None:
-    """Start the parts' background work, then unload idle parts."""
+async def work_in_background(opened: Callable[[], Sequence[Part]]) -> None:
+    """Start the background work of the parts that `opened` returns, then unload idle parts."""
     await asyncio.sleep(SECONDS_UNASKED)
+    parts = opened()
     for part in parts:
         part.start_background_work()
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         for part in parts:
             await asyncio.to_thread(part.unload_idle)
+
+
+class OneClient:
+    """What a server for one client works with: opened where it is first needed, with one model for all."""
+
+    def __init__(
+        self,
+        address: MemoryAddress,
+        settings: Settings,
+        export_folders: Sequence[Path],
+        offer: ServerOptions,
+        file_place: FileLocations,
+    ) -> None:
+        self._address, self._settings, self._offer = address, settings, offer
+        self._export_folders, self._file_place = export_folders, file_place
+        self._storage: Storage | None = None
+        self._opened: list[SessionMemoryStore | FileMemory | Storage] = []
+
+    @cached_property
+    def model(self) -> "EmbeddingModel":
+        """The embedding model, which is not loaded yet."""
+        from vector_memory.embedding import EmbeddingModel, load_embedder
+
+        return EmbeddingModel(lambda: load_embedder(self._settings))
+
+    def open_storage(self) -> None:
+        """Open the storage of the store, before anything is asked: what cannot be used ends the server."""
+
+        def cut(content: str) -> list[Chunk]:
+            from vector_memory.indexing.indexer import Indexer
+
+            return Indexer(self.model, self._settings).cut_without_model(content)
+
+        self._storage = open_storage(
+            self._address,
+            dimensions=self._settings.embedding_dim,
+            synchronous=self._settings.sqlite_synchronous,
+            read_only=self._offer.read_only,
+            cut=cut,
+        )
+        self._opened.append(self._storage)
+
+    def open_store(self) -> SessionMemoryStore:
+        """Open the store."""
+        from vector_memory.store import SessionMemoryStore
+
+        store = SessionMemoryStore(
+            self._address,
+            self._settings,
+            export_folders=self._export_folders,
+            other_databases=[self._index_file] if Toolset.FILES in self._offer.chosen() else [],
+            model=self.model,
+            read_only=self._offer.read_only,
+            storage=self._storage,
+        )
+        if self._settings.embed_in_background:
+            store.defer_vectors()
+        return self._kept(store)
+
+    def open_files(self) -> FileMemory:
+        """Open the memory files."""
+        from vector_memory.files import FileMemory
+
+        return self._kept(
+            FileMemory(
+                self._file_place.folder(),
+                self._settings,
+                index_file=self._index_file,
+                model=self.model,
+                not_indexed=self._export_folders,
+            )
+        )
+
+    def close(self) -> None:
+        """Close what is open."""
+        for part in self._opened:
+            part.close()
+
+    def _kept(self, part: P) -> P:
+        """Return a part that was opened, after whose imports garbage is collected."""
+        self._opened.insert(0, part)
+        gc.freeze()
+        gc.set_threshold(OFTEN)
+        gc.enable()
+        return part
+
+    @property
+    def _index_file(self) -> Path:
+        from vector_memory.files import index_path
+
+        return index_path(self._file_place.db_dir, self._file_place.folder(), self._settings.embedding_model)
 
 
 def run_server(
@@ -157,50 +278,21 @@ def run_server(
     file_place: FileLocations = FileLocations(),
 ) -> NoReturn:
     """Serve one client over standard input and output until it disconnects or a signal arrives; end the process."""
-    opened: list[SessionMemoryStore | FileMemory] = []
-    model = EmbeddingModel(lambda: load_embedder(settings))
-
-    def open_store() -> SessionMemoryStore:
-        store = SessionMemoryStore(
-            address,
-            settings,
-            export_folders=export_folders,
-            other_databases=[index_of(file_place, settings)] if Toolset.FILES in offer.chosen() else [],
-            model=model,
-            read_only=offer.read_only,
-        )
-        if settings.embed_in_background:
-            store.defer_vectors()
-        opened.append(store)
-        return store
-
-    def open_files() -> FileMemory:
-        files = FileMemory(
-            file_place.folder(),
-            settings,
-            index_file=index_of(file_place, settings),
-            model=model,
-            not_indexed=export_folders,
-        )
-        opened.append(files)
-        return files
-
-    def close() -> None:
-        for part in opened:
-            part.close()
-
-    end = partial(end_process, close)
+    memory = OneClient(address, settings, export_folders, offer, file_place)
+    end = partial(end_process, memory.close)
     stop_on_signals(end)
     try:
         wire = Wire(*take_standard_streams(), end, is_writing)
-        server = create_server(open_store, offer, open_files, project_at(address))
+        if not IN_STORE.isdisjoint(offer.chosen()):
+            memory.open_storage()
+        server = create_server(memory.open_store, offer, memory.open_files, project_at(address))
         asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:
         raise
     except Exception:
         # Python would wait for the thread that reads standard input, that is, for the client's next line.
         logger.exception("The server failed")
-        end_process(close, exit_code=1)
+        end_process(memory.close, exit_code=1)
     end()
 
 
@@ -210,11 +302,6 @@ def project_at(address: MemoryAddress) -> Project:
         return Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
     except (ConfigurationError, OSError):
         return NO_PROJECT
-
-
-def index_of(place: FileLocations, settings: Settings) -> Path:
-    """Return the path of the index for the memory folder."""
-    return index_path(place.db_dir, place.folder(), settings.embedding_model)
 
 
 def is_writing(request: JSONRPCRequest) -> bool:

@@ -4,17 +4,10 @@ import asyncio
 from collections.abc import Mapping
 
 from fastmcp import Context, FastMCP
-from mcp_types import (
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    PromptReference,
-    ResourceTemplateReference,
-)
+from mcp_types import Completion, CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
-from vector_memory.server.current_store import store_of_caller
+from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
 from vector_memory.storage.records import NamedBy
-from vector_memory.store import SessionMemoryStore
 
 COMPLETED: tuple[NamedBy, ...] = ("session_id", "agent_id", "task_code")
 """The arguments of prompts and resource templates that are completed."""

@@ -1,13 +1,18 @@
 """The store that a call works on: the server's only one, or that of the caller's namespace."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastmcp.server.dependencies import get_access_token
 
-from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.tokens import Caller, Permission
+
+if TYPE_CHECKING:  # the names are also for others
+    from vector_memory.files import FileMemory as FileMemory  # noqa: PLC0414
+    from vector_memory.store import SessionMemoryStore as SessionMemoryStore  # noqa: PLC0414
+    from vector_memory.tenancy.namespaces import Namespaces as Namespaces  # noqa: PLC0414
+else:
+    FileMemory = Namespaces = SessionMemoryStore = Any  # imported when they are opened: a list of tools needs none
 
 MEMORY = "memory"
 """The name of the part that holds the store, or the namespaces."""
@@ -27,5 +32,6 @@ def current_caller() -> Caller:
 
 def store_of_caller(parts: Mapping[str, Any]) -> SessionMemoryStore:
     """Return the store of the current call from the parts that the server's lifespan opened."""
-    memory: SessionMemoryStore | Namespaces = parts[MEMORY]
-    return memory.store_of(current_caller()) if isinstance(memory, Namespaces) else memory
+    caller, memory = current_caller(), parts[MEMORY]
+    store: SessionMemoryStore = memory if caller is OWNER else memory.store_of(caller)
+    return store

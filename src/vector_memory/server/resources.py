@@ -15,10 +15,10 @@ from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import ResponseBudget, cut
 from vector_memory.results.overview import SessionEntry, SessionStatsResult, TimelineEntry
 from vector_memory.results.sessions import MemoryEntry
+from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.params import Store
 from vector_memory.sessions.reader import front_matter
-from vector_memory.store import SessionMemoryStore
 
 JSON, MARKDOWN = "application/json", "text/markdown"
 

@@ -10,13 +10,7 @@ from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.documents import (
-    ChunkEntry,
-    DocumentResult,
-    ExpandedChunkResult,
-    ExportResult,
-    MemoryResult,
-)
+from vector_memory.results.documents import ChunkEntry, DocumentResult, ExpandedChunkResult, ExportResult, MemoryResult
 from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on, provenance
 from vector_memory.results.rounding import to_second
 from vector_memory.results.sessions import ObservationNote

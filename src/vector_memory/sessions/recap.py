@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vector_memory.domain import MemoryKind, Project, Scope
+from vector_memory.domain.search_request import LAST
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.results.rounding import to_second
 from vector_memory.search import Retriever
@@ -15,9 +16,6 @@ from vector_memory.search.relevance import newest_of
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment, Order, Origin, Span
-
-LAST = "last"
-"""The word for the session before this one."""
 
 STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT, SESSION = 420, 140, 300, 700, 72, 24, 36
 """Maximum characters of each part of a recap. An answer has more room in a session without a stored state."""

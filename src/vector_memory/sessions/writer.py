@@ -9,12 +9,7 @@ from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS
 from vector_memory.domain.validation import as_title
-from vector_memory.errors import (
-    DuplicateMemoryError,
-    EmbeddingUnavailableError,
-    NotFoundError,
-    QuotaExceededError,
-)
+from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, QuotaExceededError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked
 from vector_memory.redaction import redact, redact_within

@@ -172,8 +172,7 @@ class Settings(BaseModel):
     )
     log_file: FullPath | None = Field(default=None, description="Log to this file in addition to standard error.")
     sqlite_synchronous: Synchronous = Field(
-        default="FULL",
-        description="FULL survives a power failure. NORMAL is faster and may lose the last few seconds.",
+        default="FULL", description="FULL survives a power failure. NORMAL is faster and may lose the last few seconds."
     )
 
     @model_validator(mode="after")

@@ -87,12 +87,10 @@ class DatabaseServer(BaseModel):
         description="PostgreSQL database of the memory, instead of a file: postgresql://USER@HOST/DATABASE.",
     )
     database_password_file: FullPath | None = Field(
-        default=None,
-        description="File with its password. Default: PGPASSWORD or ~/.pgpass.",
+        default=None, description="File with its password. Default: PGPASSWORD or ~/.pgpass."
     )
     database_unencrypted: bool = Field(
-        default=False,
-        description="Allow connections without TLS to a database on another machine.",
+        default=False, description="Allow connections without TLS to a database on another machine."
     )
 
     def url(self) -> DatabaseUrl | None:

@@ -51,7 +51,6 @@ from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, RefusedTag, accept_tags
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 
-MAX_RESULTS = 50
 MAX_KEPT = 10_000_000
 
 READ_WITH_TOOL = "get_by_memory_id"
@@ -142,7 +141,7 @@ class TaggedMemories:
         Up to `limit` (1-50) after the first `offset`. Any form of a category or tag is accepted, and no new form
         becomes canonical.
         """
-        page = page_of(limit, offset)
+        page = Page.of_notes(limit, offset)
         return self.find(query, self.filters(category, tags, **window), page)
 
     def find(self, query: str, filters: "TaggedFilters", page: Page) -> SearchTaggedResult:
@@ -174,7 +173,7 @@ class TaggedMemories:
 
     def list_recent(self, limit: int = 10, offset: int = 0, **window: Unpack[Window]) -> RecentTaggedResult:
         """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
-        page = page_of(limit, offset)
+        page = Page.of_notes(limit, offset)
         scope = replace(ALL_TAGGED, **window)
         found = self._coarse.scoped(scope, page)
         return RecentTaggedResult(
@@ -289,11 +288,6 @@ class TaggedFilters(NamedTuple):
 
     scope: Scope
     messages: Sequence[str]
-
-
-def page_of(limit: int, offset: int) -> Page:
-    """Return a page of at most 50 notes. Raises ValidationError."""
-    return Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
 
 
 def tag_list(tags: Sequence[str] | None) -> Sequence[str]:

@@ -73,12 +73,7 @@ class AuditLog:
         self._missed, self._counting = 0, threading.Lock()
 
     def record(
-        self,
-        caller: Caller,
-        call: str,
-        *,
-        ids: Mapping[str, Sequence[int | str]],
-        error: str | None = None,
+        self, caller: Caller, call: str, *, ids: Mapping[str, Sequence[int | str]], error: str | None = None
     ) -> None:
         """Append a line: who called what, on which ids, and how it ended.
 

@@ -23,10 +23,7 @@ TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memor
 def doctor(
     *,
     as_json: AsJson = False,
-    fix: Annotated[
-        bool,
-        Switch(help="Repair permissions, and rebuild what can be derived from the text."),
-    ] = False,
+    fix: Annotated[bool, Switch(help="Repair permissions, and rebuild what can be derived from the text.")] = False,
     place: LocationFlags = DatabaseLocation(),
     settings: ModelSettingsFlags = DEFAULTS,
 ) -> int:

@@ -39,8 +39,7 @@ def ingest(
     session: Annotated[str | None, Parameter(help="Session; default: the name of the folder.")] = None,
     kind: Annotated[KindOfFiles, Parameter(help="Kind of the memories.")] = MemoryKind.REPORT,
     sync: Annotated[
-        bool,
-        Switch(help="Replace the memories of edited files, and delete those of files removed from a folder."),
+        bool, Switch(help="Replace the memories of edited files, and delete those of files removed from a folder.")
     ] = False,
     watch: Annotated[bool, Switch(help="Like --sync, and again after every change.")] = False,
     agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line",

@@ -97,10 +97,7 @@ def install(
     read_only: Annotated[bool, Switch(help="Offer only the tools that read.")] = False,
     http: Annotated[str | None, Parameter(help="Use the shared memory at this URL; needs --token-file.")] = None,
     token_file: Annotated[Path | None, Parameter(help="File with the token for the shared memory.")] = None,
-    tools_only: Annotated[
-        bool,
-        Switch(help="Add no hooks: the memory works only when an agent calls a tool."),
-    ] = False,
+    tools_only: Annotated[bool, Switch(help="Add no hooks: the memory works only when an agent calls a tool.")] = False,
     how: HowFlags = How(),
 ) -> int:
     """Give a client's agents the tools, and hooks that remember without being asked. Asks before it changes files."""

@@ -173,10 +173,7 @@ def restore(
     source: Annotated[Path, Parameter(help="File written by backup.")],
     /,
     *,
-    overwrite: Annotated[
-        bool,
-        Switch(help="Replace an existing memory, which is kept in a file next to it."),
-    ] = False,
+    overwrite: Annotated[bool, Switch(help="Replace an existing memory, which is kept in a file next to it.")] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:

@@ -49,16 +49,12 @@ def search(
     grain: Annotated[Grain, Parameter(help="Size of a result.")] = "chunk",
     filters: Annotated[Filters, Parameter(name="*")] = Filters(),
     mode: Annotated[
-        SearchMode | None,
-        Parameter(help="Search by meaning, words or both. Default: --search-mode."),
+        SearchMode | None, Parameter(help="Search by meaning, words or both. Default: --search-mode.")
     ] = None,
     limit: Annotated[int, Parameter(help="Maximum number of results (1-100).")] = 5,
     offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
     full: Annotated[bool, Switch(help="Print whole texts.")] = False,
-    explain: Annotated[
-        bool,
-        Switch(help="Print how each candidate was measured."),
-    ] = False,
+    explain: Annotated[bool, Switch(help="Print how each candidate was measured.")] = False,
     why_not: Annotated[str | None, Parameter(help="Explain why the memory with this id was not found.")] = None,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),

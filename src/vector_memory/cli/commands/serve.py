@@ -10,22 +10,13 @@ from cyclopts.validators import Number
 
 from vector_memory.cli.flags import SettingsFlags, creatable, files_of, given_path, require_folder
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.settings import (
-    EXPORT_FOLDER,
-    FileLocations,
-    HttpOptions,
-    ServerLocations,
-    ServerOptions,
-    Settings,
-)
+from vector_memory.server import without_other_parts
+from vector_memory.settings import EXPORT_FOLDER, FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
 FileLocationFlags = Annotated[FileLocations, Parameter(name="*")]
 HttpFlags = Annotated[HttpOptions, Parameter(name="*")]
 ServerOptionFlags = Annotated[ServerOptions, Parameter(name="*")]
-
-OFTEN = 700
-"""Allocations between garbage collections, Python's default: a server runs long, other commands do not."""
 
 
 def serve(
@@ -52,12 +43,10 @@ def serve(
         return
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
-    gc.disable()  # imported objects stay: collecting among them takes a tenth of the start time
-    from vector_memory.server.app import run_server
+    gc.disable()  # until all is imported, which stays: collecting among it takes a tenth of the start time
+    with without_other_parts():
+        from vector_memory.server.app import run_server
 
-    gc.freeze()
-    gc.set_threshold(OFTEN)
-    gc.enable()
     run_server(address, settings, exports, offer, files)
 
 

@@ -17,12 +17,7 @@ from vector_memory.cli.commands.search_output import Found, excerpt_line, path_o
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.terminal import one_line, score_column, status
 from vector_memory.domain.text import counted
-from vector_memory.results.sessions import (
-    CoarseSearchResult,
-    FineSearchResult,
-    MediumSearchResult,
-    StoreMemoryResult,
-)
+from vector_memory.results.sessions import CoarseSearchResult, FineSearchResult, MediumSearchResult, StoreMemoryResult
 from vector_memory.storage.terms import query_terms
 
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult

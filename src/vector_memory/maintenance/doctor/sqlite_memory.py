@@ -14,16 +14,7 @@ from vector_memory.maintenance.doctor.agreement import Check, agreements, copied
 from vector_memory.maintenance.doctor.installation import sqlite_findings
 from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others
 from vector_memory.maintenance.doctor.repairs import Repairs
-from vector_memory.maintenance.doctor.report import (
-    Finding,
-    Level,
-    fine,
-    first_names,
-    named,
-    not_read,
-    problem,
-    warning,
-)
+from vector_memory.maintenance.doctor.report import Finding, Level, fine, first_names, named, not_read, problem, warning
 from vector_memory.settings import Settings
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of

@@ -147,10 +147,7 @@ class Transfer:
                 for tag in new.tags:
                     writer.count_tag(tag, None, history.created_at)
         return Imported(
-            added=1,
-            without_vectors=int(derived.embedded is None),
-            orphaned=orphaned,
-            nul_characters=nul_characters,
+            added=1, without_vectors=int(derived.embedded is None), orphaned=orphaned, nul_characters=nul_characters
         )
 
 

@@ -8,27 +8,31 @@ only if it was said lately: what was deleted, or was not to be stored at the tim
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from anyio import fail_after
 from anyio.to_thread import run_sync
+from fastmcp import Context
 
-from vector_memory.domain import MAIN_AGENT, MemoryKind, NewMemory
+from vector_memory.domain import MAIN_AGENT, MemoryKind, NewMemory, utc_now
+from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import DatabaseError, VectorMemoryError, where
 from vector_memory.outbox import DeliveryOutcome, T, Taken, Verdict
-from vector_memory.server.conversation import Conversation, HeardSession
-from vector_memory.server.current_store import current_caller
+from vector_memory.server.conversation import Conversation, HeardSession, client_of, conversation_of
+from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
+from vector_memory.server.hooks import HEARD_AT
 from vector_memory.server.turns import in_intake_thread, turn_of_caller
 from vector_memory.sessions.recap import Told
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Recall, Redact
-from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.conversation import Said, answer_in, prompt_in, report_in, storable, summary_in
-from vector_memory.transcripts.importing import read_own, reason_of
+from vector_memory.transcripts.importing import is_of_subagent, read_own, reason_of
 from vector_memory.transcripts.lines import FormatError
 
 logger = logging.getLogger(__name__)
@@ -75,6 +79,31 @@ class Event:
             except Exception as error:
                 log_failure("A session was not looked up", error)
         return known.get(self.session_id)
+
+
+def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
+    """Return the event that a call reports; None on a server without session tools, and for a sub-agent's task."""
+    if context is None or "conversation" not in context.lifespan_context:
+        return None
+    conversation = conversation_of(context)
+    given = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    session_id = given.get("session_id", "").strip()
+    if is_of_subagent(Path(given.get("transcript_path", "")), session_id):
+        return None
+    if conversation.is_over_http:  # the path would be one of this machine, which is not the client's
+        given.pop("transcript_path", None)
+    if session_id:
+        conversation.session_id = session_id
+    store = store_of_caller(context.lifespan_context)
+    return Event(store, conversation, conversation.session(), time_in(given), client_of(context), given)
+
+
+def time_in(given: Mapping[str, str]) -> str:
+    """Return when an event was heard. A relay sends the time, because its call may wait or be sent twice."""
+    now = utc_now()
+    with suppress(ValueError):
+        return min(utc(given[HEARD_AT]), now) if HEARD_AT in given else now
+    return now
 
 
 async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Taken[None] | None:

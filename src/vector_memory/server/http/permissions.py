@@ -30,9 +30,7 @@ class Permissions(Middleware):
         return [tool for tool in await call_next(context) if may_call(caller, tool.name)]
 
     async def on_call_tool(
-        self,
-        context: MiddlewareContext[CallToolRequestParams],
-        call_next: CallNext[CallToolRequestParams, ToolResult],
+        self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
     ) -> ToolResult:
         """Refuse what the token does not permit, and name the agent that it is bound to."""
         caller, request = current_caller(), context.message

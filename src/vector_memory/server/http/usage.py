@@ -56,9 +56,7 @@ class Accounting(Middleware):
         self._threads, self._opening = CapacityLimiter(THREADS), CapacityLimiter(OPENING_THREADS)
 
     async def on_call_tool(
-        self,
-        context: MiddlewareContext[CallToolRequestParams],
-        call_next: CallNext[CallToolRequestParams, ToolResult],
+        self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
     ) -> ToolResult:
         """Check the quota, call the tool, and record both."""
         name, arguments, began = context.message.name, context.message.arguments or {}, time.perf_counter()

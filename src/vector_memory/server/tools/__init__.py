@@ -39,12 +39,7 @@ FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
             tagged.get_memory_stats,
             tagged.clear_old_memories,
         ),
-        "Tags": (
-            tagged.get_unique_tags,
-            tagged.get_canonical_tags,
-            tagged.get_tag_frequencies,
-            tagged.get_tag_weights,
-        ),
+        "Tags": (tagged.get_unique_tags, tagged.get_canonical_tags, tagged.get_tag_frequencies, tagged.get_tag_weights),
     },
     Toolset.FILES: {"Memory files": (files.memory_search, files.memory_get, files.memory_write, files.memory_status)},
 }

@@ -54,23 +54,13 @@ def expand_chunk_context(
 
 
 @tool(title="Reconstruct document", annotations=READS)
-def reconstruct_document(
-    *,
-    store: Store,
-    memory_id: MemoryId,
-    offset: Offset = 0,
-) -> DocumentResult:
+def reconstruct_document(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> DocumentResult:
     """Read the exact text of a document; long documents in parts, by offset."""
     return store.reconstruct_document(memory_id, offset)
 
 
 @tool(title="Get memory by id", annotations=READS)
-def get_memory_by_id(
-    *,
-    store: Store,
-    memory_id: MemoryId,
-    offset: Offset = 0,
-) -> MemoryResult:
+def get_memory_by_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> MemoryResult:
     """Session memory: read one of any kind by id; long ones in parts, by offset."""
     return store.get_memory_by_id(memory_id, offset)
 

@@ -54,9 +54,7 @@ class UnknownTools(Middleware):
     """Answers a call to an unknown tool like any other failure, and logs each call of a known one."""
 
     async def on_call_tool(
-        self,
-        context: MiddlewareContext[CallToolRequestParams],
-        call_next: CallNext[CallToolRequestParams, ToolResult],
+        self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
     ) -> ToolResult:
         """Pass the call to the next handler."""
         began = time.perf_counter()

@@ -12,6 +12,7 @@ from pydantic import Field
 from vector_memory.domain.text import counted
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
+from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.confirmation import confirm
 from vector_memory.server.tools.params import (
     CLEANS_UP,
@@ -28,15 +29,10 @@ from vector_memory.server.tools.params import (
     found_by,
 )
 from vector_memory.server.turns import in_writers_thread
-from vector_memory.store import SessionMemoryStore
 
 
 @tool(title="Get session statistics", annotations=READS)
-def get_session_stats(
-    *,
-    store: Store,
-    session_id: InSession,
-) -> SessionStatsResult:
+def get_session_stats(*, store: Store, session_id: InSession) -> SessionStatsResult:
     """Count a session's memories by kind and agent."""
     return store.get_session_stats(session_id)
 
@@ -58,26 +54,15 @@ def list_sessions(
     return store.list_sessions(limit, agent_id, created_after=created_after, created_before=created_before)
 
 
-@tool(
-    title="Delete memory",
-    annotations=DELETES,
-)
-async def delete_memory(
-    *,
-    store: Store,
-    context: Context,
-    memory_id: MemoryId,
-) -> DeleteResult | InputRequiredResult:
+@tool(title="Delete memory", annotations=DELETES)
+async def delete_memory(*, store: Store, context: Context, memory_id: MemoryId) -> DeleteResult | InputRequiredResult:
     """Session memory: permanently delete one by id, with its chunks."""
     if asked := await confirm(context, partial(store.describe_memory, memory_id)):
         return asked
     return await in_writers_thread(store.delete_memory, memory_id)
 
 
-@tool(
-    title="Clean up old memories",
-    annotations=CLEANS_UP,
-)
+@tool(title="Clean up old memories", annotations=CLEANS_UP)
 async def cleanup_old_memories(
     *,
     store: Store,

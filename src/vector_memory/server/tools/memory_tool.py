@@ -127,7 +127,8 @@ def reads(function: Callable[..., Any]) -> bool:
 def longest_answer(arguments: dict[str, Any]) -> int:
     """Return the maximum length of a call's answer in bytes: the lower of its `max_tokens` and the configured limit."""
     served = get_context().lifespan_context
-    tokens: int = min(served[part].settings.max_response_tokens for part in (MEMORY, "files") if part in served)
+    parts = served.keys() & {MEMORY, "files"} or {MEMORY}  # its first call opens it
+    tokens: int = min(served[part].settings.max_response_tokens for part in parts)
     try:
         wanted = TOKENS.validate_python(arguments.get("max_tokens"))
     except ValidationError:

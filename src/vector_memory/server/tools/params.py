@@ -21,9 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import LINES, SearchMode, SearchOrder
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
-from vector_memory.indexing.indexer import EmbeddingProgress
-from vector_memory.server.current_store import store_of_caller
-from vector_memory.store import SessionMemoryStore
+from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 """Counting accesses does not make a tool a writing one: stored memories do not change."""
@@ -51,7 +49,7 @@ def current_store() -> Iterator[SessionMemoryStore]:
     yield store_of_caller(get_context().lifespan_context)
 
 
-async def current_progress() -> EmbeddingProgress:
+async def current_progress() -> Callable[[int, int], None]:
     """Return a callback that reports progress to a client that asked for it; it may be called from any thread.
 
     The callback does not wait for the client, and a client that is gone does not make the call fail.
@@ -103,7 +101,7 @@ FIRST_YEAR = 1970
 """Smaller numbers are not years."""
 
 Store = Annotated[SessionMemoryStore, Depends(current_store)]
-OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]
+OnProgress = Annotated[Callable[[int, int], None], Depends(current_progress)]
 
 # Who and where, for storing ...
 AgentId = Annotated[str | None, Field(description="Default: the client")]
@@ -129,9 +127,7 @@ Title = Annotated[str | None, Field(description="Title")]
 Description = Annotated[str | None, Field(description="One-line summary")]
 Tags = Annotated[
     # Stop at the first bad tag, so that a million bad tags give one message.
-    list[str] | None,
-    Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True),
-    BeforeValidator(from_json),
+    list[str] | None, Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True), BeforeValidator(from_json)
 ]
 Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
 
@@ -148,10 +144,7 @@ Explain = Annotated[
 ]
 Detail = Annotated[str | None, Field(description="One line a memory", json_schema_extra={"enum": [LINES]})]
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
-Mode = Annotated[
-    str | None,
-    Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)}),
-]
+Mode = Annotated[str | None, Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)})]
 LatestFirst = Annotated[bool, Field(description="false: oldest first")]
 Order = Annotated[
     str | None,

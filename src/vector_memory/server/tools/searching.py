@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.results.mapping import hoist_common_fields
-from vector_memory.results.sessions import Result
-from vector_memory.search.explaining import Grain
-from vector_memory.search.neighbours import NEIGHBOURS
-from vector_memory.search.probes import asked
+from vector_memory.results.sessions import (
+    CoarseSearchResult,
+    FineSearchResult,
+    MediumSearchResult,
+    Result,
+    SearchMemoriesResult,
+)
+from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
@@ -39,7 +43,9 @@ from vector_memory.server.tools.params import (
     found_by,
 )
 from vector_memory.server.tools.tracing import traced
-from vector_memory.store import SessionMemoryStore
+
+if TYPE_CHECKING:
+    from vector_memory.search.explaining import Grain
 
 DATES: Parameters = {"created_after": (CreatedAfter, None), "created_before": (CreatedBefore, None)}
 AGENT: Parameters = {"agent_id": (OfAgent, None)}
@@ -63,7 +69,7 @@ ONE: Parameters = {"query": (Query,)}
 QUERIES: Parameters = {"queries": (Queries, None)}
 SEVERAL: Parameters = {"query": (OneQuery, None), **QUERIES}
 
-NEAR: Parameters = {"neighbours": (Neighbours, NEIGHBOURS)}
+NEAR: Parameters = {"neighbours": (Neighbours, 1)}
 MODE: Parameters = {"search_mode": (Mode, None)}
 DETAIL: Parameters = {"detail": (Detail, None)}
 BY_TIME: Parameters = {"latest_first": (LatestFirst, True), **DETAIL}
@@ -72,24 +78,25 @@ NO_MORE: Parameters = {}
 
 
 class AnswerForm(NamedTuple):
-    """How a tool answers: the store's search, the size of its results, the end of the tool's name, a word of its title.
+    """How a tool answers: the store's search, its answer and the size of its results; its name's end, its title's word.
 
     `limit`: the default. `options`: parameters that all tools with these answers have.
     """
 
     search: str
-    grain: Grain
+    result: type[Result]
+    grain: "Grain"
     suffix: str
     word: str
     limit: int
     options: Parameters
 
 
-STATES = AnswerForm("search_memories", "chunk", "", "", 5, BY_TIME)
-WHOLE = AnswerForm("search_memories", "chunk", "", "", 10, {})
-CHUNKS = AnswerForm("search_chunks", "chunk", "_specific_chunks", ": chunks", 10, MODE)
-SECTIONS = AnswerForm("search_sections", "section", "_section_context", ": sections", 5, MODE)
-DOCUMENTS = AnswerForm("search_documents", "document", "_full_documents", ": documents", 3, ORDER)
+STATES = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 5, BY_TIME)
+WHOLE = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 10, {})
+CHUNKS = AnswerForm("search_chunks", FineSearchResult, "chunk", "_specific_chunks", ": chunks", 10, MODE)
+SECTIONS = AnswerForm("search_sections", MediumSearchResult, "section", "_section_context", ": sections", 5, MODE)
+DOCUMENTS = AnswerForm("search_documents", CoarseSearchResult, "document", "_full_documents", ": documents", 3, ORDER)
 
 
 def searching(
@@ -119,6 +126,8 @@ def searching(
         latest_first: bool = True,
         **given: Any,
     ) -> Result:
+        from vector_memory.search.probes import asked  # noqa: PLC0415 - needs numpy, and a list of tools does not
+
         filters = SCOPE & given.keys()
         scope = Scope(kind, **dict(zip(filters, map(given.pop, filters), strict=True)))
         page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
@@ -131,7 +140,7 @@ def searching(
             traced(store, search, asks, scope, page, explain, grain=answers.grain, mode=search_mode, order=order)
         )
 
-    find.__annotations__["return"] = getattr(SessionMemoryStore, answers.search).__annotations__["return"]
+    find.__annotations__["return"] = answers.result
     whole: Parameters = {
         "store": (Store,),
         **parameters,

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from vector_memory.domain import DEFAULT_CATEGORY, MAIN_AGENT, MemoryKind
 from vector_memory.results.sessions import StoreMemoryResult
+from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     STORES,
     AgentId,
@@ -27,7 +28,6 @@ from vector_memory.server.tools.params import (
     found_by,
 )
 from vector_memory.server.tools.waiting import stored
-from vector_memory.store import SessionMemoryStore
 
 COMMON: Parameters = {"store": (Store,), "on_progress": (OnProgress,)}
 TEXT: Parameters = {**COMMON, "content": (Content,)}

@@ -8,6 +8,8 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import BeforeValidator, Field
 
+from vector_memory.domain import Page
+from vector_memory.domain.search_request import MAX_NOTES
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.results.documents import DeleteResult
@@ -23,6 +25,7 @@ from vector_memory.results.tagged import (
     TagWeightsResult,
     UniqueTagsResult,
 )
+from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.confirmation import confirm
 from vector_memory.server.tools.params import (
     CLEANS_UP,
@@ -44,12 +47,10 @@ from vector_memory.server.tools.params import (
 from vector_memory.server.tools.tracing import traced
 from vector_memory.server.tools.waiting import stored
 from vector_memory.server.turns import in_writers_thread
-from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
-from vector_memory.tagged.memories import MAX_RESULTS, page_of
 from vector_memory.tagged.tags import MAX_TAGS_PER_NOTE
 
-Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_RESULTS}")]
+Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_NOTES}")]
 Tags = Annotated[
     list[str] | None,
     Field(description=f"Up to {MAX_TAGS_PER_NOTE}: subjects, or prefix:value such as module:billing", fail_fast=True),
@@ -97,7 +98,7 @@ def search_memories(
 
     If a question names a time ("last week"), send its dates as created_after and created_before.
     """
-    page = page_of(limit, offset)
+    page = Page.of_notes(limit, offset)
     filters = store.tagged.filters(category, tags, created_after=created_after, created_before=created_before)
     search = partial(store.tagged.find, query, filters)
     return traced(store, search, query, filters.scope, page, explain)
@@ -126,10 +127,7 @@ def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -
     return store.tagged.get(memory_id, offset)
 
 
-@tool(
-    title="Delete tagged note",
-    annotations=DELETES,
-)
+@tool(title="Delete tagged note", annotations=DELETES)
 async def delete_by_memory_id(
     *, store: Store, context: Context, memory_id: MemoryId
 ) -> DeleteResult | InputRequiredResult:
@@ -145,10 +143,7 @@ def get_memory_stats(*, store: Store) -> TaggedStatsResult:
     return store.tagged.stats()
 
 
-@tool(
-    title="Clear old tagged notes",
-    annotations=CLEANS_UP,
-)
+@tool(title="Clear old tagged notes", annotations=CLEANS_UP)
 async def clear_old_memories(
     *,
     store: Store,

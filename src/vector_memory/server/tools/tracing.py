@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from vector_memory.domain import Page, Scope, SearchMode, SearchOrder
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
@@ -10,8 +10,10 @@ from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import size, value_size
-from vector_memory.search.explaining import EVERYTHING, Asked, Grain, fitting
-from vector_memory.store import SessionMemoryStore
+from vector_memory.server.current_store import SessionMemoryStore
+
+if TYPE_CHECKING:
+    from vector_memory.search.explaining import Grain
 
 A = TypeVar("A", bound=Result)
 """A result that may have a `trace`."""
@@ -27,7 +29,7 @@ def traced(
     page: Page,
     explain: str | int | None,
     *,
-    grain: Grain = "chunk",
+    grain: "Grain" = "chunk",
     mode: str | None = None,
     order: str | None = None,
 ) -> A:
@@ -37,9 +39,11 @@ def traced(
     """
     if explain is None:
         return search(page)
+    from vector_memory.search.explaining import Asked, fitting  # noqa: PLC0415 - needs numpy
+
     if query is not None and not isinstance(query, str):
         raise ValidationError("A trace is about one question: send query alone with explain.")
-    memory_id = None if explain == EVERYTHING else explained_memory(explain)
+    memory_id = None if explain == "all" else explained_memory(explain)
     compared = None if SearchOrder.of(order) is SearchOrder.RECENT else query
     trace = store.explaining.explain(compared, scope, Asked(page, grain, memory_id), SearchMode.of(mode))
     tokens = min(page.max_tokens or LARGEST, store.settings.max_response_tokens)
@@ -57,4 +61,4 @@ def explained_memory(explain: str | int) -> int:
     try:
         return parse_id("explain", explain)
     except ValidationError:
-        raise ValidationError(f'explain must be "{EVERYTHING}" or the id of a memory, for example 42.') from None
+        raise ValidationError('explain must be "all" or the id of a memory, for example 42.') from None

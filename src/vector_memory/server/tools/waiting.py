@@ -12,8 +12,8 @@ from anyio.to_thread import run_sync
 
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import ChangesResult
+from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.turns import in_writers_thread, of_loop
-from vector_memory.store import SessionMemoryStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
