@@ -51,8 +51,9 @@ def excerpt(text: str, wanted: Collection[str], length: int) -> Span:
         return Span(0, len(text))
     windows = windows_of([len(piece[0]) for piece in pieces], length)
     weights = weights_of([set(wanted).intersection(terms(piece[0])) for piece in pieces], windows)
-    best = [window for window, weight in zip(windows, weights, strict=True) if weight == max(weights)]
-    start, end = best[len(best) // 2 if max(weights) else 0]
+    most = max(weights)
+    best = [window for window, weight in zip(windows, weights, strict=True) if weight == most]
+    start, end = best[len(best) // 2 if most else 0]
     while end - 1 > start and pieces[end - 1][0].startswith("#"):  # a heading says nothing without what is below it
         end -= 1
     return Span(pieces[start].start(), pieces[end - 1].end())

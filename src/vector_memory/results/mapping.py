@@ -130,7 +130,7 @@ def hoist_common_fields(answer: Result) -> Result:
     shared: dict[str, Any] = {}
     kept = {"created_at"} | ({"title"} if isinstance(answer, MediumSearchResult) else set())
     if len(answer.results) > 1:
-        first, *others = (result.model_dump(include=ORIGIN) for result in answer.results)
+        first, *others = ({name: result[name] for name in ORIGIN} for result in answer.results)
         alike = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
         shared = {name: value for name, value in alike.items() if name not in kept}
     seen: set[int] = set()

@@ -12,7 +12,7 @@ from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
 from vector_memory.search.relevance import CANDIDATES, on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
-from vector_memory.storage.records import Origin, StoredChunk
+from vector_memory.storage.records import Memory, Origin, StoredChunk
 
 
 class FineSearch:
@@ -32,22 +32,21 @@ class FineSearch:
             question = self._retriever.prepare(query, mode, scope)
             count = max(CANDIDATES, page.end + 1)
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
-                question = retrieval.question
                 hits, left_out, more, said = on_page(judgement.hits, page)
-                chunks, origins, observations, around, outlines = retrieval.reader.together(
+                numbers = [hit.memory_id for hit in hits]
+                chunks, sources, observations, around = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
-                    lambda reader: reader.origins([hit.memory_id for hit in hits]),
+                    lambda reader: reader.memories(numbers) if IS_LEAN.get() else reader.origins(numbers),
                     lambda reader: notes_on(reader, reports_among(scope, hits)),
-                    lambda reader: neighbours_of(reader, scope, [hit.memory_id for hit in hits], neighbours),
-                    lambda reader: reader.outlines(sorted({hit.memory_id for hit in hits})) if IS_LEAN.get() else [],
+                    lambda reader: neighbours_of(reader, scope, numbers, neighbours),
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
         notes = said_with([*judgement.notes, *said], left_out)
-        matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
+        matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id]) for hit in hits]
         if IS_LEAN.get():
-            ends = {outline.memory_id: outline.end for outline in outlines}  # the last one of each memory stays
-            matched = shortened_hits(matched, question.terms or (), ends, page)
+            lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
+            matched = shortened_hits(matched, retrieval.question.terms or (), lengths, page)
 
         def build(budget: ResponseBudget) -> FineSearchResult:
             held = budget.held(matched)
@@ -66,11 +65,11 @@ class FineSearch:
         return self._budget.for_page(page).fit(build)
 
 
-def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:
+def found_chunk(hit: Hit, stored: StoredChunk, source: Memory | Origin) -> FoundChunk:
     """Return a result for a chunk."""
     chunk = stored.chunk
     return FoundChunk(
-        **provenance(origin),
+        **provenance(source),
         chunk_id=stored.id,
         memory_id=stored.memory_id,
         chunk_index=chunk.index,

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from math import fsum
+from typing import NamedTuple
 
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
@@ -27,8 +29,7 @@ MERGE_RATIO = 0.6
 """A section matches as a whole if at least this share of its chunks match."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A run of neighbouring chunks under the same headings. `start` and `end` are offsets in the document."""
 
     memory_id: int
@@ -38,7 +39,7 @@ class Section:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MatchedSection:
     """A section and the chunks in it that matched."""
 
@@ -61,7 +62,7 @@ class MatchedSection:
         """The lists that contain the matching chunks."""
         return sorted({source for hit in self.hits for source in hit.sources}, reverse=True)
 
-    @property
+    @cached_property
     def match(self) -> MatchLevel | None:
         """How well the best of the chunks matches."""
         return best_of([hit.match for hit in self.hits])
@@ -71,7 +72,7 @@ class MatchedSection:
         """The memory that the section is a part of."""
         return self.section.memory_id
 
-    @property
+    @cached_property
     def later(self) -> list[int]:
         """The memories that the chunks may correct."""
         return sorted({number for hit in self.hits for number in hit.later} - {self.section.memory_id})
@@ -100,8 +101,7 @@ class MediumSearch:
             with self._retriever.judging(question, scope, max(CANDIDATES, count)) as (retrieval, judgement):
                 reader = retrieval.reader
                 best = judgement.hits[:count]
-                memory_ids = sorted({hit.memory_id for hit in best})
-                ranked = rank_sections(sections_of(reader.outlines(memory_ids)), best)
+                ranked = rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in best}))), best)
                 sections, left_out, more, said = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations = reader.together(
@@ -154,11 +154,11 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
 def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
     """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first."""
     by_chunk = {hit.id: hit for hit in hits}
-    found = []
-    for section in sections:
-        matched = tuple(by_chunk[chunk_id] for chunk_id in section.chunk_ids if chunk_id in by_chunk)
-        if matched:
-            found.append(MatchedSection(section, matched))
+    found = [
+        MatchedSection(section, tuple(by_chunk[number] for number in section.chunk_ids if number in by_chunk))
+        for section in sections
+        if not by_chunk.keys().isdisjoint(section.chunk_ids)
+    ]
     return sorted(
         found,
         key=lambda match: (

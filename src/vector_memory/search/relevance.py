@@ -192,7 +192,7 @@ def further_parts(found: SearchHits, kept: Iterable[int]) -> set[int]:
     for place, hit in enumerate(hits[:CANDIDATES]):
         if hit.id in compared and hit.score >= LEAST_SHARE * hits[0].score:
             own = compared[hit.id].nearest
-            if np.maximum(0, own - nearest).mean() >= LEAST_NEW:
+            if np.maximum(0, own - nearest).sum() / own.size >= LEAST_NEW:
                 parts.add(place)
                 nearest = np.maximum(nearest, own)
     return parts
