@@ -1,10 +1,12 @@
 """Searches one file with two versions of this package, in turns, and compares how long they take and what they find.
 
-    uv run --group benchmark benchmarks/versions.py FILE --against TREE [--questions 40] [--json OUT]
+    uv run --group benchmark benchmarks/versions.py FILE --against TREE [--its-file FILE] [--questions 40] [--json OUT]
 
-FILE is one that `benchmarks/scale.py` has filled; TREE is a checkout of the other version. Each version has a process
-of its own, which loads its index before the first question. Both get the same question, one right after the other, and
-take turns in going first. Times are ms: of the whole call without embedding the query, and of the processor with it.
+FILE is one that `benchmarks/scale.py` has filled; TREE is a checkout of the other version. If that has other tables,
+its own `benchmarks/scale.py` has filled its file in the same way. Each version has a process of its own, which loads
+what it keeps in memory, if anything, before the first question. Both get the same question, one right after the other,
+and take turns in going first. Times are ms: of the whole call without embedding the query, and of the processor with
+it.
 
 Half of the questions are made of the same few sentences and a number; the others are lines of the file, with words that
 nobody has asked for before. The first question in each scope is also listed by itself, and `--cold` drops the file from
@@ -79,7 +81,8 @@ def work(file: Path) -> None:
     began, used = time.perf_counter(), time.process_time()
     with SessionMemoryStore(file, embedder=meter) as store:
         store.start_background_work()
-        store._index.wait_for_loading()  # noqa: SLF001 - searches before it find the same, but slower
+        if (index := getattr(store, "_index", None)) is not None:  # a version that keeps one in memory
+            index.wait_for_loading()
         print(json.dumps({"s": time.perf_counter() - began, "processor": time.process_time() - used}), flush=True)
         for line in sys.stdin:
             grain, scope, query = json.loads(line)
@@ -140,6 +143,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--against", type=Path, default=ROOT, help="a checkout of the other version")
+    parser.add_argument("--its-file", type=Path, help="the file of the other version; default: the same")
     parser.add_argument("--questions", type=int, default=40, help="in each scope and way")
     parser.add_argument("--scopes", nargs="*")
     parser.add_argument("--grains", nargs="*")
@@ -172,7 +176,8 @@ def compare(options: argparse.Namespace) -> None:
     rows: dict[str, dict[str, dict[str, float]]] = {}
     different, memory = 0, defaultdict[str, float](float)
     trees = {"old": options.against, "new": ROOT}
-    versions = {name: Version(tree, options.file) for name, tree in trees.items()}
+    files = {"old": options.its_file or options.file, "new": options.file}
+    versions = {name: Version(tree, files[name]) for name, tree in trees.items()}
     with versions["old"], versions["new"]:
         print({name: version.loaded for name, version in versions.items()})
         for scope, grain in itertools.product(scopes, grains):
@@ -181,7 +186,7 @@ def compare(options: argparse.Namespace) -> None:
                 query, order = next(asked), ["old", "new"] if number % 2 else ["new", "old"]
                 for name in order:
                     if options.cold and not number:
-                        drop_from_cache(options.file)
+                        drop_from_cache(files[name])
                     answers[name].append(versions[name].search(grain, scope, query))
                 if answers["old"][-1]["said"] != answers["new"][-1]["said"]:
                     different += 1

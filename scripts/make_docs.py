@@ -35,15 +35,15 @@ TABLES = {
     "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
     "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
-    "revision": "One row: what tells a process whether what it keeps of the file in memory is still right.",
     "pending_vectors": "One row for each memory whose vectors are to come: by whom, until when, and the attempts.",
-    "index_keys": "Numbers for the names of sessions, agents and tasks: the vector index filters by numbers.",
-    "keyword_blocks": "The keyword index: memories of one session that share rows of postings; the rules of terms.",
-    "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",
+    "index_keys": "Numbers for the names of sessions and kinds: the tables of vectors are divided by numbers.",
+    "keyword_blocks": "The keyword index: memories of one kind that share rows of postings, and their units.",
+    "keyword_memories": "The block of the keyword index that has a memory's units.",
     "keyword_postings": "Which unit contains which term, and how often: 64 bits each. Holds hashes, not words.",
     "token_states": "The states of a passage's tokens: a bit for each number. Order the best results anew.",
     "vec_chunk_search": "The vectors of the passages of chunks, one partition per session.",
     "vec_session_search": "The vectors of the passages of memories that are not chunked.",
+    "vec_signatures": "A bit for each number of each vector, with the unit of the passage; one partition per kind.",
 }
 
 Row = Sequence[object]

@@ -18,7 +18,6 @@ from types import CodeType, FrameType
 from fastmcp import Client
 
 import vector_memory
-from inside import index_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.server.app import create_server
 from vector_memory.settings import Settings
@@ -88,7 +87,6 @@ async def count(path: CallPath, file: Path) -> dict[str, int]:
 
             counts = await path.counts("store", map(storing, range(CALLS)))
             store.start_background_work()
-            await asyncio.to_thread(index_of(store).wait_for_loading)
             searching = partial(client.call_tool, "search_reports_specific_chunks", SEARCH)
             return counts | await path.counts("search", [searching] * CALLS)
 

@@ -11,15 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clusters import shared_cluster
-from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Scope
+from vector_memory.search.words import WordScores, word_scores
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
-from vector_memory.storage.postings import indexed
+from vector_memory.storage.postings import buckets_of, indexed
+from vector_memory.storage.queries.candidates import Candidates
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.terms import query_terms
 from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.units import Units
 
 DIMENSIONS = 8
 MODEL = Fingerprint("test", DIMENSIONS, "fp32", "test")
@@ -112,3 +116,22 @@ def add(storage: Storage, new: NewMemory, *, model: Fingerprint | None = MODEL, 
     made = derived(new, model)
     with storage.write() as writer:
         return writer.add_memory(new, made, content_hash=content_hash(new), history=History(at, at, at, is_dated=True))
+
+
+def found_by_words(storage: Storage, query: str, kind: MemoryKind) -> list[int]:
+    """Return the ids of the memories of a kind that have one of the words."""
+    with storage.read() as reader:
+        units, words = scores_by_words(reader.candidates, query, Scope(kind))
+        return sorted(set(units.owners_of(words.entries).tolist()))
+
+
+def scores_by_words(source: Candidates, query: str, scope: Scope) -> tuple[Units, WordScores]:
+    """Return the units of a scope, and how well their words match."""
+    units, wanted = units_in(source, scope), query_terms(query)
+    return units, word_scores(units, source.postings(scope, buckets_of(wanted)), wanted)
+
+
+def units_in(source: Candidates, scope: Scope) -> Units:
+    """Return the units of a scope."""
+    members, units = source.members(scope), source.blocks(scope)
+    return units if members is None else units.of_memories(members)

@@ -20,6 +20,7 @@ from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE
 from vector_memory.store import SessionMemoryStore
 
 OPENING = (vector_memory.store, vector_memory.cli.flags)
@@ -106,7 +107,8 @@ def contents(path: Path) -> list[str]:
 
 def counts(store: SessionMemoryStore) -> dict[str, int]:
     """Return the number of rows in each table with something of memories, and of `vectors` in all."""
-    found = {table: column(store, f"select count(*) from {table}")[0] for table in TABLES}
+    tables = TABLES if is_in_schema(store) else (*TABLES, SIGNATURE_TABLE)
+    found = {table: column(store, f"select count(*) from {table}")[0] for table in tables}
     vectors = ["memory_passages"] if is_in_schema(store) else ["vec_chunk_search", "vec_session_search"]
     return found | {"vectors": sum(column(store, f"select count(*) from {table}")[0] for table in vectors)}
 

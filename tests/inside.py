@@ -1,21 +1,16 @@
 """The one place where tests reach behind the facade: to see what a memory keeps, and to change it as others would."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import apsw
+import pytest
 
-from vector_memory.domain import Scope
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.search import PassageIndex, Retriever
+from vector_memory.search import Retriever, comparison, scan
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.queries.keywords import KeywordIndex
-from vector_memory.storage.queries.words import ScopeWords
-from vector_memory.storage.sqlite.candidates import read_postings
 from vector_memory.storage.sqlite.transactions import SqliteConnection
-from vector_memory.storage.word_ranking import ScopeRanking, rank_units
 from vector_memory.store import SessionMemoryStore
 
 
@@ -27,17 +22,6 @@ def storage_of(store: SessionMemoryStore) -> Storage:
 def database_of(memory: SessionMemoryStore | Storage) -> Any:
     """Return the connections of the engine: `read()` and `write()` yield one that executes SQL."""
     return (memory if hasattr(memory, "_database") else memory._storage)._database
-
-
-def index_of(store: SessionMemoryStore) -> PassageIndex:
-    """Return what this process keeps in memory for searches."""
-    return store._index
-
-
-def load_index(store: SessionMemoryStore) -> None:
-    """Answer from memory from now on."""
-    store._index.start_loading()
-    store._index.wait_for_loading()
 
 
 def retriever_of(store: SessionMemoryStore) -> Retriever:
@@ -61,6 +45,17 @@ def rebuild_words(connection: Any) -> None:
     KeywordIndex(SqliteConnection(connection) if is_file else PostgresConnection(connection)).rebuild()
 
 
-def rank(connection: apsw.Connection, scope: Scope, terms: Sequence[str]) -> ScopeRanking:
-    """Rank the units of a scope that contain any of the terms, from the tables."""
-    return rank_units(ScopeWords(SqliteConnection(connection), scope, partial(read_postings, connection)), terms)
+def compare_all(patch: pytest.MonkeyPatch) -> None:
+    """Let searches of however many units compare all passages."""
+    _limit_exact(patch, 10**9)
+
+
+def compare_likeliest(patch: pytest.MonkeyPatch, count: int = comparison.MAX_COMPARED) -> None:
+    """Let searches of however few units compare only so many of the likeliest passages, or a few more."""
+    _limit_exact(patch, 0)
+    patch.setattr(comparison, "MIN_COMPARED", 2 * count)
+
+
+def _limit_exact(patch: pytest.MonkeyPatch, units: int) -> None:
+    for name in ("MAX_EXACT_UNITS", "MAX_EXACT_UNITS_OF_SESSION"):
+        patch.setattr(scan, name, units)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.effort import effort
-from inside import load_index, stop_counting
+from inside import compare_likeliest, stop_counting
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
@@ -107,7 +107,9 @@ def test_a_query_without_a_close_new_memory_has_low_confidence(
     assert "No close match" in (answer.message or "")
 
 
-def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: SessionMemoryStore) -> None:
+def test_new_memories_rank_the_same_however_their_passages_are_compared(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(40):
         add(store, f"alpha {number} beta {number % 7} gamma", f"agent {number % 4}", kind=KINDS[number % 6])
 
@@ -116,7 +118,7 @@ def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: Sessio
         return ids(store.search_changes(scope, since="7", query="alpha 3 beta", page=Page(limit=30)))
 
     before = found()
-    load_index(store)
+    compare_likeliest(monkeypatch)
     assert found() == before
     assert len(before) == len({*before}) == 25
     assert min(before) > 7

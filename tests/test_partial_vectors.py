@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engines import address_of, column, counts, execute, writer_of
-from inside import indexer_of, load_index, storage_of
+from inside import indexer_of, storage_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from test_background_vectors import deferring, without_vectors
@@ -116,12 +116,9 @@ def reference(tmp_path: Path, *kinds: str, settings: Settings = SETTINGS) -> Ite
         yield store
 
 
-@pytest.mark.parametrize("indexed", [False, True])
 def test_the_beginning_of_a_long_text_is_found_by_meaning_before_its_end_has_vectors(
-    opened: SessionMemoryStore, embedder: SteppingEmbedder, *, indexed: bool
+    opened: SessionMemoryStore, embedder: SteppingEmbedder
 ) -> None:
-    if indexed:
-        load_index(opened)
     begun(opened, embedder, 2)
     answer = opened.search_chunks("Part 0", REPORTS, Page(limit=20), mode="vector")
     assert {hit.chunk_id for hit in answer.results} == set(column(opened, "select chunk_id from memory_passages"))
@@ -133,9 +130,7 @@ def test_the_beginning_of_a_long_text_is_found_by_meaning_before_its_end_has_vec
 def test_what_was_stored_in_batches_equals_what_was_stored_at_once(
     opened: SessionMemoryStore, embedder: SteppingEmbedder, tmp_path: Path, kind: str
 ) -> None:
-    load_index(opened)
     begun(opened, embedder, 1, kind)
-    opened.search_chunks("word", REPORTS)  # which takes the first batch into the index
     finish(opened, embedder)
     with reference(tmp_path, kind) as expected:
         assert contents(opened) == contents(expected)
@@ -173,7 +168,6 @@ def test_passages_that_were_cut_in_another_way_are_computed_again(
         begun(store, embedder, 2)
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
         execute(store, "update memory_passages set end_char = end_char - 1 where id = 3")
-        load_index(store)
         store.backfill_embeddings()
         assert contents(store) == contents(expected)
 

@@ -10,9 +10,11 @@ from files import opened, vectors_of, with_vectors
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
-from vector_memory.storage.knn import MAX_K
 
 WANTED = 10
+MAX_K = 4_096
+"""sqlite-vec refuses a higher `k`."""
+
 MAX_BATCH = 5_000
 GROW_BELOW = 0.05
 

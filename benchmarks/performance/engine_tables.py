@@ -12,8 +12,13 @@ SEARCHED = (*ENGINES, *(f"{name} without late interaction" for name in (SQLITE, 
 def of(figures: dict[str, Any]) -> Iterator[str]:
     """All tables."""
     passages = figures["passages"]
-    yield searches(figures["searches"]["with the index in memory"], f"index in memory, {passages:,} passages")
-    yield searches(figures["searches"]["from the tables"], f"from the tables, {passages:,} passages")
+    yield table(
+        [f"fine search beyond embedding, {passages:,} passages, ms, p50 / p95", *SEARCHED, "round trips"],
+        [
+            [what, *(cell(each[name]) for name in SEARCHED), f"{each[POSTGRES]['round trips']:.0f}"]
+            for what, each in figures["searches"].items()
+        ],
+    )
     yield table(
         ["store beyond embedding, ms, p50 / p95", *ENGINES],
         [[what, *(cell(each[name]) for name in ENGINES)] for what, each in figures["stores"].items()],
@@ -31,22 +36,10 @@ def of(figures: dict[str, Any]) -> Iterator[str]:
         [f"{passages:,} passages", SQLITE, POSTGRES],
         [
             ["on disk, MB", *(number(sizes[name]["MB"]) for name in (SQLITE, POSTGRES))],
-            ["index loaded after, ms", *(number(sizes[name]["ms to load"]) for name in (SQLITE, POSTGRES))],
             ["copied by `vector-memory copy`, s", "", number(sizes[POSTGRES]["seconds to copy"])],
         ],
     )
     yield from index(figures["index"])
-
-
-def searches(figures: dict[str, Any], where: str) -> str:
-    """Fine searches by engine."""
-    return table(
-        [f"fine search beyond embedding, {where}, ms, p50 / p95", *SEARCHED, "round trips"],
-        [
-            [what, *(cell(each[name]) for name in SEARCHED), f"{each[POSTGRES]['round trips']:.0f}"]
-            for what, each in figures.items()
-        ],
-    )
 
 
 def index(figures: dict[str, Any]) -> Iterator[str]:

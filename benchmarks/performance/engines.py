@@ -40,7 +40,6 @@ SQLITE, POSTGRES, DISTANT = "SQLite", "PostgreSQL", "PostgreSQL, 1 ms away"
 PLAIN = {name: f"{name} without late interaction" for name in (SQLITE, POSTGRES)}
 DELAY_SECONDS = 0.001
 RUNS = 30
-TABLE_RUNS = 2
 STORES = {"short prompt": ("input_prompt", prompt, 100), "report of 5,000 tokens": ("report", report, 10)}
 PROCESSES = 8
 START_SECONDS = 60
@@ -63,14 +62,12 @@ def measure(file: Path, folder: Path, engine: Embedder) -> Figure:
         with opened(file) as connection:
             where, filtered = parts(connection), shares(connection)
             asked = {name: questions(connection, part.scope) for name, part in where.items()}
-        searches, loading = searched(addresses, engine, where, asked)
         figures = {
-            "searches": searches,
+            "searches": searched(addresses, engine, where, asked),
             "sizes": {
-                SQLITE: {"MB": size_mb(file), "ms to load": loading[SQLITE]},
+                SQLITE: {"MB": size_mb(file)},
                 POSTGRES: {
                     "MB": cluster.size_mb(server),
-                    "ms to load": loading[POSTGRES],
                     "seconds to copy": copying or cluster.seconds_to_copy(server),
                 },
             },
@@ -112,25 +109,16 @@ def questions(connection: apsw.Connection, scope: Scope) -> list[str]:
 
 def searched(
     addresses: dict[str, Address], engine: Embedder, where: dict[str, Part], asked: dict[str, list[str]]
-) -> tuple[Figure, dict[str, float]]:
-    """Search each scope by each address in turn, first from the tables, then with the index in memory."""
+) -> Figure:
+    """Search each scope by each address in turn."""
     plain = {PLAIN[name]: addresses[name] for name in PLAIN}
     with opened_at(addresses | plain, engine) as stores, counted_trips() as trips:
-        tables = {
-            f"{name}, something close": alternated(stores, part.scope, asked[name][: TABLE_RUNS + 1], trips)
-            for name, part in where.items()
-        }
-        loading = {}
-        for name, (store, _) in stores.items():
-            store.start_background_work()
-            loading[name] = timed(store._index.wait_for_loading)  # noqa: SLF001 - there is no other way to wait
         far = [question(number) for number in range(RUNS + 1)]
-        indexed = {
+        return {
             f"{name}, {how}": alternated(stores, part.scope, queries, trips)
             for name, part in where.items()
             for how, queries in (("something close", asked[name]), ("nothing close", far))
         }
-        return {"from the tables": tables, "with the index in memory": indexed}, loading
 
 
 @contextmanager
@@ -269,7 +257,7 @@ def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
                 for way, most in (("exact", 1 << 40), ("index", 0)):
                     with mock.patch.object(approximate, "EXACT_PASSAGES", most):
                         began = time.perf_counter()
-                        found[way] = candidates.nearest(connection, part.scope, query, 200).units[:10]
+                        found[way] = candidates.nearest(connection, part.scope, query, 200)[0][:10]
                         times[way].append((time.perf_counter() - began) * 1_000)
                 assert len(found["index"]) == len(found["exact"])
                 recall.append(len(np.intersect1d(found["index"], found["exact"])) / len(np.unique(found["exact"])))

@@ -10,22 +10,22 @@ from unittest import mock
 
 import numpy as np
 
-from vector_memory.search import retriever
-from vector_memory.search.index import comparison, scan
-from vector_memory.search.index.scan import word_scores
+from vector_memory.search import retriever, scan
+from vector_memory.search.comparison import ExactComparison, LikelyComparison
 from vector_memory.search.retriever import judge
-from vector_memory.storage.sqlite.feed import SqliteFeed
+from vector_memory.search.words import word_scores
+from vector_memory.storage.queries.candidates import Candidates
+from vector_memory.storage.sqlite.candidates import SqliteCandidates
 from vector_memory.storage.sqlite.transactions import SqliteReader
 
 RUNS = 20
 
-PARTS: dict[str, tuple[Any, str]] = {
-    "words": (scan, word_scores.__name__),
-    "signatures": (comparison.SignatureComparison, "_likeliest"),
-    "vectors, from the file": (SqliteFeed, "scattered_vectors"),
-    "vectors, in memory": (comparison.ExactComparison, "__init__"),
-    "texts": (SqliteReader, "chunks"),
-    "confidence": (retriever, judge.__name__),
+PARTS: dict[str, list[tuple[Any, str]]] = {
+    "units": [(Candidates, "members"), (Candidates, "blocks")],
+    "words": [(SqliteCandidates, "postings"), (scan, word_scores.__name__)],
+    "passages compared": [(ExactComparison, "__init__"), (ExactComparison, "find"), (LikelyComparison, "find")],
+    "texts": [(SqliteReader, "chunks")],
+    "confidence": [(retriever, judge.__name__)],
 }
 """The functions of each part. `confidence` includes searching other scopes if nothing near was found."""
 
@@ -48,9 +48,10 @@ def parts_timed() -> Iterator[dict[str, float]]:
     """Give the times that the parts take inside the block, in ms."""
     spent = dict.fromkeys(PARTS, 0.0)
     with contextlib.ExitStack() as stack:
-        for name, (owner, attribute) in PARTS.items():
-            timed = measured(getattr(owner, attribute), name, spent)
-            stack.enter_context(mock.patch.object(owner, attribute, timed))
+        for name, functions in PARTS.items():
+            for owner, attribute in functions:
+                timed = measured(getattr(owner, attribute), name, spent)
+                stack.enter_context(mock.patch.object(owner, attribute, timed))
         yield spent
 
 

@@ -33,8 +33,6 @@ def measure(path: Path, engine: Embedder, seconds: float) -> dict[str, object]:
         where, filtered = parts(connection), shares(connection)
     meter = MeteredEmbedder(engine)
     with SessionMemoryStore(path, embedder=meter) as store:
-        store.start_background_work()
-        loading = timed(store._index.wait_for_loading)  # noqa: SLF001 - searches before it find the same, but slower
         ours = {name: ours_in(store, meter, part.scope, seconds) for name, part in where.items()}
         fine = GRAINS["fine"]
         profiles = {name: profile_of(store, meter, part.scope) for name, part in where.items()}
@@ -42,7 +40,6 @@ def measure(path: Path, engine: Embedder, seconds: float) -> dict[str, object]:
     with Baselines(path) as baselines:
         others = {name: others_in(baselines, engine, part.scope, seconds) for name, part in where.items()}
     return {
-        "ms to load vectors": loading,
         "passages": {name: part.passages for name, part in (where | filtered).items()},
         "searches": {name: ours[name] | others[name] for name in where},
         "profiles": profiles,

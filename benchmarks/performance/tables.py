@@ -157,7 +157,6 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
         [
             "passages in the file",
             "file, MB",
-            "vectors loaded after, ms",
             "server after searches, MB",
             "its own",
             "peak",
@@ -166,7 +165,6 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
             [
                 f"{int(size):,}",
                 number(figures[size]["file"]["MB"]),
-                number(figures[size]["ms to load vectors"]),
                 *(number(figures[size]["memory"][name]) for name in ("now", "its own", "peak")),
             ]
             for size in sizes

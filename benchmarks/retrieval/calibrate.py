@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from cache import CachedEmbedder
 from cases import QUESTIONS, precision_cases
 from judged import load
-from rankings import load_index
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding import Embedder, load_embedder
@@ -74,7 +73,6 @@ def best_hits(material: Material, embedder: Embedder, late: float) -> Iterator[t
                 store.store_memory("report", text, session_id=str(number)).memory_id: name
                 for number, (name, text) in enumerate(material.texts.items())
             }
-            load_index(store)
             retriever, scope = store._fine._retriever, Scope(MemoryKind.REPORT)  # noqa: SLF001 - hits have no public form
             for text, right in material.questions:
                 with retriever.answering(retriever.prepare(text), scope) as retrieval:

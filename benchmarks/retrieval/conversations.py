@@ -1,7 +1,6 @@
 """Asks the questions of a set of conversations through the real store, and counts what is found, by type of question.
 
-Every conversation is a session. Its parts are stored as they were said, in their order; a server's search answers, from
-the index in memory.
+Every conversation is a session. Its parts are stored as they were said, in their order.
 """
 
 import argparse
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from cache import CachedEmbedder
 from judged import JudgedSet, Question
-from rankings import SearchModeRanking, filled, load_index, opened
+from rankings import SearchModeRanking, filled, opened
 from scoring import score
 
 from vector_memory.domain import SearchMode
@@ -44,7 +43,6 @@ def measured(judged: JudgedSet, cache: Path | None) -> list[tuple[float, float, 
         embedder = CachedEmbedder(embedder, cache)
     with TemporaryDirectory() as folder, opened(Path(folder) / "memory.db", SearchMode.HYBRID, embedder) as store:
         documents = dict(filled(store, judged))
-        load_index(store)
         ranking = SearchModeRanking(store, judged, documents)
         return [metrics(ranking.rank(question), question.grades) for question in judged.questions]
 

@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 
 from cache import CachedEmbedder
 from cases import HALVES, Correction, corrections
-from rankings import load_index
 
 from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder, load_embedder
@@ -90,7 +89,6 @@ def answers(pairs: Sequence[Correction], others: Sequence[str], embedder: Embedd
         settings = Settings(sqlite_synchronous="NORMAL")
         with SessionMemoryStore(Path(folder) / "memory.db", settings, embedder=embedder) as store:
             ids = fill(store, dated(pairs, others))
-            load_index(store)
             for pair in pairs:
                 results = store.search_chunks(pair.question, Scope("working_memory")).results
                 later = {

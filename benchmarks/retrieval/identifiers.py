@@ -4,7 +4,7 @@ uv run benchmarks/retrieval/identifiers.py --folder FOLDER [--count N] [--cache 
 
 Paragraphs of the Markdown files under FOLDER become working memories. N identifiers of each kind (default 20), like
 each other, are put into one of them each, behind a few words. Each is then asked for alone. Prints hit@1, MRR@10 and
-the share of answers with a high confidence for each kind, from the tables and from memory.
+the share of answers with a high confidence for each kind.
 """
 
 import argparse
@@ -179,11 +179,7 @@ def main() -> None:
     settings = Settings(max_response_tokens=1_000_000, sqlite_synchronous="NORMAL")
     with TemporaryDirectory() as folder, SessionMemoryStore(f"{folder}/m.db", settings, embedder=embedder) as store:
         memories = fill(store, texts, planted)
-        print(f"{len(memories):,} texts\n\nFrom the tables:\n")
-        show(store, memories, kinds)
-        store.start_background_work()
-        store._index.wait_for_loading()  # noqa: SLF001 - there is nothing else to wait for
-        print("From memory:\n")
+        print(f"{len(memories):,} texts\n")
         show(store, memories, kinds)
 
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 from cache import CachedEmbedder
 from judged import JudgedSet, Question, load
-from rankings import SearchModeRanking, filled, load_index, opened
+from rankings import SearchModeRanking, filled, opened
 from scoring import score
 
 from vector_memory.domain import SearchMode
@@ -57,7 +57,6 @@ def measure(judged: JudgedSet, embedder: Embedder) -> None:
             documents = dict(filled(store, judged))
         for mode in (SearchMode.KEYWORD, SearchMode.HYBRID):
             with opened(path, mode, embedder) as store:
-                load_index(store)
                 way = SearchModeRanking(store, judged, documents)
                 for name, asked in sorts.items():
                     read = mean(way, asked)

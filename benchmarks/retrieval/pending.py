@@ -51,8 +51,6 @@ def measure(judged: JudgedSet, embedder: Embedder) -> dict[str, float]:
             count = round(share * len(order))
             with opened(path, SearchMode.HYBRID, embedder) as store:
                 lose_vectors(store, order[lost:count])
-                store._index.start_loading()  # noqa: SLF001 - only the index: what else runs in the background fills gaps
-                store._index.wait_for_loading()  # noqa: SLF001
                 found[f"{share:.0%}"] = mean_of(store, judged, documents)
             lost = count
     return found
@@ -92,8 +90,6 @@ def of_notes(path: Path, pending: int) -> Iterator[SessionMemoryStore]:
         with store._storage.write() as writer:  # noqa: SLF001
             for number in range(1, pending + 1):
                 writer.defer_vectors(number, Lease("another process", time.time() + 50))
-        store._index.start_loading()  # noqa: SLF001
-        store._index.wait_for_loading()  # noqa: SLF001
         yield store
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from cache import CachedEmbedder
 from cases import HALVES, SORTS, Case, precision_cases
-from rankings import FIRST, load_index
+from rankings import FIRST
 
 from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder, load_embedder
@@ -67,7 +67,6 @@ def answers(
                 ).memory_id: name
                 for number, (name, text) in enumerate(memories.items())
             }
-            load_index(store)
             for case in cases:
                 answer = store.search_chunks(case.question, Scope("working_memory"))
                 found = [(names[result.memory_id], getattr(result, "match", None)) for result in answer.results]

@@ -1,8 +1,4 @@
-"""The rankings that are compared: the store's own search modes, and the design of the original server.
-
-Searches are answered from the index in memory, as those of a server are; the default one also from the tables, as those
-of a command are.
-"""
+"""The rankings that are compared: the store's own search modes, and the design of the original server."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -77,14 +73,11 @@ def rankings(judged: JudgedSet, embedder: Embedder) -> Iterator[dict[str, Rankin
     """Store a set, its scopes as sessions, and yield every ranking by its name, the default search first."""
     with TemporaryDirectory() as folder, ExitStack() as open_stores:
         path = Path(folder) / "memory.db"
-        from_tables = open_stores.enter_context(opened(path, SearchMode.HYBRID, embedder))
-        documents = dict(filled(from_tables, judged))
-        found: dict[str, Ranking] = {}
-        for mode in SearchMode:
-            store = open_stores.enter_context(opened(path, mode, embedder))
-            load_index(store)
-            found[str(mode)] = SearchModeRanking(store, judged, documents)
-        found[f"{SearchMode.HYBRID}, from the tables"] = SearchModeRanking(from_tables, judged, documents)
+        stores = {mode: open_stores.enter_context(opened(path, mode, embedder)) for mode in SearchMode}
+        documents = dict(filled(stores[SearchMode.HYBRID], judged))
+        found: dict[str, Ranking] = {
+            str(mode): SearchModeRanking(store, judged, documents) for mode, store in stores.items()
+        }
         without = open_stores.enter_context(opened(path, SearchMode.HYBRID, embedder, late_interaction=False))
         found[f"{SearchMode.HYBRID}, without late interaction"] = SearchModeRanking(without, judged, documents)
         yield {**found, "original design": OriginalDesign(judged, embedder)}
@@ -99,12 +92,6 @@ def opened(path: Path, mode: SearchMode, embedder: Embedder, *, late_interaction
         sqlite_synchronous="NORMAL",
     )
     return SessionMemoryStore(path, settings, embedder=embedder)
-
-
-def load_index(store: SessionMemoryStore) -> None:
-    """Let the store answer from memory, from its first search on."""
-    store.start_background_work()
-    store._index.wait_for_loading()  # noqa: SLF001 - searches before it find the same, but slower
 
 
 def filled(store: SessionMemoryStore, judged: JudgedSet) -> Iterator[tuple[int, str]]:

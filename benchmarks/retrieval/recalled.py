@@ -19,7 +19,6 @@ from cache import CachedEmbedder
 from cases import SORTS, corrections, precision_cases
 from corrected import dated, fill
 from project import SIZE, build, questions
-from rankings import load_index
 
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
@@ -52,7 +51,8 @@ def told_with(store: SessionMemoryStore, prompt: Prompt) -> set[str]:
 
 def row(name: str, store: SessionMemoryStore, prompts: Sequence[Prompt]) -> str:
     """Return a row of the table."""
-    load_index(store)
+    store._model.start_loading()  # noqa: SLF001 - what is told with a prompt waits for no model
+    store._model.wait_for_loading(60)  # noqa: SLF001
     answers = [(prompt, told_with(store, prompt)) for prompt in prompts]
     right = sum(len(told & prompt.right) for prompt, told in answers)
     obsolete = [bool(told & prompt.right) for prompt, told in answers if prompt.obsolete in told]

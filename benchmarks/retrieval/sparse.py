@@ -30,9 +30,12 @@ from units import Units, Values
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import Embedder, load_embedder
+from vector_memory.search.comparison import Compared, ExactComparison, Goal
+from vector_memory.search.words import word_scores
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader
-from vector_memory.storage.scoring import VECTOR_WEIGHT, Method
+from vector_memory.storage.postings import buckets_of
+from vector_memory.storage.scoring import VECTOR_WEIGHT, rounded
 from vector_memory.storage.terms import query_terms, terms
 
 SEED = 20
@@ -118,10 +121,15 @@ def scores_of(
     tokens = np.flatnonzero(asked.any(axis=0))
     rows = model.weights(units.texts, tokens)
     rows[rows < LEAST] = 0
-    source = reader.candidates(scope, Method())
+    source = reader.candidates
+    inside = source.blocks(scope).of_memories(source.memories_in(scope))
     for question, weights in zip(questions, asked[:, tokens], strict=True):
-        cosines = units.values(source.similarities(embedder.encode_query(question.text).vector, units.matches))
-        words = units.values(source.rank_words(query_terms(question.text)).shares(units.matches))
+        query = embedder.encode_query(question.text).vector
+        near = ExactComparison(Compared(source, scope, inside, None, query)).find(Goal(inside.count), 1.0)
+        cosines = units.values(inside.ids[near.entries], near.cosines)
+        wanted = query_terms(question.text)
+        having = word_scores(inside, source.postings(scope, buckets_of(wanted)), wanted)
+        words = units.values(inside.ids[having.entries], rounded(having.shares[having.entries]))
         yield question, Arms(cosines, words, (rows @ weights).astype(float), float(weights @ weights))
 
 

@@ -4,7 +4,7 @@ uv run benchmarks/retrieval/turns.py --set locomo_turns.json.gz [--cache DIR] [-
 
 The set has `doc_date`: the time of each document, such as "1:56 pm on 8 May, 2023", which all turns of a session share.
 Its documents are named CONVERSATION:SESSION:TURN. Each is stored as a working memory of its session, by the agent
-CONVERSATION, with its time, and each question is asked of one agent, from memory and from the tables.
+CONVERSATION, with its time, and each question is asked of one agent.
 
 Prints recall@10 of the questions that name a date: as they are, in the window that an agent would send (a day and the
 week after it, or a month, or a year), and in that window without the date in the question. Then recall@5 of all
@@ -152,11 +152,6 @@ def main() -> None:
         SessionMemoryStore(Path(folder) / "m.db", settings, embedder=embedder) as store,
     ):
         asking = Asking(store, judged, dict(fill(store, judged, dates)))
-        print("From the tables:\n")
-        measure(asking, judged.questions, of_time, options.neighbours)
-        store.start_background_work()
-        store._index.wait_for_loading()  # noqa: SLF001 - there is nothing else to wait for
-        print("\nFrom memory:\n")
         measure(asking, judged.questions, of_time, options.neighbours)
 
 

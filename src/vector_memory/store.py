@@ -16,7 +16,7 @@ from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.outbox.folder import outboxes_of
 from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
+from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriever, SearchTimer
 from vector_memory.search.explaining import Explaining
 from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.search.probes import Probes
@@ -79,7 +79,7 @@ class SessionMemoryStore:
         opened = partial(open_storage, synchronous=settings.sqlite_synchronous, cut=self._indexer.cut_without_model)
         storage = storage or opened(address, dimensions=settings.embedding_dim, read_only=read_only)
         self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)
-        self._index, self._background = PassageIndex(storage), BackgroundVectors(storage, self._indexer)
+        self._background = BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._room = Room()
@@ -100,7 +100,7 @@ class SessionMemoryStore:
     def _assemble(self, storage: Storage) -> None:
         self._storage, settings, indexer = storage, self.settings, self._indexer
         budget = ResponseBudget(settings.max_response_tokens)
-        retriever = Retriever(storage, self._model, self._index, self._background, settings)
+        retriever = Retriever(storage, self._model, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
         self._fine = FineSearch(retriever, self._timer, budget)
         self._medium, self._probes = MediumSearch(retriever, self._timer, budget), Probes(budget, self._access.record)
@@ -126,8 +126,7 @@ class SessionMemoryStore:
         self.close()
 
     def start_background_work(self) -> None:
-        """Load vectors and the model, and fill in missing vectors, beside the caller, as the settings ask for it."""
-        self._index.start_loading()
+        """Load the model, and fill in missing vectors, beside the caller, as the settings ask for it."""
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         self.intake.delivery.start()
@@ -151,7 +150,6 @@ class SessionMemoryStore:
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
         self.intake.delivery.stop()
-        self._index.close()
         self._background.stop()
         self._access.close()
         self._storage.close()

@@ -20,7 +20,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def store_all(address: Path | str) -> None:
-    """Store six memories: 1 and 2 are chunked, 3 and 4 are not, 5 belongs to no session, and 6 has tags."""
+    """Store memories: 1, 2 and 7 are chunked, 3 and 4 are not, 5 belongs to no session, and 6 has tags."""
     with SessionMemoryStore(address, SETTINGS) as store:
         store.store_memory("report", DOCUMENT, session_id="s", agent_id="a", task_code="t")
         store.store_memory("working_memory", f"Ünïcode 数据 🙂. {DOCUMENT}", session_id="s", agent_id="b")
@@ -28,6 +28,7 @@ def store_all(address: Path | str) -> None:
         store.store_memory("input_prompt", "Why? " * 300, session_id="s", session_iter=2)
         store.store_memory("knowledge_base", DOCUMENT, title="Lasting")
         store.tagged.store("Redis needs a password.", tags=["redis", "ops"], category="decision")
+        store.store_memory("report", "# Short\n\nThe report of another agent.", session_id="s", agent_id="b")
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_a_repair_keeps_the_old_bytes_the_ids_and_the_vectors(path: Path) -> Non
     kept = connection.execute(chunks).fetchall()
     connection.close()
     report, done = doctor(path).repair_all(examine(path))
-    assert done == ["Copied 6 memories into a new file. The damaged one is kept as memory.db.before-repair."]
+    assert done == ["Copied 7 memories into a new file. The damaged one is kept as memory.db.before-repair."]
     assert found(report) == {}
     assert path.with_name("memory.db.before-repair").read_bytes() == before
     assert {file.name for file in path.parent.iterdir()} == {"memory.db", "memory.db.before-repair"}
@@ -64,7 +64,7 @@ def test_only_the_memory_whose_page_is_damaged_is_lost_and_is_named(path: Path) 
     report = examine(path)
     assert found(report) == {"integrity": Level.PROBLEM}
     report, done = doctor(path).repair_all(report)
-    assert done[0].startswith("Copied 7 memories into a new file.")
+    assert done[0].startswith("Copied 8 memories into a new file.")
     assert done[1] == f"Lost, because the file does not contain it completely: memory {lost}."
     assert found(report) == {}
     assert contents(path) == [text for text in before if not text.startswith("Long.")]
@@ -110,7 +110,7 @@ def test_a_server_that_starts_meanwhile_waits_and_what_it_stores_is_kept(
     doctor(path).repair(examine(path))
     started[1].join()
     started[0].communicate()
-    assert lines == ["opened\n", "7\n"]
+    assert lines == ["opened\n", "8\n"]
     assert contents(path) == [*before, "Stored meanwhile."]
     assert examine(path).healthy
 

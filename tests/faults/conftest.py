@@ -31,8 +31,8 @@ def mount(*arguments: str | Path) -> Iterator[None]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    with mounted(tmp_path / "small", "size=1m") as folder:
+    """A file system of two megabytes."""
+    with mounted(tmp_path / "small", "size=2m") as folder:
         yield folder
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
+import numpy as np
 import sqlite_vec
 
 from lattice import LatticeEmbedder
@@ -15,7 +16,8 @@ from vector_memory.maintenance.doctor.sqlite_memory import SqliteMemory
 from vector_memory.settings import Settings
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.transactions import SqliteReader
+from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, VECTOR_TABLES
+from vector_memory.storage.sqlite.transactions import SqliteReader, packed_signatures
 
 NO_FAULTS = {"unindexed", "reembedding", "fingerprint"}
 """Findings that say that something is not complete, or that the model is another: the vectors are compared anyway."""
@@ -32,6 +34,7 @@ def faults_of(path: Path, embedder: Embedder | None = None, *, indexed: bool = T
     return [
         *(f"{one.name}: {one.message}" for one in findings if one.state != Level.OK and one.name not in NO_FAULTS),
         *(fault for memory in memories_in(path) for fault in wrong_vectors(memory, made_by, indexed=indexed)),
+        *inspect(path, wrong_signatures),
     ]
 
 
@@ -49,6 +52,20 @@ def wrong_vectors(whole: WholeMemory, embedder: Embedder, *, indexed: bool) -> l
         f"the vector at {passage.start} of memory {whole.memory.id}"
         for passage, vector in zip(whole.passages, vectors, strict=True)
         if passage.vector.tobytes() != vector.tobytes()
+    ]
+
+
+def wrong_signatures(connection: apsw.Connection) -> list[str]:
+    """Name the passages whose signature is missing, or is not that of their vector."""
+    sql = f"""
+        select v.passage_id, v.embedding, s.signature
+        from ({" union all ".join(f"select passage_id, embedding from {table}" for table in VECTOR_TABLES)}) v
+        left join {SIGNATURE_TABLE} s on s.passage_id = v.passage_id
+    """
+    return [
+        f"the signature of passage {passage}"
+        for passage, vector, signature in connection.execute(sql)
+        if signature != packed_signatures(np.frombuffer(vector, np.float32).reshape(1, -1)).tobytes()
     ]
 
 

@@ -3,7 +3,7 @@
 import random
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected
 from faults.workload import content, memory, open_store
-from vector_memory.domain import Page, Scope
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.errors import DatabaseError, NotFoundError, VectorMemoryError
 from vector_memory.store import SessionMemoryStore
 
@@ -133,8 +133,10 @@ def test_a_damaged_page_is_reported_with_the_advice_to_restore_or_changes_no_tex
             with open_store(copy) as store:
                 read_all(store)
         message = failure(copy)
-        assert not message or "restore" in message, page
-        said += [] if page.is_of_vectors else [message]
+        if page.is_of_vectors:
+            assert not message or re.search("restore it from a backup|doctor --fix", message), page
+        else:
+            said.append(message)
     assert {message for message in said if message} == {"The database is damaged: restore it from a backup."}
     assert said.count("") < len(said) / 4
 
@@ -152,6 +154,19 @@ def test_a_search_that_meets_a_vector_without_its_chunk_names_the_doctor(path: P
         connection.pragma("foreign_keys", False)
         connection.execute("delete from memory_chunks where id % 2")
     assert "doctor --fix" in failure(path)
+
+
+@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
+@pytest.mark.parametrize("kind", ["report", "knowledge_base"])
+def test_a_search_that_meets_words_of_a_lost_memory_names_the_doctor(path: Path, kind: str, mode: SearchMode) -> None:
+    with connected(path) as connection:
+        connection.pragma("foreign_keys", False)
+        connection.execute("delete from session_memories where memory_type = ?", (kind,))
+    with open_store(path) as store:
+        searches: list[Callable[..., object]] = [store.search_chunks, store.search_sections, store.search_documents]
+        for search in searches:
+            with pytest.raises(DatabaseError, match="doctor --fix"):
+                search("naïve", Scope(MemoryKind(kind)), mode=mode)
 
 
 def test_a_damaged_schema_is_reported_when_the_file_is_opened(path: Path) -> None:

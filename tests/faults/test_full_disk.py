@@ -12,20 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from engine_memories import add, new_memory, open_sqlite
+from engine_memories import add, found_by_words, new_memory, open_sqlite
 from faults.conftest import mounted
 from faults.workload import content, memory, open_store, search
 from forked import finished
 from memory_files import be_of_first_version, create_file, examine, said
 from old_words import add_old
 from servers import QUICK, Server
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import MemoryKind
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.disk.filesystem import log_of
-from vector_memory.storage.scoring import Method
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
 PLACE = {"agent_id": "a", "session_id": "s", "session_iter": 1}
@@ -137,17 +135,14 @@ def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_unchanged(
     assert path.read_bytes() == before
 
 
-def found(storage: Storage, query: str) -> list[int]:
-    """Return the ids of the prompts that have one of the words."""
-    with storage.read() as reader:
-        ranking = reader.candidates(Scope(MemoryKind.INPUT_PROMPT), Method()).rank_words(query_terms(query))
-        return [match.memory_id for match in ranking.best(10).matches]
-
-
 @pytest.mark.parametrize("room", [0, 350_000])
 def test_a_file_whose_words_cannot_be_indexed_again_for_lack_of_space_is_searched_and_finished_later(
     tmp_path: Path, room: int
 ) -> None:
+    def found(storage: Storage) -> tuple[list[int], list[int]]:
+        by_text, by_title = (found_by_words(storage, word, MemoryKind.INPUT_PROMPT) for word in ("word7", "ledger"))
+        return by_text, by_title
+
     words = " ".join(f"word{number}" for number in range(50_000))
     with closing(open_sqlite(tmp_path)) as earlier:
         add_old(earlier, new_memory(words, MemoryKind.INPUT_PROMPT, title="Ledger"))
@@ -156,12 +151,12 @@ def test_a_file_whose_words_cannot_be_indexed_again_for_lack_of_space_is_searche
         ballast = fill(disk)
         os.truncate(ballast, ballast.stat().st_size - room)
         with closing(open_sqlite(disk)) as storage:
-            assert (found(storage, "word7"), found(storage, "ledger")) == ([1], [])
+            assert found(storage) == ([1], [])
             with nullcontext() if room else pytest.raises(DatabaseError, match="free some space"):
                 add(storage, new_memory("small"))
             ballast.unlink()
             storage.finish_upgrade(lambda _: [])
-            assert (found(storage, "word7"), found(storage, "ledger")) == ([1], [1])
+            assert found(storage) == ([1], [1])
             with storage.read() as reader:
                 assert reader.memory(1).content == words
                 assert reader.upkeep.portions.count_outdated() == 0

@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import apsw
 
 from faults.damages import damage
-from inside import index_of, load_index
 from memory_files import SETTINGS, doctor, found
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemoryError
@@ -76,16 +75,13 @@ def calls(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
 
 
 def failures(path: Path) -> dict[str, str]:
-    """Return the errors of all calls, with and without the index in memory."""
+    """Return the errors of all calls."""
     try:
         store = SessionMemoryStore(path, SETTINGS)
     except VectorMemoryError as error:
         return {"open": str(error)}
     with store:
-        first = {f"{name}, from tables": error for name, call in calls(store).items() if (error := answers(call))}
-        load_index(store)
-        assert index_of(store)._loader is not None
-        return first | {name: error for name, call in calls(store).items() if (error := answers(call))}
+        return {name: error for name, call in calls(store).items() if (error := answers(call))}
 
 
 def look_at(path: Path) -> list[str]:

@@ -1,54 +1,20 @@
 """All memories of a process share few connections, and go on when these are all in use."""
 
-import math
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
+from contextlib import ExitStack
 
 import psycopg
 import pytest
 
-from clusters import Cluster, shared_cluster
-from inside import index_of, load_index, storage_of
+from clusters import Cluster
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
-from vector_memory.settings import MOST_CONNECTIONS, Settings
+from vector_memory.settings import Settings
 from vector_memory.storage.postgres import pool
-from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
-
-
-def test_searches_that_have_all_connections_do_not_wait_for_the_loading_index_which_waits_for_one(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = f"{shared_cluster().url()}&schema={tmp_path.name}"
-    report = {"memory_type": "report", "agent_id": "a", "session_id": "s"}
-    reading = threading.Event()
-    acquire = ConnectionPool.connection
-
-    def noted(pool: ConnectionPool) -> AbstractContextManager[Connection]:
-        if threading.current_thread().name == "passage-index":
-            reading.set()
-        return acquire(pool)
-
-    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store, ExitStack() as stack:
-        store.store_memory(content="# Before", **report)
-        load_index(store)
-        store.store_memory(content="# After", **report)
-        monkeypatch.setattr(ConnectionPool, "connection", noted)
-        monkeypatch.setattr(pool, "LOCK_TIMEOUT_SECONDS", 5.0)
-        readers = [stack.enter_context(storage_of(store).read()) for _ in range(MOST_CONNECTIONS)]
-        index_of(store).start_loading()
-        reading.wait()
-        view = index_of(store).view(readers[0].feed)
-        assert view.units.revision.last_memory_id == 2
-        stack.close()
-        index_of(store).wait_for_loading()
-        assert index_of(store)._failed_at == -math.inf
 
 
 def connections_to(cluster: Cluster, database: str) -> int:

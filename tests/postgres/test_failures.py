@@ -225,7 +225,7 @@ def test_a_writer_that_is_ended_in_a_deadlock_has_changed_nothing_and_may_repeat
 ) -> None:
     memory_id = add(storage, new_memory("first"))
     other = psycopg.connect(fragile.url(), options=f"-c search_path={tmp_path.name} -c deadlock_timeout=60s")
-    crossing = threading.Thread(target=lambda: other.execute("update namespace set epoch = epoch"), daemon=True)
+    crossing = threading.Thread(target=lambda: other.execute("update namespace set revision = revision"), daemon=True)
 
     def cross() -> None:
         with storage.write() as writer:

@@ -20,6 +20,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
 from vector_memory.storage.postgres.rows import fetch_column
+from vector_memory.storage.scoring import Numbers, Vectors
 from waiting import eventually
 
 DIMENSIONS = 32
@@ -104,8 +105,14 @@ def plans_of(connection: Connection, scope: Scope) -> list[str]:
     connection.together()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "_send", explained)
-        candidates.nearest(connection, scope, unit_vectors(1, 3)[0], 200)
+        candidates.nearest(connection, scope, unit_vectors(1, 3)[0], 200, (), approximately=True)
     return plans
+
+
+def nearest_units(connection: Connection, scope: Scope, query: Vectors, count: int) -> Numbers:
+    """Return the units of the passages that are nearest, or nearly so."""
+    units, _, _ = candidates.nearest(connection, scope, query, count, (), approximately=True)
+    return units
 
 
 def test_the_application_decides_whether_a_search_uses_the_index(
@@ -122,10 +129,10 @@ def test_an_answer_is_complete_where_the_index_finds_too_few(
     connection: Connection,
 ) -> None:
     rare = Scope(MemoryKind.INPUT_PROMPT, task_code="1000")
-    assert len(candidates.nearest(connection, rare, unit_vectors(1, 4)[0], 200).units) == PASSAGES // 1_000
+    assert len(nearest_units(connection, rare, unit_vectors(1, 4)[0], 200)) == PASSAGES // 1_000
     connection.execute("select set_config('hnsw.max_scan_tuples', '1', true)")
     tenth = Scope(MemoryKind.INPUT_PROMPT, task_code="10")
-    assert len(candidates.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
+    assert len(nearest_units(connection, tenth, unit_vectors(1, 5)[0], 300)) == 300
 
 
 def state_of_index(url: str) -> tuple[list[str], bool]:
@@ -205,10 +212,10 @@ def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: C
     found, wanted = 0, 0
     for query in unit_vectors(20, 2):
         for scope in scopes():
-            near = candidates.nearest(connection, scope, query, 200).units[:10]
+            near = nearest_units(connection, scope, query, 200)[:10]
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(approximate, "EXACT_PASSAGES", PASSAGES)
-                exact = candidates.nearest(connection, scope, query, 200).units[:10]
+                exact = nearest_units(connection, scope, query, 200)[:10]
             assert len(near) == len(exact)
             found, wanted = found + len(np.intersect1d(near, exact)), wanted + len(exact)
     assert found >= 0.99 * wanted

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from tool_calls import SESSION_TOOLS
-from vector_memory.server import LEFT_OUT
 
 MAIN = Path(__file__).parents[2] / "main.py"
 LINES = [
@@ -30,5 +29,5 @@ def test_the_first_list_of_tools_waits_for_no_import_that_it_does_not_need(tmp_p
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "vector_memory.server.app" in imported
     late = {"requests", "key_value", "beartype", "onnxruntime", "tokenizers", "tiktoken", "langchain_text_splitters"}
-    late |= {"numpy", "vector_memory.store", "vector_memory.search", "vector_memory.tenancy.namespaces", *LEFT_OUT}
+    late |= {"numpy", "vector_memory.store", "vector_memory.search", "vector_memory.tenancy.namespaces"}
     assert not imported & late

@@ -16,19 +16,25 @@ from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore
 
 
+@pytest.mark.parametrize("scope", [Scope("report"), Scope("report", session_id="s")], ids=["all", "session"])
+@pytest.mark.parametrize("dimensions", [DIMENSIONS, 8])
 @pytest.mark.parametrize("moment", range(4))
 def test_a_search_during_which_the_model_is_changed_answers_by_the_old_vectors_or_refuses(
-    store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+    store: SessionMemoryStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scope: Scope,
+    dimensions: int,
+    moment: int,
 ) -> None:
     for number in range(5):
         store.store_memory("report", f"word{number} and more of it", session_id="s")
-    scope = Scope("report")
     before = store.search_chunks("more word3", scope, Page(limit=3), mode="vector").results
     reads, read = itertools.count(), database_of(store).read
 
     def change_the_model_first() -> AbstractContextManager[Connection]:
         if next(reads) == moment:
-            with SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=ToyEngine(DIMENSIONS)) as other:
+            with SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=ToyEngine(dimensions)) as other:
                 other.reembed()
         return read()
 

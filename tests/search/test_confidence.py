@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from inside import load_index
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_storing import NoModel
@@ -96,14 +95,9 @@ def test_closer_matches_among_other_kinds_and_in_other_sessions_are_counted(stor
     assert "1 among the working memories (search_working_memory_specific_chunks)" in (answer.message or "")
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
-def test_a_chunk_with_every_word_of_the_question_is_strong_whatever_its_cosine(
-    tmp_path: Path, *, in_memory: bool
-) -> None:
+def test_a_chunk_with_every_word_of_the_question_is_strong_whatever_its_cosine(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         put(store, "Parallel imports fail with another value than 30000 of busy_timeout, and so on and so forth")
-        if in_memory:
-            load_index(store)
         answers = [store.search_chunks(query, HERE_TOO, Page(limit=5)) for query in ("busy_timeout", "idle_timeout")]
     assert [(answer.confidence, (answer.results[0].similarity or 0.0) < 0.42) for answer in answers] == [
         ("strong", True),

@@ -1,116 +1,81 @@
-"""However many units are equally good, a search reads a bounded number, and all paths have the same order."""
+"""However many units are equally good, a search compares a bounded number, and the first ones come first."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import apsw
 import numpy as np
 import pytest
 
-from inside import database_of
+from inside import compare_likeliest, storage_of
 from lattice import DIMENSIONS, LatticeEmbedder
-from search.test_exact import load_index, open_store
+from search.by_force import hits_of
+from search.test_exact import open_store
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.search.index import bm25
-from vector_memory.search.index import loader as passage_index
+from vector_memory.search import comparison, words
+from vector_memory.search.comparison import MIN_COMPARED
 from vector_memory.settings import Settings
-from vector_memory.storage import knn, word_ranking
 from vector_memory.storage.postings import indexed
+from vector_memory.storage.queries.candidates import Likely
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.transactions import SqliteWriter
+from vector_memory.storage.sqlite.candidates import SqliteCandidates
+from vector_memory.storage.sqlite.vec0.signatures import MAX_TIES
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
-FEW, MANY = 4_500, 9_000
-"""More than sqlite-vec's 4,096 nearest."""
+MANY = 9_000
 
 
-class Rows:
-    """Counts the rows that connections return."""
-
-    def __init__(self) -> None:
-        self.number = 0
-
-    def count(self, _: apsw.Cursor, row: tuple[object, ...]) -> tuple[object, ...]:
-        self.number += 1
-        return row
-
-
-@pytest.fixture
-def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
-    counted, connect = Rows(), Database._connect
-
-    def traced(database: Database) -> apsw.Connection:
-        connection = connect(database)
-        connection.row_trace = counted.count  # type: ignore[assignment]
-        return connection
-
-    monkeypatch.setattr(Database, "_connect", traced)
-    monkeypatch.setattr(knn, "MAX_PASSAGES_SCANNED", knn.PASSAGES_PER_SCAN)
-    return counted
-
-
-def fill(store: SessionMemoryStore, count: int) -> None:
-    """Add a report of this many equal chunks, as earlier releases cut it."""
+def add_report(store: SessionMemoryStore, texts: list[str], embedder: LatticeEmbedder) -> None:
+    """Store a report of chunks with these texts, as earlier releases cut it."""
     chunks = [
         Chunk(
-            index=index, text="x", start=0, end=1, kind="text", token_count=1, headings=(), level=0,
+            index=index, text=text, start=0, end=1, kind="text", token_count=1, headings=(), level=0,
             contains_code=False, contains_table=False, oversized=False,
         )
-        for index in range(count)
+        for index, text in enumerate(texts)
     ]  # fmt: skip
     new = NewMemory(kind=MemoryKind.REPORT, agent_id="a", session_id="s", content="x")
-    with database_of(store).write() as connection:
-        embedded = Embedded(
-            passages=[EmbeddedPassage(index, 0, 1) for index in range(count)],
-            vectors=np.tile(LatticeEmbedder().embed(["x"]), (count, 1)),
-            fingerprint=LatticeEmbedder.fingerprint,
-        )
-        derived = Derived(chunks=chunks, words=indexed(["x"] * count), embedded=embedded)
-        SqliteWriter(connection).add_memory(new, derived, content_hash="", history=History("2026", "2026", "2026"))
+    embedded = Embedded(
+        passages=[EmbeddedPassage(index, 0, 1) for index in range(len(texts))],
+        vectors=embedder.embed(texts),
+        fingerprint=embedder.fingerprint,
+    )
+    derived = Derived(chunks=chunks, words=indexed(texts), embedded=embedded)
+    with storage_of(store).write() as writer:
+        writer.add_memory(new, derived, content_hash="", history=History("2026", "2026", "2026"))
 
 
-WAYS = {"tables": None, "memory": 54_687, "signatures": 0}
+def fill(store: SessionMemoryStore) -> None:
+    """Store a report of thousands of equal chunks."""
+    add_report(store, ["x"] * MANY, LatticeEmbedder())
 
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
-def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """How many vectors may be cached in memory; None: the tables answer."""
-    if request.param is not None:
-        monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", request.param * DIMENSIONS * 4)
-    return request.param  # type: ignore[no-any-return]
-
-
-def test_a_search_among_twice_as_many_equal_units_reads_no_more_rows_and_finds_the_same(
-    tmp_path: Path, rows: Rows, room: int | None
+@pytest.mark.parametrize("mode", ["vector", "hybrid", "keyword"])
+def test_among_thousands_of_equal_units_a_bounded_number_is_compared_and_the_first_are_found(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    compared, likeliest = list[int](), SqliteCandidates.likeliest
+
+    def counted(*args: Any, **named: Any) -> Likely:
+        found = likeliest(*args, **named)
+        compared.append(len(found.vectors))
+        return found
+
+    monkeypatch.setattr(SqliteCandidates, "likeliest", counted)
     with open_store(tmp_path / "memory.db") as store:
-        work = []
-        fill(store, FEW)
-        for more in (MANY - FEW, 0):
-            if room is not None:
-                load_index(store)
-            store.search_chunks("warm up", REPORTS, Page(limit=10))
-            for mode in ("vector", "hybrid", "keyword"):
-                rows.number = 0
-                found = store.search_chunks("x y", REPORTS, Page(limit=10), mode=mode)
-                work.append(rows.number)
-                assert [chunk.chunk_id for chunk in found.results] == list(range(1, 11))
-                assert "Not all" not in (found.message or "")
-            if more:
-                fill(store, more)
-        assert max(work) < 20_000
-        assert work[3:] == pytest.approx(work[:3], abs=10)
+        fill(store)
+        found = store.search_chunks("x y", REPORTS, Page(limit=10), mode=mode)
+    assert [chunk.chunk_id for chunk in found.results] == list(range(1, 11))
+    assert "Not all" not in (found.message or "")
+    assert mode == "keyword" or 0 < max(compared) <= MAX_TIES * MIN_COMPARED
 
 
-def test_pages_of_equal_units_have_no_gaps_and_no_repeats(tmp_path: Path, room: int | None) -> None:
+@pytest.mark.usefixtures("way")
+def test_pages_of_equal_units_have_no_gaps_and_no_repeats(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
-        fill(store, FEW)
-        if room is not None:
-            load_index(store)
+        fill(store)
         for mode in ("vector", "hybrid", "keyword"):
             pages = [
                 store.search_chunks("x y", REPORTS, Page(limit=90, offset=offset), mode=mode) for offset in (0, 90, 180)
@@ -129,21 +94,21 @@ class NearlyEqual(LatticeEmbedder):
         return vectors
 
 
-@pytest.fixture(params=[False, True], ids=["tables", "memory"])
-def nearly_equal(request: pytest.FixtureRequest, tmp_path: Path, settings: Settings) -> Iterator[SessionMemoryStore]:
+@pytest.fixture
+def nearly_equal(tmp_path: Path, settings: Settings) -> Iterator[SessionMemoryStore]:
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=NearlyEqual()) as store:
         for number in range(1, 5):
             store.store_memory("report", f"text {number}", session_id="s")
-        if request.param:
-            load_index(store)
         yield store
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("mode", ["vector", "hybrid"])
 def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: SessionMemoryStore, mode: str) -> None:
     chunks = nearly_equal.search_chunks("o", REPORTS, Page(limit=4), mode=mode).results
     assert [chunk.chunk_id for chunk in chunks] == [1, 2, 3, 4]
     assert {chunk.similarity for chunk in chunks} == {0.6}
+    assert [hit.id for hit in hits_of(nearly_equal, "o", REPORTS, mode, 2)] == [1, 2]
     assert [s.memory_id for s in nearly_equal.search_sections("o", REPORTS, Page(limit=4), mode=mode).results] == [
         1,
         2,
@@ -155,29 +120,25 @@ def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: Sessi
 
 
 def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knn, "MAX_PASSAGES_SCANNED", 150)
+    """Here one document has more of the nearest chunks than are compared."""
+    compare_likeliest(monkeypatch)
+    monkeypatch.setattr(comparison, "MAX_COMPARED", 150)
     with open_store(tmp_path / "memory.db") as store:
-        fill(store, FEW)
-        whole = store.search_chunks("x", REPORTS, Page(limit=100), mode="vector")
-        short = store.search_chunks("x", REPORTS, Page(limit=100, offset=100), mode="vector")
-    assert "Not all" not in json.dumps(whole.message)
-    assert "Not all of these reports were compared" in json.dumps(short.message)
+        fill(store)
+        store.store_memory("report", "far away", session_id="s")
+        chunks = store.search_chunks("x", REPORTS, Page(limit=100), mode="vector")
+        documents = store.search_documents("x", REPORTS, Page(limit=2), order="relevance", mode="vector")
+    assert (len(chunks.results), len(documents.results)) == (100, 1)
+    assert "Not all" not in (chunks.message or "")
+    assert "Not all of these reports were compared" in (documents.message or "")
 
 
-@pytest.mark.parametrize("loaded", [False, True])
-def test_the_last_digits_of_a_score_do_not_decide_the_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, loaded: bool
-) -> None:
-    notes = Scope("working_memory", session_id="s")
-    for module in (word_ranking, bm25):
-        exactly = module.scores_for
-        monkeypatch.setattr(
-            module, "scores_for", lambda *args, exactly=exactly: exactly(*args) * (1 + 1e-15 * np.arange(len(args[1])))
-        )
+@pytest.mark.usefixtures("way")
+def test_the_last_digits_of_a_score_do_not_decide_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, exactly = Scope("working_memory", session_id="s"), words.scores_for
+    monkeypatch.setattr(words, "scores_for", lambda *args: exactly(*args) * (1 + 1e-15 * np.arange(len(args[1]))))
     with open_store(tmp_path / "memory.db") as store:
         ids = [store.store_memory("working_memory", f"same words {n}", session_id="s").memory_id for n in range(20)]
-        if loaded:
-            load_index(store)
         for mode in ("keyword", "hybrid"):
             found = store.search_memories("same", notes, Page(limit=20), mode=mode).results
             assert sorted(found, key=lambda hit: (-hit.score, hit.id)) == found

@@ -1,25 +1,23 @@
-"""A search by meaning has the results of a brute-force scan, whatever path answers: ids, order and ties."""
+"""A search by meaning has the results of a brute-force scan, however it compares: ids, order and ties."""
 
 import itertools
 import random
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import execute
-from inside import database_of, load_index
+from inside import compare_likeliest
 from lattice import DIMENSIONS, LatticeEmbedder
+from search.by_force import ByForce, found_by, is_in
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, Window
 from vector_memory.errors import ValidationError
 from vector_memory.search import retrieval
-from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -42,20 +40,11 @@ WINDOWS = [
 KINDS = [MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE, MemoryKind.SYSTEM_MEMORY]
 
 
-class Passage(NamedTuple):
-    """A passage as the database has it, and what a filter may ask of its memory."""
-
-    memory_id: int
-    chunk_id: int | None
-    text: str
-    memory: dict[str, Any]
-
-
-def open_store(path: Path, **changes: Any) -> SessionMemoryStore:
+def open_store(address: Path | str, **changes: Any) -> SessionMemoryStore:
     configured = Settings(
         embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8, **changes
     )
-    return SessionMemoryStore(path, configured, embedder=LatticeEmbedder())
+    return SessionMemoryStore(address, configured, embedder=LatticeEmbedder())
 
 
 def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
@@ -77,52 +66,6 @@ def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
         )
 
 
-def passages_of(store: SessionMemoryStore) -> list[Passage]:
-    """Read every passage's text and memory from the file."""
-    with database_of(store).read() as connection:
-        rows = connection.execute(
-            """
-            select p.memory_id, p.chunk_id, p.start_char, p.end_char, m.content, m.memory_type, m.agent_id,
-                m.session_id, m.session_iter, m.task_code, m.tags, json_extract(m.metadata, '$.category'), m.created_at
-            from memory_passages p join session_memories m on m.id = p.memory_id
-            """
-        ).fetchall()
-    names = ("kind", "agent_id", "session_id", "session_iter", "task_code", "tags", "category", "created_at")
-    return [Passage(row[0], row[1], row[4][row[2] : row[3]], dict(zip(names, row[5:], strict=True))) for row in rows]
-
-
-def passes(memory: dict[str, Any], scope: Scope) -> bool:
-    """Say in plain Python whether a memory is in a scope."""
-    exact = ("agent_id", "session_id", "session_iter", "task_code", "category")
-    return (
-        memory["kind"] == scope.kind
-        and all(getattr(scope, name) in (None, memory[name]) for name in exact)
-        and (not scope.tags or any(f'"{tag}"' in memory["tags"] for tag in scope.tags))
-        and (scope.created_after or "") <= memory["created_at"] <= (scope.created_before or "9")
-    )
-
-
-def brute_force(
-    passages: list[Passage], query: str, scope: Scope, owner: Callable[[Passage], int | None]
-) -> list[tuple[int, float]]:
-    """Return (id, distance) of all chunks or memories in the scope, nearest first, then by id."""
-    wanted = [passage for passage in passages if passes(passage.memory, scope)]
-    if not wanted:
-        return []
-    vectors = LatticeEmbedder().embed([passage.text for passage in wanted])
-    distances = np.linalg.norm(vectors - LatticeEmbedder().embed([query])[0], axis=1)
-    best: dict[int, float] = {}
-    for passage, distance in zip(wanted, distances, strict=True):
-        number = owner(passage)
-        assert number is not None
-        best[number] = min(best.get(number, 9.0), float(distance))
-    return sorted(best.items(), key=lambda item: (item[1], item[0]))
-
-
-def similarity(distance: float) -> float:
-    return max(0.0, round(1 - distance**2 / 2, 6))
-
-
 def scope_of(window: tuple[str | None, str | None], **filters: Any) -> Scope:
     return Scope(**filters, created_after=window[0], created_before=window[1])
 
@@ -137,70 +80,67 @@ SCOPES = st.builds(
     task_code=st.sampled_from([None, None, "t1"]),
     category=st.sampled_from([None, None, "go", "general"]),
     tags=st.sampled_from([(), (), ("x",), ("y", "z")]),
+    own_agent_id=st.sampled_from([None, None, "a1"]),
+    after_id=st.sampled_from([None, None, 4, 40]),
+    sessions=st.sampled_from([None, None, ("s1", "s3")]),
 )
 QUERIES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 
 
-class Way(NamedTuple):
-    """A way of fetching: settings, whether the index is in memory, and how many vectors it may hold there."""
-
-    settings: Mapping[str, Any] = MappingProxyType({})
-    loaded: bool = False
-    cached: int = 54_687
+def shown(found: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return ids with the similarities that answers show."""
+    return [(number, max(0.0, cosine)) for number, cosine in found]
 
 
-WAYS = {
-    "tables": Way(),
-    "tables, small batches": Way({"vector_search_batch_size": 1}),
-    "scan": Way({"use_iterative_fetching": False}),
-    "memory": Way(loaded=True),
-    "memory, small batches": Way({"vector_search_batch_size": 1}, loaded=True),
-    "memory, room for a session": Way(loaded=True, cached=400),
-    "memory, signatures": Way(loaded=True, cached=0),
-}
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exact") / "memory.db"
+    with open_store(path) as store:
+        fill(store, random.Random(7), 150)
+    return path
 
 
-@pytest.fixture(scope="module", params=WAYS.values(), ids=WAYS.keys())
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
-    """The same random memories under each way of fetching."""
-    way = request.param
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        open_store(tmp_path_factory.mktemp("exact") / "memory.db", **way.settings) as opened,
-    ):
-        patch.setattr(passage_index, "MAX_CACHED_BYTES", way.cached * DIMENSIONS * 4)
-        fill(opened, random.Random(7), 150)
-        if way.loaded:
-            load_index(opened)
+@pytest.fixture(scope="module")
+def store(filled: Path) -> Iterator[SessionMemoryStore]:
+    with open_store(filled) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def passages(store: SessionMemoryStore) -> list[Passage]:
-    return passages_of(store)
+def by_force(store: SessionMemoryStore) -> ByForce:
+    return ByForce(store)
 
 
+@pytest.mark.usefixtures("way")
 @given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
 def test_chunks_and_memories_equal_a_brute_force_scan(
-    store: SessionMemoryStore, passages: list[Passage], query: str, scope: Scope, limit: int
+    store: SessionMemoryStore, by_force: ByForce, query: str, scope: Scope, limit: int
 ) -> None:
+    page = Page(limit=limit)
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
-        expected = brute_force(passages, query, scope, lambda passage: passage.chunk_id)[:limit]
-        found = store.search_chunks(query, scope, Page(limit=limit), mode="vector").results
-        assert [(chunk.chunk_id, chunk.similarity) for chunk in found] == [
-            (number, similarity(distance)) for number, distance in expected
-        ]
-        documents = store.search_documents(query, scope, Page(limit=limit), order="relevance", mode="vector").results
+        found = store.search_chunks(query, scope, page, mode="vector").results
+        expected = shown(by_force.by_meaning(query, scope)[:limit])
+        assert [(chunk.chunk_id, chunk.similarity) for chunk in found] == expected
+        documents = store.search_documents(query, scope, page, order="relevance", mode="vector").results
     else:
-        documents = store.search_memories(query, scope, Page(limit=limit), mode="vector").results  # type: ignore[assignment]
-    expected = brute_force(passages, query, scope, lambda passage: passage.memory_id)[:limit]
-    assert [(memory.id, memory.similarity) for memory in documents] == [
-        (number, similarity(distance)) for number, distance in expected
-    ]
+        documents = store.search_memories(query, scope, page, mode="vector").results  # type: ignore[assignment]
+    expected = shown(by_force.by_meaning(query, scope, memories=True)[:limit])
+    assert [(memory.id, memory.similarity) for memory in documents] == expected
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])
-def noted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+def test_a_setting_lets_searches_compare_all_passages_of_a_scope_of_any_size(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare_likeliest(monkeypatch, 1)
+    for compares_all in (False, True):
+        with open_store(filled, use_iterative_fetching=not compares_all, vector_search_batch_size=1) as store:
+            found = [found_by(store, query, Scope("report"), "vector", 1) for query in ("a b c d", "k l")]
+            expected = [ByForce(store).by_meaning(query, Scope("report"))[:1] for query in ("a b c d", "k l")]
+        assert (found == expected) is compares_all
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
     """Tagged notes of several times, whose searches compare only meaning."""
     source = random.Random(13)
     with open_store(tmp_path_factory.mktemp("notes") / "memory.db", search_mode="vector") as opened:
@@ -212,11 +152,10 @@ def noted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             )
             time, changed = source.choice(TIMES), "update session_memories set created_at = ?, turn = 0 where id = ?"
             execute(opened, changed, time, stored.memory_id)
-        if request.param:
-            load_index(opened)
         yield opened
 
 
+@pytest.mark.usefixtures("way")
 @given(
     query=QUERIES,
     window=st.sampled_from(WINDOWS),
@@ -230,34 +169,23 @@ def test_notes_of_a_time_equal_a_brute_force_scan(
     category: str | None,
     tags: tuple[str, ...],
 ) -> None:
-    notes, time = passages_of(noted), Window(created_after=window[0], created_before=window[1])
+    notes, time = ByForce(noted), Window(created_after=window[0], created_before=window[1])
     scope = scope_of(window, kind=MemoryKind.TAGGED, category=category, tags=tags)
-    expected = brute_force(notes, query, scope, lambda note: note.memory_id)
+    expected = shown(notes.by_meaning(query, scope))
     found = noted.tagged.search(query, 50, category=category, tags=tags, **time)
-    assert [(note.id, note.similarity) for note in found.results] == [
-        (number, similarity(distance)) for number, distance in expected
-    ]
+    assert [(note.id, note.similarity) for note in found.results] == expected
     assert found.total == len(expected)
     within = Scope(MemoryKind.TAGGED, **time)
-    oldest_first = sorted(
-        {(note.memory["created_at"], note.memory_id) for note in notes if passes(note.memory, within)}
-    )
+    oldest_first = sorted((note.memory.created_at, note.id) for note in notes.units if is_in(note.memory, within))
     listed = noted.tagged.list_recent(50, **time)
     assert [note.id for note in listed.results] == [number for _, number in reversed(oldest_first)]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])
-def deep_store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SessionMemoryStore]:
-    """More passages than sqlite-vec's 4,096 neighbours, most of them of documents that a tag leaves out."""
+@pytest.fixture(scope="module")
+def deep_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    """More units than are all compared, most of them of documents that a tag leaves out."""
     source = random.Random(11)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        open_store(tmp_path_factory.mktemp("deep") / "memory.db") as opened,
-    ):
-        # The fixture above may still be there, with its room for no vectors.
-        patch.setattr(passage_index, "MAX_CACHED_BYTES", 54_687 * DIMENSIONS * 4)
+    with open_store(tmp_path_factory.mktemp("deep") / "memory.db") as opened:
         for number in range(40):
             opened.store_memory(
                 "report",
@@ -265,37 +193,20 @@ def deep_store(
                 session_id="s",
                 tags=["rare"] if number % 20 == 19 else ["common"],
             )
-        if request.param:
-            load_index(opened)
         yield opened
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("scope", [Scope(kind=MemoryKind.REPORT), Scope(kind=MemoryKind.REPORT, session_id="s")])
 @pytest.mark.parametrize("tags", [(), ("rare",)])
-def test_results_are_exact_beyond_the_limits_of_the_vector_index(
+def test_results_are_exact_among_thousands_of_passages(
     deep_store: SessionMemoryStore, scope: Scope, tags: tuple[str, ...]
 ) -> None:
-    passages = passages_of(deep_store)
-    assert len(passages) > 4096
+    by_force = ByForce(deep_store)
+    assert sum(len(unit.passages) for unit in by_force.units) > 4096
     scope = Scope(kind=scope.kind, session_id=scope.session_id, tags=tags)
-    expected = brute_force(passages, "a b c d", scope, lambda passage: passage.chunk_id)
     found = deep_store.search_chunks("a b c d", scope, Page(limit=100), mode="vector").results
-    assert [chunk.chunk_id for chunk in found] == [number for number, _ in expected[:100]]
-
-
-@pytest.mark.parametrize("loaded", [False, True])
-def test_thousands_of_equally_near_passages_come_in_the_order_they_were_stored(tmp_path: Path, loaded: bool) -> None:
-    with open_store(tmp_path / "memory.db", max_response_tokens=20_000) as store:
-        if loaded:
-            load_index(store)
-        for number in range(6):
-            store.store_memory("report", "same " * (4000 - 4 * number), session_id="s")
-        found = store.search_chunks(
-            "same same same same", Scope("report", session_id="s"), Page(limit=100), mode="vector"
-        ).results
-        ids = [chunk.chunk_id for chunk in found]
-        assert len(passages_of(store)) > 4096
-        assert ids == list(range(1, 101))
+    assert [chunk.chunk_id for chunk in found] == [number for number, _ in by_force.by_meaning("a b c d", scope)[:100]]
 
 
 def test_similarity_is_the_cosine_cut_to_0_and_1(tmp_path: Path) -> None:
@@ -312,21 +223,17 @@ def test_similarity_is_the_cosine_cut_to_0_and_1(tmp_path: Path) -> None:
     )
 
 
-def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with open_store(path) as store:
-        fill(store, random.Random(3), 40)
-        everything = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
-    with open_store(path, use_threshold_filtering=True, similarity_threshold=0.25) as store:
-        found = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
+def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(filled: Path) -> None:
+    with open_store(filled) as store:
+        everything = store.search_chunks("a b", Scope("report", agent_id="a1"), Page(limit=100)).results
+    with open_store(filled, use_threshold_filtering=True, similarity_threshold=0.25) as store:
+        found = store.search_chunks("a b", Scope("report", agent_id="a1"), Page(limit=100)).results
     assert found == [chunk for chunk in everything if (chunk.similarity or 0.0) >= 0.25]
-    assert 0 < len(found) < len(everything)
+    assert 0 < len(found) < len(everything) < 100
 
 
-@pytest.mark.parametrize("loaded", [False, True])
-def test_pages_are_full_although_the_threshold_drops_what_ranks_first_by_its_words(
-    tmp_path: Path, loaded: bool
-) -> None:
+@pytest.mark.usefixtures("way")
+def test_pages_are_full_although_the_threshold_drops_what_ranks_first_by_its_words(tmp_path: Path) -> None:
     """Texts of the query's words that mean something else come before texts that mean the same in other words."""
     [query] = LatticeEmbedder().embed(["b f g l"])
     texts = {" ".join(words) for letters in ("bfgl", "cdeh") for words in itertools.permutations(letters)}
@@ -334,8 +241,6 @@ def test_pages_are_full_although_the_threshold_drops_what_ranks_first_by_its_wor
     with open_store(tmp_path / "memory.db", use_threshold_filtering=True, similarity_threshold=0.25) as store:
         for text in wanted:
             store.store_memory("report", text, session_id="s")
-        if loaded:
-            load_index(store)
         everything = store.search_chunks("b f g l", Scope("report"), Page(limit=100)).results
         found: list[Any] = []
         offset: int | None = 0
@@ -345,17 +250,6 @@ def test_pages_are_full_although_the_threshold_drops_what_ranks_first_by_its_wor
             offset = page.next_offset
     assert 2 < len(everything) < 99
     assert [hit.chunk_id for hit in found] == [hit.chunk_id for hit in everything]
-
-
-@pytest.mark.parametrize("loaded", [False, True])
-def test_a_memory_that_another_process_just_stored_is_found(tmp_path: Path, loaded: bool) -> None:
-    path = tmp_path / "memory.db"
-    with open_store(path) as one, open_store(path) as other:
-        if loaded:
-            load_index(one)
-        assert one.search_chunks("a", Scope("report"), Page(limit=5)).results == []
-        other.store_memory("report", "a b c d", session_id="s")
-        assert len(one.search_chunks("a", Scope("report"), Page(limit=5)).results) == 1
 
 
 @pytest.mark.parametrize("limit", [0, 101, -1, 10**9])
@@ -371,6 +265,7 @@ def test_a_query_without_words_or_too_long_is_refused(store: SessionMemoryStore,
         store.search_chunks(query, Scope("report"), Page(limit=5))
 
 
+@pytest.mark.usefixtures("way")
 def test_the_similarity_of_a_document_does_not_depend_on_how_many_are_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lattice import LatticeEmbedder
-from search.test_exact import fill, load_index, open_store
+from search.test_exact import fill, open_store
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.search import explaining, retrieval
 from vector_memory.search.explaining import Asked
@@ -20,14 +20,12 @@ REPORTS = Scope("report", session_id="s")
 TEXTS = ("a b c d", "a b", "e f g h", "i j k l")
 
 
-@pytest.fixture(params=[False, True], ids=["tables", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMemoryStore]:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
     with open_store(tmp_path / "memory.db") as opened:
         for text in TEXTS:
             opened.store_memory("report", text, session_id="s", created_at="2026-01-05T12:00:00+00:00", agent_id="x")
         opened.store_memory("system_memory", "a b", session_id="t", task_code="one", tags=["red"])
-        if request.param:
-            load_index(opened)
         yield opened
 
 
@@ -80,17 +78,12 @@ def test_candidates_behind_the_page_are_told_as_such(store: SessionMemoryStore) 
     assert fates == [*["on an earlier page"] * 2, "on this page", "on a later page"]
 
 
-@pytest.mark.parametrize("loaded", [False, True], ids=["tables", "memory"])
 @pytest.mark.parametrize("threshold", [None, 0.3])
-def test_it_is_found_of_exactly_the_memories_in_the_answer(
-    tmp_path: Path, loaded: bool, threshold: float | None
-) -> None:
+def test_it_is_found_of_exactly_the_memories_in_the_answer(tmp_path: Path, threshold: float | None) -> None:
     """Whatever the size of the results: a document is a result by its best chunk, a section by the mean of several."""
     changes = {} if threshold is None else {"use_threshold_filtering": True, "similarity_threshold": threshold}
     with open_store(tmp_path / "memory.db", **changes) as store:
         fill(store, random.Random(5), 60)
-        if loaded:
-            load_index(store)
         scope = Scope("report")
         ids = [entry.memory_id for entry in store.get_timeline(scope, 100).entries]
         searches = {"chunk": store.search_chunks, "section": store.search_sections, "document": store.search_documents}

@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import execute
-from inside import database_of, rank
-from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
-from vector_memory.domain import TRAITS, Page, Scope
+from search.by_force import ByForce, found_by, hits_of
+from search.test_exact import QUERIES, SCOPES, fill, open_store
+from vector_memory.domain import Page, Scope
 from vector_memory.search import retrieval
-from vector_memory.search.fusion import FIRST_BY_WORDS
-from vector_memory.search.question import is_name
-from vector_memory.storage.scoring import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
-from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
+
+pytestmark = pytest.mark.usefixtures("way")
 
 HERE = Scope("report", session_id="s1")
 NAMES = st.sampled_from(["a_b", "c.d e_f", "bC", "a_b #42"])
@@ -29,52 +27,37 @@ def depth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(retrieval, "DEPTH", request.param)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])
-def in_memory(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.fixture(scope="module", params=[0, 1, 75, 150], ids="{} pending".format)
-def store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, *, in_memory: bool
-) -> Iterator[SessionMemoryStore]:
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
     with open_store(tmp_path_factory.mktemp("hybrid") / "memory.db") as opened:
         fill(opened, random.Random(5), 150)
         for memory_id in random.Random(6).sample(range(1, 151), request.param):
             execute(opened, "delete from memory_passages where memory_id = ?", memory_id)
             execute(opened, "update session_memories set embedding_model_id = null where id = ?", memory_id)
-        if in_memory:
-            load_index(opened)
         yield opened
 
 
-def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[tuple[int, float]]:
-    """Return all units of a scope that have a vector or one of the words, best first, with their scores."""
-    chunked = scope.kind is not None and TRAITS[scope.kind].chunked
-    nearest = brute_force(
-        passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
-    )
-    with database_of(store).read() as connection:
-        best = rank(connection, scope, query_terms(query)).best(10**6).matches
-    words = {match.id: match.score for match in best}
-    weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
-    first, embedded = [match.id for match in best[:FIRST_BY_WORDS]], dict(nearest)
-    weight *= ((1 + sum(unit in embedded for unit in first)) / (1 + len(first))) ** 2
-    scores = {
-        unit: round(weight * round(1 - distance**2 / 2, 6) + (1 - weight) * round(words.get(unit, 0.0), 6), 9)
-        for unit, distance in nearest
-    }
-    scores |= {unit: round(share, 9) for unit, share in words.items() if unit not in embedded}
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+@pytest.fixture(scope="module")
+def by_force(store: SessionMemoryStore) -> ByForce:
+    return ByForce(store)
 
 
-@given(query=QUERIES | NAMES, scope=SCOPES, limit=st.integers(1, 100))
-def test_results_equal_a_brute_force_scan(store: SessionMemoryStore, query: str, scope: Scope, limit: int) -> None:
-    expected = [unit for unit, _ in fused_by_force(store, query, scope)][:limit]
-    if TRAITS[scope.kind].chunked:  # type: ignore[index]
-        assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=limit)).results] == expected
-    else:
-        assert [memory.id for memory in store.search_memories(query, scope, Page(limit=limit)).results] == expected
+@given(query=QUERIES | NAMES, scope=SCOPES, mode=st.sampled_from(["hybrid", "keyword"]), limit=st.integers(1, 100))
+def test_results_equal_a_brute_force_scan(
+    store: SessionMemoryStore, by_force: ByForce, query: str, scope: Scope, mode: str, limit: int
+) -> None:
+    assert found_by(store, query, scope, mode, limit) == by_force.find(mode, query, scope)[:limit]
+
+
+@given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
+def test_sources_say_whether_a_unit_has_the_words_and_is_among_the_nearest(
+    store: SessionMemoryStore, by_force: ByForce, query: str, scope: Scope, limit: int
+) -> None:
+    near = {number for number, _ in by_force.by_meaning(query, scope)[: max(limit, retrieval.DEPTH)]}
+    with_words = {number for number, _ in by_force.by_words(query, scope)}
+    for hit in hits_of(store, query, scope, limit=limit):
+        assert ("keyword" in hit.sources) is (hit.id in with_words)
+        assert ("vector" in hit.sources) is (hit.id in near or hit.id not in with_words)
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
@@ -119,15 +102,12 @@ def test_other_sessions_in_the_file_change_nothing(tmp_path: Path) -> None:
     assert after == before
 
 
-@pytest.mark.parametrize("loaded", [False, True], ids=["tables", "memory"])
-def test_better_matches_that_a_search_cannot_find_change_no_score(tmp_path: Path, *, loaded: bool) -> None:
+def test_better_matches_that_a_search_cannot_find_change_no_score(tmp_path: Path) -> None:
     """The best match counts in every score, but not if it is outside the filters, hidden from a token, or deleted."""
     scope, mine = Scope("report", agent_id="a1"), {"session_id": "s1", "agent_id": "a1"}
     with open_store(tmp_path / "memory.db") as store:
         for number in range(5):
             store.store_memory("report", f"{number} e " + "c d e " * number, **mine)
-        if loaded:
-            load_index(store)
         visible = store.limited_to(["s1"])
         before = [visible.search_chunks("e f", scope, mode=mode).results for mode in ("hybrid", "keyword")]
         for number, others in enumerate(({"agent_id": "a2"}, {"session_id": "s2"}, {})):

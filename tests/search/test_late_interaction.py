@@ -13,7 +13,7 @@ import pytest
 from clusters import shared_cluster
 from inside import retriever_of, storage_of
 from lattice import DIMENSIONS, LatticeEmbedder
-from search.test_exact import WORDS, load_index
+from search.test_exact import WORDS
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 from vector_memory.embedding.token_states import compare, of_question, packed
@@ -87,11 +87,9 @@ def own(place: Path | str) -> Path | str:
     return place
 
 
-@pytest.fixture(scope="module", params=["tables", "memory"])
-def store(request: pytest.FixtureRequest, filled: Path | str) -> Iterator[SessionMemoryStore]:
+@pytest.fixture(scope="module")
+def store(filled: Path | str) -> Iterator[SessionMemoryStore]:
     with opened(filled) as found:
-        if request.param == "memory":
-            load_index(found)
         yield found
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from fastmcp import Client
 
-from inside import load_index
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.search.question import plain_words
 from vector_memory.server.app import create_server
@@ -38,27 +37,21 @@ def asked(store: SessionMemoryStore, query: str, scope: Scope = HERE) -> tuple[l
     return [chunk.chunk_content for chunk in answer.results], answer.message or ""
 
 
-@pytest.mark.parametrize("is_loaded", [False, True], ids=["tables", "in memory"])
 @pytest.mark.parametrize(
     ("typed", "word", "place"),
     [("eror", "error", 0), ("recieve", "receive", 2), ("gatway", "gateway", 0), ("Seperate", "separate", 3),
      ("qeue", "queue", 2), ("backkup", "backup", 3)],
 )  # fmt: skip
 def test_a_misspelt_word_finds_what_the_right_one_finds(
-    filled: SessionMemoryStore, typed: str, word: str, place: int, is_loaded: bool
+    filled: SessionMemoryStore, typed: str, word: str, place: int
 ) -> None:
-    if is_loaded:
-        load_index(filled)
     found, said = asked(filled, typed)
     assert TEXTS[place] in found
     assert found == asked(filled, word)[0]
     assert f"No '{typed}'; searched '{word}'." in said
 
 
-@pytest.mark.parametrize("is_loaded", [False, True], ids=["tables", "in memory"])
-def test_it_ranks_as_the_right_word_would(filled: SessionMemoryStore, is_loaded: bool) -> None:
-    if is_loaded:
-        load_index(filled)
+def test_it_ranks_as_the_right_word_would(filled: SessionMemoryStore) -> None:
     assert asked(filled, "eror of the gateway")[0] == asked(filled, "error of the gateway")[0]
 
 

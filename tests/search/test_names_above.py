@@ -8,7 +8,7 @@ import pytest
 
 from engines import execute
 from inside import storage_of
-from search.test_exact import load_index, open_store
+from search.test_exact import open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.domain.search_request import SearchMode
 from vector_memory.errors import DatabaseLockError
@@ -37,15 +37,13 @@ A limit of ten seconds.
 """
 
 
-@pytest.fixture(params=[False, True], ids=["tables", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMemoryStore]:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
     with open_store(tmp_path / "memory.db") as opened:
         opened.store_memory("report", REPORT, title="Incident 4711", session_id="s", agent_id="x")
         opened.store_memory("report", REPORT.replace("hour", "day"), session_id="s", agent_id="x")
         opened.store_memory("input_prompt", "Why was it late?", title="Question of the auditor", session_id="s")
         opened.store_memory("knowledge_base", "Wait ten seconds.", title="Timeouts of jobs", agent_id="x")
-        if request.param:
-            load_index(opened)
         yield opened
 
 

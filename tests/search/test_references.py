@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from search.test_exact import load_index, open_store
+from search.test_exact import open_store
 from vector_memory.domain import Scope
 from vector_memory.search.question import is_name, is_reference
 from vector_memory.store import SessionMemoryStore
@@ -57,13 +57,11 @@ def test_a_long_word_takes_no_longer_than_its_length(part: str) -> None:
     assert is_name(part * 5_000 + "!~") is False
 
 
-@pytest.fixture(params=[False, True], ids=["tables", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMemoryStore]:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
     with open_store(tmp_path / "memory.db") as opened:
         for text in ("a b c 3f2a9c8ed01b4c5d6e7f", "a b 3f2a9c8aaa", "c d e f"):
             opened.store_memory("report", text, session_id="s")
-        if request.param:
-            load_index(opened)
         yield opened
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from search.test_exact import load_index, open_store
-from vector_memory.domain import Page, Scope
+from search.test_exact import open_store
+from vector_memory.domain import Scope
 from vector_memory.errors import ValidationError
 from vector_memory.store import SessionMemoryStore
 
@@ -85,13 +85,11 @@ def fill(store: SessionMemoryStore) -> None:
         store.store_memory("system_memory", f"a b command of month {month}", **facts)
 
 
-@pytest.fixture(params=[False, True], ids=["tables", "memory"])
-def dated(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMemoryStore]:
-    """A report and a command of four months, searched in the tables or in the index in memory."""
+@pytest.fixture
+def dated(tmp_path: Path) -> Iterator[SessionMemoryStore]:
+    """A report and a command of four months."""
     with open_store(tmp_path / "memory.db") as store:
         fill(store)
-        if request.param:
-            load_index(store)
         yield store
 
 
@@ -115,22 +113,6 @@ def test_every_search_and_listing_keeps_to_its_time(dated: SessionMemoryStore) -
     late = Scope(session_id="s10", created_after="2026-11")
     assert dated.search_changes(late).total_new == 0
     assert dated.search_changes(Scope(session_id="s10", created_before="2026-10"), query="a b").total_new == 2
-
-
-def test_a_few_of_many_are_found_exactly_by_their_time(tmp_path: Path) -> None:
-    """The vector index does not hold times, so it returns more and more passages until enough are of the time."""
-    with open_store(tmp_path / "memory.db", vector_search_batch_size=1) as store:
-        for number in range(120):
-            day = f"2026-{number // 28 + 1:02}-{number % 28 + 1:02}"
-            store.store_memory(
-                "report", f"{number} a b {'c d e f ' * (number % 7)}", session_id="s", created_at=f"{day}T00:00Z"
-            )
-        scope = Scope("report", created_after="2026-03-05", created_before="2026-03-06")
-        for loaded in (False, True):
-            if loaded:
-                load_index(store)
-            found = store.search_chunks("a b", scope, Page(limit=100), mode="vector").results
-            assert sorted({one.created_at for one in found}) == ["2026-03-05T00:00:00Z", "2026-03-06T00:00:00Z"]  # type: ignore[type-var]
 
 
 def test_an_answer_says_that_there_are_matches_from_other_times(dated: SessionMemoryStore) -> None:

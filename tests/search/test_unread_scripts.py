@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from inside import index_of
 from vector_memory.domain import Page, Scope
 from vector_memory.files.memory import FileMemory
 from vector_memory.search.explaining import Asked
@@ -65,12 +64,8 @@ def fill(store: SessionMemoryStore, kind: str) -> None:
             store.store_memory(kind, text, session_id=language)
 
 
-@pytest.mark.parametrize("in_memory", [False, True], ids=["tables", "in-memory index"])
-def test_a_sentence_finds_its_chunk_and_section_first(store: SessionMemoryStore, *, in_memory: bool) -> None:
+def test_a_sentence_finds_its_chunk_and_section_first(store: SessionMemoryStore) -> None:
     fill(store, "report")
-    if in_memory:
-        store.start_background_work()
-        index_of(store).wait_for_loading()
     for language, (sentence, *_) in SENTENCES.items():
         scope = Scope("report", session_id=language)
         chunks, sections = store.search_chunks(sentence, scope), store.search_sections(sentence, scope)

@@ -13,21 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inside import rank, rebuild_words
+from engine_memories import scores_by_words
 from memory_files import are_words_of_texts
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
+from vector_memory.search.words import covered_by_best
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.scoring import K1, B, Match
+from vector_memory.storage.scoring import K1, B
+from vector_memory.storage.sqlite.candidates import SqliteCandidates
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.transactions import SqliteWriter
+from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteWriter
 from vector_memory.storage.terms import query_terms, terms
-from vector_memory.storage.word_ranking import covered_by_best
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED
+REPORTS = Scope(REPORT)
 
 texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 memories = st.fixed_dictionaries(
@@ -43,7 +45,7 @@ memories = st.fixed_dictionaries(
 )
 scopes = st.builds(
     Scope,
-    kind=st.sampled_from([None, REPORT, PROMPT, SESSIONLESS]),
+    kind=st.sampled_from([REPORT, PROMPT, SESSIONLESS]),
     agent_id=st.sampled_from([None, "a"]),
     session_id=st.sampled_from([None, "s", "nowhere"]),
     session_iter=st.sampled_from([None, 2]),
@@ -57,6 +59,14 @@ class Unit(NamedTuple):
 
     id: int
     memory_id: int
+
+
+class Match(NamedTuple):
+    """A unit that has one of the words."""
+
+    id: int
+    memory_id: int
+    score: float
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +112,11 @@ def as_chunk(index: int, text: str) -> Chunk:
     )  # fmt: skip
 
 
-def find(connection: apsw.Connection, query: str, scope: Scope | None = None, limit: int = 1000) -> list[Match]:
-    return list(rank(connection, scope or Scope(), query_terms(query)).best(limit).matches)
+def find(connection: apsw.Connection, query: str, scope: Scope = REPORTS) -> list[Match]:
+    units, words = scores_by_words(SqliteCandidates(SqliteConnection(connection)), query, scope)
+    columns = units.ids[words.entries], units.owners_of(words.entries), words.shares[words.entries]
+    matches = [Match(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return sorted(matches, key=lambda match: (-round(match.score, 6), match.id))
 
 
 def is_in(memory: dict[str, Any], scope: Scope) -> bool:
@@ -142,50 +155,37 @@ def same(found: Sequence[Match], wanted: Sequence[Match]) -> bool:
     ] == pytest.approx([match.score for match in wanted], rel=1e-12)
 
 
-@given(st.lists(memories, max_size=8), st.sets(st.integers(0, 7)), scopes, texts, st.integers(1, 5))
+@given(st.lists(memories, max_size=8), st.sets(st.integers(0, 7)), scopes, texts)
 def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
-    opened: Database, stored: list[dict[str, Any]], deleted: set[int], scope: Scope, query: str, limit: int
+    opened: Database, stored: list[dict[str, Any]], deleted: set[int], scope: Scope, query: str
 ) -> None:
     with undone(opened) as connection:
         ids = [save(connection, **memory) for memory in stored]
         for position in deleted & set(range(len(ids))):
             SqliteWriter(connection).delete(ids[position])
         there: dict[Unit, list[str]] = {}
-        everywhere: list[Match] = []
         for position, memory in enumerate(stored):
-            if position in deleted:
+            if position in deleted or not is_in(memory, scope):
                 continue
             chunk_ids = fetch_column(
                 connection, "select id from memory_chunks where parent_id = ? order by id", (ids[position],)
             )
             parts = zip(chunk_ids or [None], memory["unit_texts"], strict=False)
-            own = {Unit(chunk or ids[position], ids[position]): terms(text) for chunk, text in parts}
-            everywhere += [Match(*unit, 0.0) for unit in own]
-            if is_in(memory, scope):
-                there.update(own)
-        wanted = plain_bm25(there, query_terms(query))
-        ranking = rank(connection, scope, query_terms(query))
-        found = ranking.best(1000)
-        assert found.complete
-        assert same(found.matches, wanted)
-        assert ranking.best(limit).matches == found.matches[:limit]
-        assert ranking.best(limit).complete == (len(found.matches) <= limit)
-        for kind in (REPORT, PROMPT):  # units of one kind, or chunks and memories may have the same ids
-            units = [unit for unit in everywhere if (unit.id != unit.memory_id) == (kind is REPORT)]
-            scores = {match[:2]: match.score for match in found.matches}
-            assert ranking.shares(units) == {unit.id: scores[unit[:2]] for unit in units if unit[:2] in scores}
+            there |= {Unit(chunk or ids[position], ids[position]): terms(text) for chunk, text in parts}
+        assert same(find(connection, query, scope), plain_bm25(there, query_terms(query)))
         assert are_words_of_texts(connection)
 
 
 def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection) -> None:
     save(connection, ["alpha beta", "beta gamma"])
     save(connection, ["gamma gamma delta"])
-    before = find(connection, "beta gamma", Scope(session_id="s"))
+    own = Scope(REPORT, session_id="s")
+    before = find(connection, "beta gamma", own)
     for number in range(5):
         save(connection, ["alpha gamma gamma " * 20] * 3, session_id=f"t{number}")
         save(connection, ["beta"], SESSIONLESS)
     assert len(before) == 3
-    assert find(connection, "beta gamma", Scope(session_id="s")) == before
+    assert find(connection, "beta gamma", own) == before
     assert find(connection, "beta gamma") != before
 
 
@@ -204,7 +204,7 @@ def test_very_frequent_terms_of_a_unit_count_like_frequent_ones(connection: apsw
     unit_texts = [["alpha " * 5000], ["alpha " * postings.MAX_COUNT + "beta " * (5000 - postings.MAX_COUNT)]]
     for text in unit_texts:
         save(connection, text, PROMPT)
-    first, second = find(connection, "alpha")
+    first, second = find(connection, "alpha", Scope(PROMPT))
     assert first.score == second.score > 0
 
 
@@ -329,13 +329,6 @@ def test_deleted_memories_are_not_found_and_the_others_are(connection: apsw.Conn
         assert fetch_value(connection, f"select count(*) from {table}") == 0
 
 
-def test_a_deleted_memory_leaves_no_posting_behind(connection: apsw.Connection) -> None:
-    save(connection, ["alpha beta"])
-    before = connection.execute("select * from keyword_postings").fetchall()
-    SqliteWriter(connection).delete(save(connection, ["alpha gamma", "beta " * 20]))
-    assert connection.execute("select * from keyword_postings").fetchall() == before
-
-
 def test_no_memory_can_be_deleted_while_it_is_in_the_index(connection: apsw.Connection) -> None:
     memory_id = save(connection, ["alpha"], PROMPT)
     with pytest.raises(apsw.ConstraintError):
@@ -344,25 +337,9 @@ def test_no_memory_can_be_deleted_while_it_is_in_the_index(connection: apsw.Conn
 
 def test_no_word_of_a_text_is_in_the_index(connection: apsw.Connection) -> None:
     save(connection, ["zanzibar zanzibar zanzibar"])
-    rows = fetch_column(
-        connection, "select lengths from keyword_memories union all select postings from keyword_postings"
-    )
-    assert not any(b"zanzi" in row for row in rows)
-
-
-def test_a_rebuilt_index_returns_the_same_results(connection: apsw.Connection) -> None:
-    ids = [
-        save(connection, [f"alpha number{number}", "alpha beta"], session_id=f"s{number % 2}") for number in range(6)
-    ]
-    SqliteWriter(connection).delete(ids[2])
-    before = [
-        find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
-    ]
-    rebuild_words(connection)
-    assert are_words_of_texts(connection)
-    assert before == [
-        find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
-    ]
+    rows = [*connection.execute("select * from keyword_blocks"), *connection.execute("select * from keyword_postings")]
+    assert rows
+    assert not any(b"zanzi" in value for row in rows for value in row if isinstance(value, bytes))
 
 
 def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:

@@ -1,27 +1,47 @@
-"""sqlite-vec: the release whose tables the adapter reads."""
+"""sqlite-vec: the release whose tables the adapter reads, and that it reads from them what was written."""
 
+from collections.abc import Sequence
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import apsw
 import numpy as np
 import pytest
 
-from vector_memory.storage.knn import MAX_K
+from engine_memories import add, new_memory, open_sqlite
+from engines import execute
+from vector_memory.domain import MemoryKind
+from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite import schema, vec0
-from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, read_vectors
+from vector_memory.storage.sqlite.rows import fetch_column
+from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK
+from vector_memory.storage.sqlite.transactions import CHUNK_TABLE
+from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, read_blocks, read_vectors
+from vector_memory.storage.sqlite.vec0.signatures import (
+    BLOCKS_AT_ONCE,
+    Chosen,
+    estimate,
+    likeliest_passages,
+    passages_at,
+)
 
 SRC = Path(vec0.__file__).parents[2].parent
+DIMENSIONS = 100
+"""Of the vectors whose signatures are written: these have two words, the second of which is not full."""
 
 
 @pytest.fixture
 def connection() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
     vec0.load_vector_search(connection)
-    connection.execute(schema.VECTOR_TABLE.format(table="vectors", dimensions=4, rows=schema.PARTITION_ROWS))
+    connection.execute(schema.vector_tables(4)[CHUNK_TABLE])
+    connection.execute(schema.vector_tables(DIMENSIONS)[SIGNATURE_TABLE])
     rows = np.arange(400, dtype=np.float32).reshape(100, 4)
     connection.executemany(
-        "insert into vectors values (?, ?, 1, 1, 1, 1, ?)",
+        f"insert into {CHUNK_TABLE} values (?, ?, ?)",
         [(number + 1, number % 3, row.tobytes()) for number, row in enumerate(rows)],
     )
     return connection
@@ -34,32 +54,134 @@ def test_the_installed_release_is_the_one_that_the_adapter_was_written_for(conne
 
 
 def test_the_tables_of_a_vec0_table_are_those_that_the_adapter_names(connection: apsw.Connection) -> None:
-    names = [name for (name,) in connection.execute("select name from sqlite_schema where name like 'vectors_%'")]
-    assert {name.removeprefix("vectors_") for name in names} == vec0.SHADOW_TABLES.keys()
-    for suffix, columns in vec0.SHADOW_TABLES.items():
-        rows = connection.execute("select lower(name) from pragma_table_info(?)", (f"vectors_{suffix}",))
-        assert columns <= {name for (name,) in rows} | {"rowid"}
+    for table in (CHUNK_TABLE, SIGNATURE_TABLE):
+        expected = vec0.shadow_tables(schema.METADATA_COLUMNS[table])
+        names = fetch_column(connection, "select name from sqlite_schema where name glob ?", (f"{table}_*",))
+        assert {name.removeprefix(f"{table}_") for name in names} == expected.keys()
+        for suffix, columns in expected.items():
+            sql = "select lower(name) from pragma_table_info(?)"
+            assert columns <= {*fetch_column(connection, sql, (f"{table}_{suffix}",)), "rowid"}
 
 
-def test_it_answers_no_query_for_more_neighbours_than_the_limit(connection: apsw.Connection) -> None:
-    sql = "select count(*) from (select passage_id from vectors where embedding match ? and k = ?)"
-    query = np.zeros(4, np.float32).tobytes()
-    assert connection.execute(sql, (query, MAX_K)).get == 100
-    with pytest.raises(apsw.SQLError):
-        connection.execute(sql, (query, MAX_K + 1))
+WANTED = {
+    "all": range(-5, 200),
+    "nothing": (),
+    "one": (34,),
+    "neighbours": range(30, 60),
+    "far apart": (99, 1, 50, 77, 10**15),
+    "every third": range(1, 101, 3),
+}
 
 
-def test_vectors_read_in_blocks_are_those_that_a_query_gives_also_after_the_table_was_renamed(
+@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+def test_vectors_read_from_the_blocks_are_those_that_a_query_gives_also_after_the_table_was_renamed(
+    connection: apsw.Connection, wanted: Sequence[int]
+) -> None:
+    connection.execute(f"delete from {CHUNK_TABLE} where passage_id % 7 = 0")
+    rows = connection.execute(f"select passage_id, embedding from {CHUNK_TABLE} order by passage_id").fetchall()
+    for table, renamed in ((CHUNK_TABLE, "renamed"), ("renamed", CHUNK_TABLE)):
+        ids, vectors = read_vectors(connection, table, 4, list(wanted))
+        found = list(zip(ids.tolist(), [vector.tobytes() for vector in vectors], strict=True))
+        assert found == [row for row in rows if row[0] in wanted]
+        vec0.rename_table(connection, table, renamed)
+    assert are_blocks_consistent(connection, CHUNK_TABLE, 4)
+
+
+class AllUnits:
+    """Words that are worth nothing: every unit is in the scope."""
+
+    def of(self, unit_ids: Numbers) -> Vectors:
+        return np.where(unit_ids != 0, np.float32(0), np.float32(-np.inf))
+
+    def best(self, count: int) -> Numbers:  # noqa: ARG002
+        return np.empty(0, np.int64)
+
+
+KINDS = (3, 8)
+QUERY = np.ones(DIMENSIONS, np.float32) / 10
+Signed = dict[int, tuple[int, bytes]]
+"""By the ids of passages, the id of the unit and the signature."""
+
+
+def write_signatures(connection: apsw.Connection, first: int, count: int) -> None:
+    """Write signatures of passages of both kinds, whose ids and units ascend from `first` on."""
+    rows = np.random.default_rng(first).integers(0, 256, (count, 16), np.uint8)
+    rows[:, (DIMENSIONS + 7) // 8 :] = 0
+    connection.executemany(
+        f"insert into {SIGNATURE_TABLE} (passage_id, kind_key, unit_id, signature) values (?, ?, ?, vec_bit(?))",
+        [(number, KINDS[number % 2], 10**10 + number // 3, row.tobytes()) for number, row in enumerate(rows, first)],
+    )
+
+
+def read_signatures(connection: apsw.Connection, kind: int) -> Signed:
+    """Return what `signatures` reads of a kind."""
+    sql = f"select chunk_id from {SIGNATURE_TABLE}_chunks where partition00 = ? order by chunk_id"
+    blocks = fetch_column(connection, sql, (kind,))
+    units = np.empty((len(blocks), SIGNATURES_PER_BLOCK), np.int64)
+    read_blocks(connection, f"{SIGNATURE_TABLE}_metadatachunks00", "data", blocks, units)
+    chosen = Chosen(10**6)
+    estimate(connection, blocks, units, QUERY, AllUnits(), chosen)
+    found = chosen.best()
+    assert found is not None
+    ids = passages_at(connection, blocks, found.rows).tolist()
+    assert len(ids) == len(set(ids))
+    own = zip(units.ravel()[found.rows].tolist(), [each.tobytes() for each in found.signatures], strict=True)
+    return dict(zip(ids, own, strict=True))
+
+
+def test_signatures_read_in_blocks_are_those_that_were_written_also_after_deletions_and_new_ones(
     connection: apsw.Connection,
 ) -> None:
-    connection.execute("delete from vectors where passage_id % 7 = 0")
-    for table in ("vectors", "renamed"):
-        if table == "renamed":
-            vec0.rename_table(connection, "vectors", "renamed")
-        rows = connection.execute(f"select passage_id, embedding from {table} order by passage_id").fetchall()
-        ids, vectors = read_vectors(connection, table, 4, list(range(1, 101)))
-        assert list(zip(ids.tolist(), [vector.tobytes() for vector in vectors], strict=True)) == rows
-        assert are_blocks_consistent(connection, table, 4)
+    count = (BLOCKS_AT_ONCE + 1) * SIGNATURES_PER_BLOCK * 2 + 50
+    write_signatures(connection, 1, count)
+    connection.execute(f"delete from {SIGNATURE_TABLE} where passage_id % 5 = 0 or passage_id between 4000 and 9000")
+    write_signatures(connection, count + 1, 700)
+    for kind in KINDS:
+        sql = f"select passage_id, unit_id, signature from {SIGNATURE_TABLE} where kind_key = ?"
+        written: list[Any] = connection.execute(sql, (kind,)).fetchall()
+        assert read_signatures(connection, kind) == {number: (unit, row) for number, unit, row in written}
+        newest = likeliest_passages(connection, kind, QUERY, AllUnits(), len(written), 1)
+        assert set(newest.passage_ids.tolist()) >= {number for number, *_ in written[-SIGNATURES_PER_BLOCK:]}
+        everything = likeliest_passages(connection, kind, QUERY, AllUnits(), len(written), None)
+        assert (set(everything.passage_ids.tolist()), everything.complete) == ({one for one, *_ in written}, True)
+    assert are_blocks_consistent(connection, SIGNATURE_TABLE, DIMENSIONS)
+    nothing = likeliest_passages(connection, None, QUERY, AllUnits(), 10, None)
+    assert (len(nothing.passage_ids), len(nothing.unit_ids), nothing.complete) == (0, 0, True)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "delete from {table}_vector_chunks00",
+        "delete from {table}_metadatachunks00",
+        "update {table}_vector_chunks00 set vectors = zeroblob(8)",
+        "update {table}_metadatachunks00 set data = 7",
+        "update {table}_chunks set rowids = zeroblob(8)",
+    ],
+)
+def test_damaged_blocks_of_signatures_are_noticed(connection: apsw.Connection, damage: str) -> None:
+    write_signatures(connection, 1, 100)
+    connection.execute(damage.format(table=SIGNATURE_TABLE))
+    assert not are_blocks_consistent(connection, SIGNATURE_TABLE, DIMENSIONS)
+    with pytest.raises(DamagedError):
+        likeliest_passages(connection, KINDS[0], QUERY, AllUnits(), 10, None)
+
+
+@pytest.mark.parametrize("kind", [MemoryKind.REPORT, MemoryKind.INPUT_PROMPT])
+def test_a_removed_memory_leaves_no_byte_among_the_signatures(tmp_path: Path, kind: MemoryKind) -> None:
+    with closing(open_sqlite(tmp_path)) as storage:
+
+        def rows() -> dict[str, list[tuple[Any, ...]]]:
+            named = execute(storage, f"select name from sqlite_schema where name glob '{SIGNATURE_TABLE}_*'")
+            return {name: execute(storage, f"select * from {name}") for (name,) in named}
+
+        add(storage, new_memory("alpha beta", kind))
+        before = rows()
+        removed = add(storage, new_memory("gamma delta words", kind))
+        assert rows() != before
+        with storage.write() as writer:
+            writer.delete(removed)
+        assert rows() == before
 
 
 def test_no_other_module_names_the_tables_of_sqlite_vec() -> None:
@@ -69,4 +191,4 @@ def test_no_other_module_names_the_tables_of_sqlite_vec() -> None:
         for path in SRC.rglob("*.py")
         if any(suffix in path.read_text(encoding="utf-8") for suffix in suffixes)
     }
-    assert named == {"storage/sqlite/vec0/blocks.py", "storage/sqlite/vec0/__init__.py"}
+    assert named == {f"storage/sqlite/vec0/{name}.py" for name in ("__init__", "blocks", "signatures")}

@@ -13,7 +13,7 @@ from vector_memory.embedding.embedder import Embedder
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import CutUnits, Indexer
-from vector_memory.search import PassageIndex, Retriever
+from vector_memory.search import Retriever
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import Redact, Settings
@@ -70,12 +70,11 @@ class FileIndex:
             }
         )
         self._indexer = PatientIndexer(model, settings, by_headings=False)
-        self._passages, self._background = PassageIndex(storage), BackgroundVectors(storage, self._indexer)
-        self.retriever = Retriever(storage, model, self._passages, self._background, settings)
+        self._background = BackgroundVectors(storage, self._indexer)
+        self.retriever = Retriever(storage, model, self._background, settings)
         self.writer = MemoryWriter(storage, self._indexer, self._background, Redact.OFF, Room())
         self.deletion = Deletion(storage)
         if vectors:
-            self._passages.start_loading()
             self._background.start(defers=True)
 
     @property
@@ -96,7 +95,6 @@ class FileIndex:
 
     def close(self) -> None:
         """Close the file; repeated calls do nothing."""
-        self._passages.close()
         self._background.stop()
         self.storage.close()
 

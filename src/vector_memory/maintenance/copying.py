@@ -91,7 +91,7 @@ class Copying:
             writer.keywords.clear()
             for blocks in self._blocks(self._source.upkeep.portions):
                 portions.add_blocks(blocks)
-                done += sum(len(block.memories) for block in blocks)
+                done += sum(len(block.contents.spans()) for block in blocks)
                 if on_progress is not None:
                     on_progress(done, total)
             portions.finish(self._source.last_ids(), ordered_tags(self._source, tags))

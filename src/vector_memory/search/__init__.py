@@ -2,9 +2,8 @@
 
 from vector_memory.search.coarse import CoarseSearch
 from vector_memory.search.fine import FineSearch
-from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.medium import MediumSearch
 from vector_memory.search.retriever import Retriever
 
-__all__ = ["CoarseSearch", "FineSearch", "MediumSearch", "PassageIndex", "Retriever", "SearchTimer"]
+__all__ = ["CoarseSearch", "FineSearch", "MediumSearch", "Retriever", "SearchTimer"]

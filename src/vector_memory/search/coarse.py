@@ -26,6 +26,7 @@ from vector_memory.search.relevance import CANDIDATES, on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
+from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import Neighbours
 
 NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
@@ -126,6 +127,7 @@ class CoarseSearch:
                 )
                 short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
                 known = {number: around[number] for number in short & around.keys()}
+        require_all(memories, (hit.id for hit in hits))
         matched = [
             matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources, hit.match, hit.later)
             for hit in hits

@@ -1,14 +1,14 @@
 """Whether a scope has anything on a topic, and which other scopes do."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.search.index.scan import PROBED
 from vector_memory.search.messages import filters_of, kinds_in_words, noun_of
 from vector_memory.search.retrieval import Retrieval
+from vector_memory.search.scan import PROBED
 from vector_memory.storage.base import Reader
-from vector_memory.storage.queries.feed import IndexFeed
 
 UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
 """Kinds that belong to no session; notes belong to another family of tools."""
@@ -25,25 +25,20 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
     """Return how many units near the question there are outside the filters and among other kinds, by place."""
-    since = max(oldest_counted(retrieval.reader.feed) - 1, scope.after_id or 0)
-    besides = {"other_sessions": scope.session_id}
-    counts = {
-        name: retrieval.count_strong(replace(other, after_id=since), besides.get(name))
-        for name, other in other_scopes(retrieval.reader, scope).items()
-    }
+    oldest, kinds = retrieval.reader.together(
+        lambda reader: reader.candidates.oldest_of_newest(reader.visible(Scope()), PROBED),
+        lambda reader: (
+            [] if scope.kind is MemoryKind.TAGGED else reader.count_by(Scope(session_id=scope.session_id), "kind")
+        ),
+    )
+    since = max(oldest - 1, scope.after_id or 0)
+    others = {name: replace(other, after_id=since) for name, other in other_scopes(scope, kinds).items()}
+    counts = retrieval.counts_of_strong(others, {"other_sessions": scope.session_id})
     return {name: count for name, count in counts.items() if count}
 
 
-def oldest_counted(feed: IndexFeed) -> int:
-    """Return the id of the oldest memory that matches are counted in: that of the first of the newest passages."""
-    if (last := feed.revision().last_passage_id) <= PROBED:
-        return 0
-    first = feed.passages_after(last - PROBED, 1, with_vectors=False).placed
-    return first[0].memory_id if first else 0
-
-
-def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
-    """Return the other scopes to search when a scope has nothing on a topic, by name."""
+def other_scopes(scope: Scope, kinds: Iterable[str]) -> dict[str, Scope]:
+    """Return the other scopes to search when a scope has nothing on a topic, by name. `kinds`: those of its session."""
     others = {
         name: replace(scope, **without)
         for name, without in WITHOUT.items()
@@ -54,7 +49,7 @@ def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
     if scope.session_id is not None:
         others["other_sessions"] = replace(scope, session_id=None, session_iter=None)
     window = Scope(created_after=scope.created_after, created_before=scope.created_before)
-    for name in reader.count_by(Scope(session_id=scope.session_id), "kind"):
+    for name in kinds:
         if name in set(MemoryKind) - {scope.kind, *UNSEARCHED}:
             others[name] = replace(window, kind=MemoryKind(name), session_id=scope.session_id)
     if scope.kind is not MemoryKind.KNOWLEDGE_BASE:

@@ -12,6 +12,7 @@ from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
 from vector_memory.search.relevance import CANDIDATES, on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
+from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import Memory, Origin, StoredChunk
 
 
@@ -43,6 +44,7 @@ class FineSearch:
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
         notes = said_with([*judgement.notes, *said], left_out)
+        require_all(sources, numbers)
         matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id]) for hit in hits]
         if IS_LEAN.get():
             lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}

@@ -1,7 +1,6 @@
-"""Pure functions that fuse two lists of units into one."""
+"""Scores of units, by their meaning and their words, and the order of hits."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,24 +11,13 @@ from vector_memory.domain import MatchLevel
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
 from vector_memory.storage.records import Origin
-from vector_memory.storage.scoring import LATE_WEIGHT, VECTOR_WEIGHT, Ranked, Wording, rounded
+from vector_memory.storage.scoring import LATE_WEIGHT, VECTOR_WEIGHT, Wording, rounded
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
 
 FIRST_BY_WORDS = 20
 """How many of the best units by words show how far the vectors of a scope have come (see `pending_weight`)."""
-
-
-class Horizon(NamedTuple):
-    """How far a ranking is known: every unseen unit comes after this score and id."""
-
-    score: float
-    id: int
-
-    def is_behind(self, score: float, id_: int) -> bool:
-        """Return whether a unit that was seen comes before all unseen units."""
-        return (-score, id_) <= (-self.score, self.id)
 
 
 class Hit(NamedTuple):
@@ -110,83 +98,17 @@ def pending_weight(weight: float, embedded: int, count: int) -> float:
     return weight * ((embedded + 1) / (count + 1)) ** 2
 
 
-def fused_score(similarity: float, words: float, weight: float = VECTOR_WEIGHT) -> float:
-    """Return the convex combination of a cosine and a share of the words (see `divisor_of`).
-
-    `weight`: of the cosine. A better match in either never lowers the score of a unit. A unit without a vector, whose
-    similarity is NaN, has its share of the words as its score.
-    """
-    return float(fused_scores(np.array(similarity), np.array(words), weight))
-
-
 def fused_scores(
     similarities: NDArray[np.float64], words: NDArray[np.float64], weight: float = VECTOR_WEIGHT
 ) -> NDArray[np.float64]:
-    """Return the fused score of each pair; shape as given."""
+    """Return the convex combinations of cosines and shares of the words (see `divisor_of`); shape as given.
+
+    `weight`: of the cosines. A better match in either never lowers the score of a unit. A unit without a vector, whose
+    similarity is NaN, has its share of the words as its score.
+    """
     shares = rounded(words)
     scores = weight * np.where(np.isnan(similarities), shares, rounded(similarities)) + (1 - weight) * shares
     return np.round(scores, FUSED_DECIMALS)
-
-
-def fuse(
-    near: Ranked, keyword: Ranked, weight: float = VECTOR_WEIGHT, *, all_embedded: bool = True
-) -> tuple[list[Hit], Horizon | None]:
-    """Return the units of both lists, best first, and their horizon: no unit outside both lists comes before it.
-
-    `weight`: of the cosines. `all_embedded`: every unit of the scope has a vector. The horizon is None if there are no
-    other units. Longer lists would not change the results before it: this is the threshold algorithm (Fagin, Lotem,
-    Naor 2003).
-    """
-    similarities, words = near.scores(), keyword.scores()
-    in_near, in_keyword = ({match.id for match in ranked.matches} for ranked in (near, keyword))
-    owners = {match.id: match.memory_id for match in (*near.matches, *keyword.matches)}
-    shares = rounded(np.array([words.get(unit, 0.0) for unit in owners]))
-    scores = fused_scores(np.array([similarities.get(unit, np.nan) for unit in owners]), shares, weight)
-    hits = [
-        Hit(unit, owners[unit], score, clipped(similarities.get(unit)), sources_of(unit, in_near, in_keyword), share)
-        for unit, score, share in zip(owners, scores.tolist(), shares.tolist(), strict=True)
-    ]
-    horizon = fused_horizon(horizon_of(near), horizon_of(keyword), weight, all_embedded=all_embedded)
-    return sort_hits(hits), horizon
-
-
-def horizon_of(ranked: Ranked) -> Horizon | None:
-    """Return the horizon of a list: no unit outside it comes before. None if there are no other units."""
-    if ranked.complete:
-        return None
-    return Horizon(ranked.matches[-1].score, ranked.matches[-1].id) if ranked.matches else Horizon(1.0, 0)
-
-
-def fused_horizon(
-    near: Horizon | None, keyword: Horizon | None, weight: float, *, all_embedded: bool = True
-) -> Horizon | None:
-    """Return the horizon of fused lists: no unit that is outside both lists comes before it.
-
-    A unit whose fused score equals that of the horizon has the scores of both horizons, so its id is above the last id
-    of each list. A list without a horizon contributes a score of 0, which any unit can have. A unit without a vector
-    can have the score of the horizon of the words.
-    """
-    if near is None and keyword is None:
-        return None
-    similarity = max(near.score, 0.0) if near else 0.0
-    last_ids = [near.id] if near and near.score > 0 else []
-    last_ids += [keyword.id] if keyword and keyword.score > 0 else []
-    fused = Horizon(fused_score(similarity, keyword.score if keyword else 0.0, weight), max(last_ids, default=0))
-    return fused if all_embedded or keyword is None else max(fused, keyword, key=lambda each: (each.score, -each.id))
-
-
-def from_single(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:
-    """Return the units of a single list and its horizon, as `fuse` does for two."""
-    scores = rounded(np.array([match.score for match in ranked.matches])).tolist()
-    matches = [match._replace(score=score) for match, score in zip(ranked.matches, scores, strict=True)]
-    ranked = replace(ranked, matches=matches)
-    hits = [
-        Hit(match.id, match.memory_id, match.score, clipped(match.score), (source,))
-        if source == "vector"
-        else Hit(match.id, match.memory_id, match.score, None, (source,), match.score)
-        for match in ranked.matches
-    ]
-    return hits, horizon_of(ranked)
 
 
 def sources_of(unit: int, near: Collection[int], keyword: Collection[int]) -> tuple[Source, ...]:

@@ -17,6 +17,7 @@ from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.relevance import CANDIDATES, best_of, on_page
 from vector_memory.search.retriever import Retriever
+from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import ChunkOutline, Memory
 
 CHUNKS_PER_SECTION = 5
@@ -109,6 +110,7 @@ class MediumSearch:
                     lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else ()),
                 )
         notes = said_with([*judgement.notes, *said], left_out)
+        require_all(memories, shown)
         matched = [found_section(match, memories) for match in sections]
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}

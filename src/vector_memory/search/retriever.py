@@ -14,15 +14,13 @@ from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.dates import without_dates
-from vector_memory.search.index.loader import PassageIndex
-from vector_memory.search.index.units import Units
 from vector_memory.search.question import Question, prepare
 from vector_memory.search.retrieval import Known, Retrieval
+from vector_memory.search.scan import Found, Method, reads
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.cancellation import give_way
 from vector_memory.storage.records import Pending
-from vector_memory.storage.scoring import Method
 
 PATIENCE_SECONDS = 20.0
 """How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine
@@ -70,7 +68,6 @@ class Retriever:
         self,
         storage: Storage,
         model: EmbeddingModel,
-        index: PassageIndex,
         background: BackgroundVectors,
         settings: Settings,
     ) -> None:
@@ -79,7 +76,6 @@ class Retriever:
         self._background = background
         self._mode = settings.search_mode
         self._compares_tokens = settings.late_interaction
-        self._index = index if settings.use_iterative_fetching else None
         self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
 
@@ -109,13 +105,13 @@ class Retriever:
         are likely to come soon. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
         """
         with self._storage.read() as reader:
-            awaited, known = self._at_first(reader, scope, question.terms)
+            awaited, known = self._at_first(reader, scope, question)
             if question.vector is None or awaited is None:
                 yield self.within(reader, question, known)
                 return
         self._wait_for_vectors(awaited, time.monotonic() + PATIENCE_SECONDS)
         with self._storage.read() as reader:
-            _, known = self._at_first(reader, scope, question.terms)
+            _, known = self._at_first(reader, scope, question)
             yield self.within(reader, question, known)
 
     @contextmanager
@@ -162,23 +158,20 @@ class Retriever:
         finally:
             _places_to_wait.release()
 
-    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple[Awaited | None, "Known"]:
+    def _at_first(self, reader: Reader, scope: Scope, question: Question) -> tuple[Awaited | None, "Known"]:
         """Return which vectors are worth waiting for, and what else a search of the scope asks for."""
         visible = reader.visible(scope)
-        index = self._index if self._index is not None and self._index.is_used else None
-        needs_members = index is not None and not Units.knows(visible)
-        pending, everywhere, missing, members, _ = reader.together(
+        pending, everywhere, missing, *found = reader.together(
             lambda reader: reader.pending(scope),
             lambda reader: reader.pending(EVERYTHING),
             lambda reader: reader.count(scope, without_vectors=True),
-            lambda reader: reader.feed.memories_in(visible) if needs_members else None,
-            lambda reader: index.read_ahead(reader.feed, visible, terms) if index is not None and terms else None,
+            *reads(visible, question),
         )
         is_soon = comes_soon(pending, everywhere)
         awaited = Awaited(scope, pending.last_id) if is_soon else None
         if pending.memories and not is_soon:  # others may have much to do, and this process little
             awaited = awaited_in(reader, scope, self._background.owner)
-        return awaited, Known(scope, missing, pending.memories, everywhere, visible, members)
+        return awaited, Known(scope, missing, pending.memories, everywhere, visible, question.terms, Found(*found))
 
     def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
@@ -189,7 +182,7 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        return Retrieval(reader, question, self._index, self._method, self.threshold, known)
+        return Retrieval(reader, question, self._method, self.threshold, known)
 
 
 def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | None = None) -> Awaited | None:

@@ -7,10 +7,6 @@ standard library only.
 """
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
 
 for _name in [name for name in os.environ if name.upper().startswith("FASTMCP_")]:
     del os.environ[_name]
@@ -24,37 +20,3 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Otherwise pydantic reads the metadata of every installed package to find plugins.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
-
-LEFT_OUT = (
-    "fastmcp.server.providers.skills",
-    "httpx2",
-    "joserfc",
-    "joserfc.errors",
-    "joserfc.jws",
-    "mcp.server.mcpserver",
-    "rich.console",
-    "rich.logging",
-    "uvicorn",
-)
-"""Modules that FastMCP imports, a quarter of its time, and a server over standard input and output never uses."""
-
-
-class Placeholder(ModuleType):
-    """A module in which every name is an empty class."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (Exception,), {})
-
-
-@contextmanager
-def without_other_parts() -> Iterator[None]:
-    """Let the block import FastMCP without `LEFT_OUT`. Later imports of these modules work as usual."""
-    placed = {name: Placeholder(name) for name in LEFT_OUT if name not in sys.modules}
-    sys.modules.update(placed)
-    try:
-        yield
-    finally:
-        for name in placed:
-            del sys.modules[name]

@@ -119,11 +119,12 @@ class Settings(BaseModel):
         default=100,
         ge=1,
         le=4096,
-        description="Number of candidates fetched first when results are filtered after the vector search.",
+        description="Least number of passages that are compared first in a large scope; at least 500, by meaning alone "
+        "1,000.",
     )
     use_iterative_fetching: bool = Field(
         default=True,
-        description="Fetch candidates in growing batches instead of scanning the filtered set; same results.",
+        description="Compare the likeliest passages of a large scope, in growing batches, instead of all.",
     )
     use_threshold_filtering: bool = Field(
         default=False, description="Drop results whose similarity is below the similarity threshold."

@@ -4,8 +4,8 @@ BM25 needs the count of each term in each unit. Its statistics are those of the 
 do not change scores. The full-text search of SQLite and of PostgreSQL returns no such counts, or too slowly. So this is
 an inverted index in ordinary tables:
 
-- The memories of a session share **blocks**. A block is open for new memories until it has UNITS_PER_BLOCK units. The
-  units of a block are numbered.
+- The memories of a kind share **blocks**. A block is open for new memories until it has UNITS_PER_BLOCK units. The
+  units of a block are numbered. Its row has what is in it: the ids of its memories and of their units (`Contents`).
 - A **posting** is the count of a term in a unit, in 64 bits. Terms are stored as hashes: the index contains no words.
 - Part of the hash is the term's **bucket**. The postings of a block in one bucket are stored in the row with the id
   `block_id * BUCKETS + bucket`. So a query reads one row per block and term, and adding a memory changes at most
@@ -15,32 +15,34 @@ This module knows the postings; the tables and their SQL are the engine's.
 """
 
 import hashlib
+import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
-from vector_memory.storage.scoring import PLACES_PER_BLOCK, Numbers
+from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.terms import terms
 
 UNITS_PER_BLOCK = 128
+SPARSE = 4
+"""One unit in this many is the most that is left of a block that is given up."""
+
 BUCKETS = 256
 COUNT_BITS = 10
 NUMBER_BITS = 20
 HASH_BITS = 64 - NUMBER_BITS - COUNT_BITS
 """A posting consists of hash, unit number and count, from the highest bit to the lowest. The bucket is not in it."""
 
-MAX_UNITS = 1 << NUMBER_BITS
 MAX_COUNT = (1 << COUNT_BITS) - 1
 """Higher counts of a term in a unit are stored as this one."""
 
-MAX_BLOCKS = 1 << 24
-"""Arrays have an entry for each block, so a higher block number counts as damage."""
-
+ID = np.dtype("<i8")
 LENGTH = np.dtype("<u4")
 POSTING = np.dtype("<u8")
 
@@ -66,29 +68,91 @@ class Block(NamedTuple):
     units: int
 
 
-class PlacedWords(NamedTuple):
-    """A row of `keyword_memories`: where a memory's units are, and their lengths, an array of LENGTH."""
+class Contents(NamedTuple):
+    """What is in a block, in the order of its units: its memories with their numbers of units, and these units.
 
-    memory_id: int
-    block_id: int
-    first_unit: int
-    lengths: bytes
+    `memory_ids`, `unit_ids`: arrays of ID; the id of what was removed is 0. `sizes`, `lengths` (in terms): of LENGTH.
+    """
+
+    memory_ids: bytes = b""
+    sizes: bytes = b""
+    unit_ids: bytes = b""
+    lengths: bytes = b""
+
+    def spans(self) -> dict[int, range]:
+        """Return the numbers of the units of each memory, in order. Raises DamagedError."""
+        try:
+            ids, ends = (
+                np.frombuffer(self.memory_ids, ID).tolist(),
+                np.cumsum(np.frombuffer(self.sizes, LENGTH)).tolist(),
+            )
+            spans = {number: range(*span) for number, span in zip(ids, pairwise([0, *ends]), strict=True) if number}
+        except ValueError:
+            raise DamagedError(DAMAGED_KEYWORDS) from None
+        if not max(ends, default=0) * LENGTH.itemsize == len(self.lengths) == len(self.unit_ids) // 2:
+            raise DamagedError(DAMAGED_KEYWORDS)
+        return spans
+
+    def without(self, memory_id: int, span: range) -> "Contents":
+        """Return what is left without a memory, whose units have these numbers; they are not given again."""
+        memory_ids, units, lengths = (
+            np.frombuffer(column, kind).copy()
+            for column, kind in ((self.memory_ids, ID), (self.unit_ids, ID), (self.lengths, LENGTH))
+        )
+        memory_ids[memory_ids == memory_id] = units[span.start : span.stop] = lengths[span.start : span.stop] = 0
+        return Contents(memory_ids.tobytes(), self.sizes, units.tobytes(), lengths.tobytes())
+
+    def units_at(self, span: range) -> list[int]:
+        """Return the ids of units, given their numbers."""
+        found: list[int] = np.frombuffer(self.unit_ids, ID)[span.start : span.stop].tolist()
+        return found
+
+    def lengths_at(self, span: range) -> bytes:
+        """Return the lengths of units, given their numbers."""
+        return self.lengths[span.start * LENGTH.itemsize : span.stop * LENGTH.itemsize]
 
     @property
-    def end(self) -> int:
-        """The number after that of the last unit."""
-        return self.first_unit + len(self.lengths) // LENGTH.itemsize
+    def is_sound(self) -> bool:
+        """Whether the columns agree."""
+        try:
+            self.spans()
+        except DamagedError:
+            return False
+        return True
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most units were removed."""
+        ids = np.frombuffer(self.unit_ids, ID)
+        return bool(np.count_nonzero(ids) * SPARSE <= len(ids))
 
 
-class FoundPostings(NamedTuple):
-    """The postings in some rows, in the order of the rows: for each the position of its row, and itself."""
+def words_at(span: range, contents: Contents, rows: Mapping[int, bytes]) -> Words:
+    """Return the words of the units with these numbers in a block, given its rows of postings by id."""
+    postings = dict[int, bytes]()
+    for number, row in rows.items():
+        found = np.frombuffer(row, POSTING)
+        numbers = numbers_of(found)
+        own = found[(numbers >= span.start) & (numbers < span.stop)] - np.uint64(span.start << COUNT_BITS)
+        if len(own):
+            postings[number % BUCKETS] = own.tobytes()
+    return Words(contents.lengths_at(span), postings)
 
-    rows: Numbers
-    postings: Postings
+
+class PostingRows(NamedTuple):
+    """Rows of postings by bucket and block: their ids and sizes in bytes, as JSON, and their postings one by one."""
+
+    ids: str | None
+    sizes: str | None
+    postings: bytes
 
 
-ReadPostings = Callable[[Numbers], FoundPostings]
-"""Returns the postings of those rows that exist, given the ids of rows, which need not ascend."""
+class Occurrences(NamedTuple):
+    """Where terms are: positions of blocks among ascending ones, numbers of units there, and counts in these."""
+
+    blocks: Numbers
+    numbers: Numbers
+    counts: NDArray[np.uint16]
 
 
 def indexed(texts: Sequence[str], first: int = 0) -> Words:
@@ -123,69 +187,56 @@ def rows_to_add(words: Words, block: Block) -> list[dict[str, Any]]:
     ]
 
 
-def without(rows: Mapping[int, bytes], memory: PlacedWords) -> dict[int, bytes]:
-    """Return those rows of postings, by id, that have some of a memory, without these. Raises DamagedError."""
+def without(rows: Mapping[int, bytes], span: range) -> dict[int, bytes]:
+    """Return those rows of postings, by id, that have some of these units, without them. Raises DamagedError."""
     sizes, left = np.divmod([len(row) for row in rows.values()], POSTING.itemsize)
     if left.any():
         raise DamagedError(DAMAGED_KEYWORDS)
     postings = np.frombuffer(b"".join(rows.values()), POSTING)  # one by one, rows would take four times as long
     numbers, ends = numbers_of(postings), np.cumsum(sizes)
-    is_other = (numbers < memory.first_unit) | (numbers >= memory.end)
+    is_other = (numbers < span.start) | (numbers >= span.stop)
     changed = np.unique(np.searchsorted(ends, np.flatnonzero(~is_other), "right"))
     ids, starts = list(rows), ends - sizes
     parts = [(ids[place], slice(starts[place], ends[place])) for place in changed.tolist()]
     return {number: postings[part][is_other[part]].tobytes() for number, part in parts}
 
 
-def in_order(positions: Numbers, sizes: Numbers, joined: bytes) -> FoundPostings:
-    """Return rows of postings that were read together, in any order.
-
-    `positions`: of the rows among those asked for. `sizes`: the bytes of each row in `joined`. Raises DamagedError.
-    """
-    counts, left = np.divmod(sizes, POSTING.itemsize)
-    if left.any() or sizes.sum() != len(joined):
-        raise DamagedError(DAMAGED_KEYWORDS)
-    rows, postings = np.repeat(positions, counts), np.frombuffer(joined, POSTING)
-    if (positions[1:] < positions[:-1]).any():
-        order = np.argsort(rows, kind="stable")
-        rows, postings = rows[order], postings[order]
-    return FoundPostings(rows, postings)
-
-
-def occurrences(
-    wanted: Sequence[str], blocks: Sequence[Numbers], read: ReadPostings
-) -> list[tuple[Numbers, NDArray[np.uint16]]]:
-    """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
-
-    All postings are read at once.
-    """
-    if not wanted:
-        return []
-    hashes = [hash_of(term) for term in wanted]
-    rows, postings = read(rows_with(wanted, blocks))
-    starts = np.concatenate(blocks) * PLACES_PER_BLOCK
-    ends = np.searchsorted(rows, np.cumsum([len(own) for own in blocks])).tolist()
+def occurrences(wanted: Sequence[str], rows: PostingRows, block_ids: Numbers) -> list[Occurrences]:
+    """Return where each term is in these blocks, given all rows of its bucket there. Raises DamagedError."""
+    buckets, counts, blocks, postings = placed(rows, block_ids)
+    ends = np.concatenate([[0], np.cumsum(counts)])
     found = []
-    for begin, end, (_, hashed) in zip([0, *ends], ends, hashes, strict=False):
-        hits = begin + hits_in(postings[begin:end], hashed)
-        own = postings[hits]
-        places = starts[rows[hits]] + numbers_of(own)
-        found.append((places, counts_of(own)))
+    for bucket, hashed in map(hash_of, wanted):
+        begin, end = ends[buckets.searchsorted(bucket)], ends[buckets.searchsorted(bucket, "right")]
+        hits = begin + np.flatnonzero(hashes_of(postings[begin:end]) == hashed)
+        found.append(Occurrences(blocks[hits], numbers_of(postings[hits]), counts_of(postings[hits])))
     return found
 
 
-def rows_with(wanted: Sequence[str], blocks: Sequence[Numbers]) -> Numbers:
-    """Return the ids of the rows that have the postings of each term in blocks of its own."""
-    row_ids = [own * BUCKETS + hash_of(term)[0] for term, own in zip(wanted, blocks, strict=True)]
-    return np.concatenate([np.empty(0, np.int64), *row_ids])
+def all_occurrences(rows: PostingRows, block_ids: Numbers) -> tuple[Numbers, Occurrences]:
+    """Return where each term is that is in these blocks: the keys of the terms, and beside them the occurrences."""
+    buckets, counts, blocks, postings = placed(rows, block_ids)
+    keys = np.repeat(buckets, counts) << HASH_BITS | hashes_of(postings).astype(np.int64)
+    return keys, Occurrences(blocks, numbers_of(postings), counts_of(postings))
 
 
-def postings_in(blocks: Numbers, read: ReadPostings) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
-    """Return for each posting in some blocks the position of its block, its term's key, its place and its count."""
-    rows, postings = read((blocks[:, None] * BUCKETS + np.arange(BUCKETS)).ravel())
-    block, bucket = np.divmod(rows, BUCKETS)
-    keys = bucket << HASH_BITS | hashes_of(postings).astype(np.int64)
-    return block, keys, blocks[block] * PLACES_PER_BLOCK + numbers_of(postings), counts_of(postings)
+def placed(rows: PostingRows, block_ids: Numbers) -> tuple[Numbers, Numbers, Numbers, Postings]:
+    """Return the bucket of each row and its number of postings; the position of the block of each posting, and itself.
+
+    Raises DamagedError.
+    """
+    ids, sizes = (np.array(json.loads(column or "[]"), np.int64) for column in rows[:2])
+    counts, left = np.divmod(sizes, POSTING.itemsize)
+    blocks, buckets = np.divmod(ids, BUCKETS)
+    if left.any() or sizes.sum() != len(rows.postings) or len(ids) != len(sizes):
+        raise DamagedError(DAMAGED_KEYWORDS)
+    positions = np.repeat(block_ids.searchsorted(blocks), counts)
+    return buckets, counts, positions, np.frombuffer(rows.postings, POSTING)
+
+
+def buckets_of(wanted: Sequence[str]) -> list[int]:
+    """Return the buckets of terms, ascending."""
+    return sorted({bucket for bucket, _ in map(hash_of, wanted)})
 
 
 def key_of(term: str) -> int:
@@ -194,21 +245,9 @@ def key_of(term: str) -> int:
     return bucket << HASH_BITS | hashed
 
 
-def place_of(block_id: int, first: int) -> int:
-    """Return the place of a unit as one number. Raises DamagedError if it is out of range."""
-    if not 0 <= first < PLACES_PER_BLOCK or not 0 < block_id < MAX_BLOCKS:
-        raise DamagedError(DAMAGED_KEYWORDS)
-    return block_id * PLACES_PER_BLOCK + first
-
-
 def row_id(block_id: int, bucket: int) -> int:
     """Return the id of the row with a block's postings in a bucket."""
     return block_id * BUCKETS + bucket
-
-
-def hits_in(postings: Postings, hashed: int) -> Numbers:
-    """Return the positions of the postings of the term with this hash."""
-    return np.flatnonzero(hashes_of(postings) == hashed)
 
 
 def hashes_of(postings: Postings) -> Postings:

@@ -9,10 +9,12 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
+
+import numpy as np
 
 from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.postings import Block, Words, indexed, rows_to_add
+from vector_memory.storage.postings import LENGTH, Block, Words, indexed, rows_to_add
 from vector_memory.storage.queries.insert import KeywordQueries
 from vector_memory.storage.queries.keywords import KeywordIndex
 
@@ -39,8 +41,7 @@ def index_again(read: Transaction, write: Transaction, seconds: float = math.inf
         }
         with write() as writer:
             for block_id, known in prepared.items():
-                if writer.keywords.is_old(block_id):  # another process may have been faster
-                    replace_block(writer.keywords, block_id, known)
+                replace_block(writer.keywords, block_id, known)
 
 
 def next_texts(words: KeywordIndex) -> dict[int, dict[int, list[str]]]:
@@ -51,30 +52,44 @@ def next_texts(words: KeywordIndex) -> dict[int, dict[int, list[str]]]:
         if length >= CHARACTERS_AT_ONCE:
             break
         found[block_id] = {}
-        with suppress(DamagedError):  # `replace_block` finds it again
-            for memory in words.placed_in(block_id):
-                texts = found[block_id][memory.memory_id] = words.texts_of(memory.memory_id)
-                length += sum(map(len, texts))
+        for memory_id in spans_in(words, block_id) or {}:
+            texts = found[block_id][memory_id] = texts_of(words, memory_id)
+            length += sum(map(len, texts))
     return found
 
 
 def replace_block(words: KeywordIndex, block_id: int, known: Mapping[int, Words]) -> None:
-    """Replace the words of a block. `known`: those of its memories, unless they were added meanwhile.
+    """Replace the words of a block, unless another process was faster. `known`: those of its memories.
 
-    A block with a damaged memory stays as it is: `vector-memory doctor` finds it.
+    A damaged block stays as it is: `vector-memory doctor` finds it.
     """
-    try:
-        memories = words.placed_in(block_id)
-        new = [known.get(memory.memory_id) or indexed(words.texts_of(memory.memory_id)) for memory in memories]
-    except DamagedError:
+    contents, spans = words.contents_of(block_id), spans_in(words, block_id)
+    if contents is None:
+        return
+    if spans is None:
         words.keep_block(block_id)
         return
-    if any(len(own.lengths) != len(memory.lengths) for own, memory in zip(new, memories, strict=True)):
-        words.keep_block(block_id)
-        return
-    rows = defaultdict[int, bytes](bytes)
-    for own, memory in zip(new, memories, strict=True):
-        for row in rows_to_add(own, Block(block_id, memory.first_unit)):
+    lengths, rows = np.frombuffer(contents.lengths, LENGTH).copy(), defaultdict[int, bytes](bytes)
+    for memory_id, span in spans.items():
+        own = known.get(memory_id) or indexed(texts_of(words, memory_id))  # it may have been added meanwhile
+        if own.units != len(span):
+            words.keep_block(block_id)
+            return
+        lengths[span.start : span.stop] = np.frombuffer(own.lengths, LENGTH)
+        for row in rows_to_add(own, Block(block_id, span.start)):
             rows[row["id"]] += row["postings"]
-    placed = [memory._replace(lengths=own.lengths) for own, memory in zip(new, memories, strict=True)]
-    words.replace_block(block_id, placed, rows)
+    words.replace_block(block_id, contents._replace(lengths=lengths.tobytes()), rows)
+
+
+def spans_in(words: KeywordIndex, block_id: int) -> dict[int, range] | None:
+    """Return the numbers of the units of each memory in a block by other rules; None: it is damaged or gone."""
+    try:
+        contents = words.contents_of(block_id)
+        return None if contents is None else contents.spans()
+    except DamagedError:
+        return None
+
+
+def texts_of(words: KeywordIndex, memory_id: int) -> list[str]:
+    """Return the searchable texts of the units of a memory."""
+    return [unit.text for unit in words.units_of(memory_id)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
@@ -34,9 +34,6 @@ from vector_memory.storage.records import (
 )
 
 # ruff: noqa: D102 - the methods are described in storage.base
-
-if TYPE_CHECKING:
-    from vector_memory.storage.scoring import CandidateSource, Method
 
 
 Whole = TypeVar("Whole")
@@ -68,7 +65,7 @@ class Limited(Generic[Whole]):
 class LimitedReader(Limited[Reader]):
     """What a reader sees of some sessions. A search asks for token states of what it has found in visible sessions."""
 
-    unlimited = frozenset({"token_states", "count_all", "fingerprint", "require_comparable", "feed"})
+    unlimited = frozenset({"token_states", "count_all", "fingerprint", "require_comparable", "candidates"})
 
     def visible(self, scope: Scope) -> Scope:
         return replace(scope, sessions=self._sessions)
@@ -164,9 +161,6 @@ class LimitedReader(Limited[Reader]):
 
     def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
         return self._whole.pending(self.visible(scope), until, owner)
-
-    def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
-        return self._whole.candidates(self.visible(scope), method)
 
     def require_writable(self, session_id: str | None) -> None:
         """Raise AccessDeniedError for a session that is not one of these."""

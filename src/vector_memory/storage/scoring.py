@@ -4,10 +4,9 @@ A unit is what a search compares: a chunk, or a whole memory of a kind that is n
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,6 @@ from numpy.typing import NDArray
 from vector_memory.storage.spelling import Spelling
 
 Vectors = NDArray[np.float32]
-Signatures = NDArray[np.uint64]
-"""A bit for each number of a vector: is it above 0? From the first byte's highest on; shape (vectors, words)."""
 Numbers = NDArray[np.int64]
 
 SCALE = 1e6
@@ -44,42 +41,6 @@ LATE_UNITS = 20
 """How many of the best units of a scope are compared token by token."""
 
 
-class Match(NamedTuple):
-    """A unit in one list, with its score: a cosine, or a share of the words (see `divisor_of`).
-
-    Scores are rounded. Lists are sorted by score, then by id. `memory_id`: the memory of the unit.
-    """
-
-    id: int
-    memory_id: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One list: its best matches, best first. `complete`: there are no further matches.
-
-    `others`: the scores, in the same measure, of units that only the other list found. `partial`: not every unit could
-    be compared, so units that are not in the list may be as good.
-    """
-
-    matches: Sequence[Match] = ()
-    complete: bool = True
-    others: Mapping[int, float] = field(default_factory=dict)
-    partial: bool = False
-
-    def scores(self) -> dict[int, float]:
-        """Return the scores of all units that have one, by id."""
-        return {**self.others, **{match.id: match.score for match in self.matches}}
-
-
-class Method(NamedTuple):
-    """How an engine finds the nearest units. `batch`: passages fetched first. `iterative`: fetch in growing batches."""
-
-    batch: int = 100
-    iterative: bool = True
-
-
 NOTHING_TYPED: Mapping[str, str] = MappingProxyType({})
 
 
@@ -92,44 +53,6 @@ class Wording(NamedTuple):
 
     covered: float
     respelt: Mapping[str, Spelling] = MappingProxyType({})
-
-
-class WordRanking(Protocol):
-    """The shares of a query's words that the units of a scope have (see `divisor_of`)."""
-
-    @property
-    def wording(self) -> Wording:
-        """How much of the query's wording the scope has."""
-
-    def best(self, count: int) -> Ranked:
-        """Return the `count` best units that contain one of the words."""
-
-    def shares(self, matches: Sequence[Match]) -> dict[int, float]:
-        """Return the scores, if above 0, of units found elsewhere, by id."""
-
-
-class CandidateSource(Protocol):
-    """Ranks the units of one scope in one snapshot."""
-
-    def nearest(self, query: Vectors, count: int) -> Ranked:
-        """Return the `count` units with the nearest passages, in the same order as a scan of the scope.
-
-        `query`: a unit vector, shape (dimensions,). The result is `partial` if the engine stops before it is complete.
-        """
-
-    def rank_words(self, terms: Sequence[str], plain: Mapping[str, str] = NOTHING_TYPED) -> WordRanking:
-        """Rank the scope's units that contain any of the terms, with the statistics of the scope.
-
-        `plain`: words by their terms, which may be misspelt if the scope does not have them.
-        """
-
-    def similarities(self, query: Vectors, matches: Sequence[Match]) -> dict[int, float]:
-        """Return the cosines of units found elsewhere, by id. Units without vectors are left out."""
-
-
-PLACES_PER_BLOCK = 1 << 20
-"""An engine may store the units of neighbouring memories in blocks. The place of a unit is the number of its block
-times PLACES_PER_BLOCK, plus its number in the block. The units of a memory have consecutive places."""
 
 
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -164,16 +87,6 @@ def cosines(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
         block = slice(start, start + COMPARED_AT_ONCE)
         result[block] = 1 - np.square(vectors[block] - query).sum(axis=1).astype(np.float64) / 2
     return rounded(result)
-
-
-def signatures_of(vectors: Vectors) -> Signatures:
-    """Return the signatures of vectors, shape (vectors, dimensions)."""
-    return packed_signatures(np.packbits(vectors > 0, axis=1))
-
-
-def packed_signatures(packed: NDArray[np.uint8]) -> Signatures:
-    """Return signatures whose bytes, shape (vectors, bytes), may end within a word."""
-    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))).view(np.uint64)
 
 
 def highest_score(units: int, having: int) -> float:

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vector_memory.domain import Scope
 from vector_memory.storage.queries.chunks import ChunkQueries
 from vector_memory.storage.queries.insert import DuplicateQueries, KeywordQueries, MemoryInserts
 from vector_memory.storage.queries.memories import MemoryChanges, MemoryQueries
@@ -22,7 +21,6 @@ from vector_memory.storage.records import Cursor, LastIds
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from vector_memory.storage.maintenance_api import Upkeep
-    from vector_memory.storage.scoring import CandidateSource, Method
 
 
 class Reader(
@@ -48,10 +46,6 @@ class Reader(
     @abstractmethod
     def last_ids(self) -> LastIds:
         """Return the highest ids that were ever given."""
-
-    @abstractmethod
-    def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
-        """Return the source that ranks the units of a scope, which must have a kind."""
 
     @property
     @abstractmethod

@@ -7,13 +7,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine_memories import MODEL, OTHER_MODEL, add, chunks_in, content_hash, derived, new_memory, unit_vector
+from engine_memories import (
+    MODEL,
+    OTHER_MODEL,
+    add,
+    chunks_in,
+    content_hash,
+    derived,
+    found_by_words,
+    new_memory,
+    unit_vector,
+)
 from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries import keywords
 from vector_memory.storage.records import History
-from vector_memory.storage.scoring import Method
 
 SESSIONS = map("session {}".format, count())
 
@@ -305,8 +314,6 @@ def test_words_added_in_one_transaction_are_told_apart_although_memories_are_del
                 writer.delete(memory_id)
             else:
                 added[memory_id] = f"a{number}"
-    with storage.read() as reader:
-        source = reader.candidates(Scope(kind), Method())
-        assert {match.memory_id for match in source.rank_words(["common"]).best(9).matches} == set(added)
-        for memory_id, word in added.items():
-            assert [match.memory_id for match in source.rank_words([word]).best(9).matches] == [memory_id]
+    assert found_by_words(storage, "common", kind) == sorted(added)
+    for memory_id, word in added.items():
+        assert found_by_words(storage, word, kind) == [memory_id]

@@ -10,7 +10,7 @@ from distributable import problem_of
     [
         ("delete from canonical_tags; delete from namespace", "several commands"),
         ("select 1 where exists (select from namespace)", "empty select list"),
-        ("update namespace set epoch = extract(epoch from clock_timestamp())", "volatile"),
+        ("update namespace set revision = extract(epoch from clock_timestamp())", "volatile"),
         ("select nextval('numbers') from keyword_blocks", "nextval"),
     ],
 )

@@ -36,7 +36,7 @@ def database(
     this again after an upgrade. With --only they can use only the memory of the URL, such as `?schema=ns_NAME`.
 
     `index` creates an approximate index of vectors (HNSW) while servers read and write the memory. It speeds up
-    searches by meaning of more than 50,000 passages without an index in memory; each store then takes longer.
+    searches of more than 50,000 passages; each store then takes longer.
     """
     address = server.url()
     if address is None:

@@ -10,7 +10,6 @@ from cyclopts.validators import Number
 
 from vector_memory.cli.flags import SettingsFlags, creatable, files_of, given_path, require_folder
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.server import without_other_parts
 from vector_memory.settings import EXPORT_FOLDER, FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
@@ -44,8 +43,7 @@ def serve(
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
     gc.disable()  # until all is imported, which stays: collecting among it takes a tenth of the start time
-    with without_other_parts():
-        from vector_memory.server.app import run_server
+    from vector_memory.server.app import run_server
 
     run_server(address, settings, exports, offer, files)
 

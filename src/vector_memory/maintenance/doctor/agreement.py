@@ -15,7 +15,7 @@ from vector_memory.maintenance.doctor.report import Finding, Level, agreement, f
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader
 from vector_memory.storage.maintenance_api import WholeMemory
-from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
+from vector_memory.storage.postings import LENGTH, POSTING, indexed
 from vector_memory.storage.queries.portions import WordBlock
 from vector_memory.storage.records import StoredPassage
 from vector_memory.storage.terms import RULES
@@ -138,7 +138,9 @@ def are_words_correct(reader: Reader, faults: Faults) -> bool:
     while blocks := reader.upkeep.portions.blocks(last_id, BLOCKS_AT_ONCE):
         last_id = blocks[-1].id
         for block in blocks:
-            placed = {memory.memory_id for memory in block.memories}
+            if not block.contents.is_sound:
+                return False
+            placed = set(block.contents.spans())
             unknown = block.rules < RULES or placed & damaged
             if not placed <= wanted or not (unknown or is_block_correct(reader, block)):
                 return False
@@ -149,31 +151,28 @@ def are_words_correct(reader: Reader, faults: Faults) -> bool:
 def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     """Return whether a block has exactly the words of its memories."""
     postings = defaultdict[int, list[bytes]](list)
-    memories = reader.memories([placed.memory_id for placed in block.memories])
-    for placed in block.memories:
-        if not 0 <= placed.first_unit <= MAX_UNITS:
+    contents = block.contents
+    spans = contents.spans()
+    memories = reader.memories(list(spans))
+    if len(contents.lengths) != block.units * LENGTH.itemsize or reader.keywords.memories_in(block.id) != sorted(spans):
+        return False
+    for memory_id, span in spans.items():
+        memory, chunks = memories[memory_id], reader.chunks_of(memory_id)
+        parts = [each.chunk for each in chunks]
+        words = indexed(searchable_texts(memory.title, memory.content, parts, chunked=memory.chunked), span.start)
+        ids = [each.id for each in chunks] if memory.chunked else [memory_id]
+        if (block.kind, contents.units_at(span), contents.lengths_at(span)) != (memory.memory_type, ids, words.lengths):
             return False
-        memory = memories[placed.memory_id]
-        chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
-        texts = searchable_texts(memory.title, memory.content, chunks, chunked=memory.chunked)
-        lengths, rows = indexed(texts, placed.first_unit)
-        end = placed.first_unit + len(lengths) // LENGTH.itemsize
-        if lengths != placed.lengths or memory.session_id != block.session_id or not end <= block.units <= MAX_UNITS:
-            return False
-        for bucket, row in rows.items():
+        for bucket, row in words.postings.items():
             postings[bucket].append(row)
-    found = {bucket: row for bucket, row in block.postings.items() if row}
-    return (
-        bool(block.memories)
-        and found.keys() == postings.keys()
-        and all(np.array_equal(sorted_row(found[one]), sorted_row(b"".join(rows))) for one, rows in postings.items())
-    )
+    stored = {bucket: sorted_row(row) for bucket, row in block.postings.items() if row}
+    return bool(spans) and stored == {bucket: sorted_row(b"".join(rows)) for bucket, rows in postings.items()}
 
 
-def sorted_row(row: bytes) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+def sorted_row(row: bytes) -> bytes:
     """Return postings, sorted. An incomplete one at the end is left out."""
     whole = len(row) // POSTING.itemsize * POSTING.itemsize
-    return np.sort(np.frombuffer(row[:whole], POSTING))
+    return np.sort(np.frombuffer(row[:whole], POSTING)).tobytes()
 
 
 def unknown_tags(reader: Reader) -> dict[str, int]:

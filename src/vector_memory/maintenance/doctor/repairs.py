@@ -35,10 +35,11 @@ class Repairs:
         done: list[str] = []
         stripped = wrong & DERIVED if usable else set()
         with self._storage.write() as writer:
-            if stripped:
-                strip_derived(writer, faults_in(writer, self._translated), misfiled)
             if stripped or "keywords" in wrong:
-                writer.keywords.rebuild()
+                writer.keywords.clear()  # first: nothing can be removed from a block that is damaged
+                if stripped:
+                    strip_derived(writer, faults_in(writer, self._translated), misfiled)
+                writer.keywords.fill()
                 done.append("Rebuilt the keyword index.")
             if "tags" in wrong:
                 done.append(add_unknown_tags(writer, unknown_tags(writer), utc_now()))

@@ -1,4 +1,4 @@
-"""The optional index of vectors, for searches of large scopes that cannot use the index in memory.
+"""The optional index of vectors, for searches of large scopes.
 
 It is an HNSW index over vectors of 16-bit floats. Its answers are approximate, and PostgreSQL applies filters to them
 afterwards, so it would shorten answers where filters let little through. Therefore the planner never chooses it: only a
@@ -72,13 +72,12 @@ def is_usable(connection: Connection, condition: Filter) -> bool:
 
 
 def nearest(connection: Connection, condition: Filter, query: Vectors, k: int) -> list[Row] | None:
-    """Return unit, memory and vector of nearly the `k` nearest passages, in any order; None: compare all of them."""
+    """Return unit and vector of nearly the `k` nearest passages, in any order; None: compare all of them."""
     if k > MOST or not is_usable(connection, condition):
         return None
     length = len(query)
     sql = f"""
-        select coalesce(p.chunk_id, p.memory_id), p.memory_id, p.embedding
-        from memory_passages p {condition.sql}
+        select coalesce(p.chunk_id, p.memory_id), p.embedding from memory_passages p {condition.sql}
         order by p.embedding::halfvec({length}) <-> %(query)s::real[]::vector({length})::halfvec({length})
         limit %(k)s
     """

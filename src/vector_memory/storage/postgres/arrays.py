@@ -9,7 +9,7 @@ from psycopg.pq import Format
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
 
-    from vector_memory.storage.scoring import Numbers, Signatures, Vectors
+    from vector_memory.storage.scoring import Numbers, Vectors
 
 ELEMENTS = {"l": (20, 1016), "q": (20, 1016), "f": (700, 1021)}
 """The types of the elements of NumPy's arrays, and those of the arrays: bigint and real."""
@@ -55,16 +55,6 @@ def as_vectors(sent: Sequence[bytes], dimensions: int) -> "Vectors":
 
     rows = np.frombuffer(b"".join(sent), ">f4").reshape(-1, 1 + dimensions)
     return rows[:, 1:].astype(np.float32)
-
-
-def as_signatures(sent: Sequence[bytes], dimensions: int) -> "Signatures":
-    """Return signatures that `binary_quantize` made: each the number of its bits in 4 bytes, and its bits."""
-    import numpy as np  # noqa: PLC0415
-
-    from vector_memory.storage.scoring import packed_signatures  # noqa: PLC0415
-
-    rows = np.frombuffer(b"".join(sent), np.uint8).reshape(-1, 4 + -(-dimensions // 8))
-    return packed_signatures(rows[:, 4:])
 
 
 def as_numbers(sent: bytes | None) -> "Numbers":

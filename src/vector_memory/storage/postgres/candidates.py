@@ -1,43 +1,27 @@
-"""What a search reads from a schema: postings, vectors, and the CandidateSource of a scope."""
+"""What a search reads from a schema: postings, and vectors, which pgvector compares."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
 from vector_memory.domain import TRAITS, Scope
-from vector_memory.storage.knn import Candidates, ScopeCandidates
 from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_numbers, as_vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.transactions import PostgresConnection
-from vector_memory.storage.postings import FoundPostings, in_order
+from vector_memory.storage.postings import BUCKETS, PostingRows
+from vector_memory.storage.queries.candidates import Candidates, Compared, Likely, Worth, block_filter
 from vector_memory.storage.queries.filters import CONDITIONS, Filter, parameters_of
-from vector_memory.storage.queries.words import ScopeWords
-from vector_memory.storage.scoring import Method, Numbers, Vectors, cosines
+from vector_memory.storage.scoring import Numbers, Vectors, rounded
 
+# ruff: noqa: D102 - the methods are described in storage.queries.candidates
 
-def read_postings(connection: Connection, wanted: Numbers) -> FoundPostings:
-    """Return the postings of those rows that exist, in the given order.
+MOST_AHEAD = 15_000
+"""Passages of a session that are compared before it is known how many there are."""
 
-    The query returns them in one row: handing over thousands of rows takes longer than reading them. It gets their ids
-    sorted, so that PostgreSQL reads neighbouring rows after each other, and cannot choose to read the whole table.
-    """
-    sql = """
-        select string_agg(int8send(id), ''::bytea), string_agg(int8send(length(postings)::bigint), ''::bytea),
-            string_agg(postings, ''::bytea)
-        from keyword_postings where id = any(%s::bigint[])
-    """
-    ids, places = np.unique(np.asarray(wanted, np.int64), return_inverse=True)
-    found, sizes, joined = connection.execute(sql, (ids,), binary=True).fetchall()[0]
-    rows, postings = in_order(np.searchsorted(ids, as_numbers(found)), as_numbers(sizes), joined or b"")
-    ends = np.searchsorted(rows, np.arange(len(ids) + 1))
-    counts = np.diff(ends)[places]
-    before = np.cumsum(counts) - counts
-    order = np.repeat(ends[:-1][places] - before, counts) + np.arange(counts.sum())
-    return FoundPostings(np.repeat(np.arange(len(places)), counts), postings[order])
-
+BY_WORDS = 4
+"""One unit in this many of the passages wanted is looked at for its words alone."""
 
 COPIED = {"after_id": "p.memory_id > %(after_id)s"} | {
     name: CONDITIONS[name].replace("m.", "p.")
@@ -56,82 +40,101 @@ def passage_filter(scope: Scope) -> Filter:
     return Filter(as_postgres(f"{joined} where {conditions}"), parameters)
 
 
-def nearest(connection: Connection, scope: Scope, query: Vectors, k: int) -> Candidates:
-    """Return the `k` passages of a scope that are nearest to the query, nearest first.
+class PostgresCandidates(Candidates):
+    """The Candidates of a schema, in the connection's transaction."""
 
-    Compares all of them, unless the scope is large and there is an index of vectors (`approximate`).
+    connection: PostgresConnection
+
+    def postings(self, scope: Scope, buckets: list[int]) -> PostingRows:
+        """Return the rows of postings in one row: handing over thousands of rows takes longer than reading them.
+
+        `offset` keeps PostgreSQL from reading the whole table instead of some rows.
+        """
+        condition = block_filter(scope)
+        sql = f"""
+            select json_agg(p.id order by bucket, p.id)::text as ids,
+                json_agg(length(p.postings) order by bucket, p.id)::text as sizes,
+                coalesce(string_agg(p.postings, ''::bytea order by bucket, p.id), ''::bytea) as postings
+            from (select id from keyword_blocks where {condition.sql}) b
+            cross join unnest(%(buckets)s::bigint[]) bucket
+            cross join lateral (
+                select id, postings from keyword_postings where id = b.id * {BUCKETS} + bucket offset 0
+            ) p
+        """
+        return self.connection.fetch(PostingRows, sql, condition.parameters | {"buckets": buckets})[0]
+
+    def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
+        return vectors_of(self.connection.raw, passage_ids)
+
+    def compared_ahead(self, scope: Scope, query: Vectors) -> Compared | None:
+        found = None if scope.session_id is None else self.compared(scope, query, MOST_AHEAD + 1)
+        return None if found is None or len(found.cosines) > MOST_AHEAD else found
+
+    def compared(self, scope: Scope, query: Vectors, limit: int | None = None) -> Compared:
+        condition = passage_filter(scope)
+        sql = f"""
+            select string_agg(int8send(unit), ''::bytea), string_agg(float8send(distance), ''::bytea) from (
+                select coalesce(p.chunk_id, p.memory_id) as unit,
+                    p.embedding <-> %(query)s::real[]::vector as distance
+                from memory_passages p {condition.sql} and vector_dims(p.embedding) = %(length)s limit %(limit)s
+            ) compared
+        """
+        parameters = condition.parameters | {"query": query, "length": len(query), "limit": limit}
+        units, distances = self.connection.raw.execute(sql, parameters, binary=True).fetchall()[0]
+        # Vectors of another model may have another length. For unit vectors |a - b|^2 = 2 - 2ab.
+        near = rounded(1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2)
+        return Compared(as_numbers(units), near, near.__getitem__)
+
+    def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
+        """Return the passages that are nearest, and those of the units that gain most by their words.
+
+        Of the newest, only those that are nearest, in one round trip.
+        """
+        units, vectors, is_exact = nearest(
+            self.connection.raw, scope, query, limit, worth.left_out, approximately=newest is None
+        )
+        complete = is_exact and len(units) < limit
+        wanted = [] if complete or newest is not None else np.setdiff1d(worth.best(limit // BY_WORDS), units).tolist()
+        if wanted:
+            column = "chunk_id" if scope.kind is not None and TRAITS[scope.kind].chunked else "memory_id"
+            sql = f"select {column}, embedding from memory_passages where {column} = any(%s)"
+            others, more = fetched(self.connection.raw, sql, wanted)
+            units, vectors = np.concatenate([units, others]), np.concatenate([vectors, more])
+        return Likely(units, vectors, complete)
+
+
+def nearest(
+    connection: Connection, scope: Scope, query: Vectors, k: int, left_out: Sequence[int], *, approximately: bool
+) -> tuple[Numbers, Vectors, bool]:
+    """Return the units and vectors of the `k` passages of a scope that are nearest to the query, and if that is exact.
+
+    Compares all of them, unless the scope is large and there is an index of vectors that may be used (`approximate`).
     """
     condition = passage_filter(scope)
-    rows = approximate.nearest(connection, condition, query, k)
+    if left_out:
+        others = f"{condition.sql} and p.memory_id <> all(%(left_out)s::bigint[])"
+        condition = Filter(others, condition.parameters | {"left_out": list(left_out)})
+    rows = approximate.nearest(connection, condition, query, k) if approximately else None
     is_exact = rows is None
     if rows is None:
         # The sum keeps the planner from an approximate index.
         sql = f"""
-            select coalesce(p.chunk_id, p.memory_id), p.memory_id, p.embedding
-            from memory_passages p {condition.sql}
+            select coalesce(p.chunk_id, p.memory_id), p.embedding from memory_passages p {condition.sql}
             order by (p.embedding <-> %(query)s::real[]::vector) + 0, p.id limit %(k)s
         """
         rows = connection.execute(sql, condition.parameters | {"query": query, "k": k}, binary=True).fetchall()
-    units, memories, sent = zip(*rows, strict=True) if rows else ((), (), ())
-    vectors = as_vectors(sent, len(query))
-    order = slice(None) if is_exact else np.argsort(-cosines(vectors, query), kind="stable")
-    return Candidates(
-        np.array(units, np.int64)[order],
-        np.array(memories, np.int64)[order],
-        vectors[order],
-        np.ones(len(rows), np.bool_),
-    )
+    units, sent = zip(*rows, strict=True) if rows else ((), ())
+    return np.array(units, np.int64), as_vectors(sent, len(query)), is_exact
 
 
-def vectors_of(connection: Connection, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+def vectors_of(connection: Connection, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
     """Return the ids of those passages that exist, ascending, and the vectors, shape (ids, dimensions)."""
     sql = "select id, embedding from memory_passages where id = any(%s::bigint[]) order by id"
-    return _fetched(connection, sql, passage_ids)
+    return fetched(connection, sql, passage_ids)
 
 
-def vectors_of_units(connection: Connection, scope: Scope, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-    """Return the unit of each passage of these units, which are of the scope's kind, and the vectors."""
-    unit = "chunk_id" if scope.kind is not None and TRAITS[scope.kind].chunked else "memory_id"
-    return _fetched(connection, f"select {unit}, embedding from memory_passages where {unit} = any(%s)", unit_ids)
-
-
-def passages_in(connection: Connection, scope: Scope, limit: int) -> Numbers:
-    """Return the first `limit` passages of a scope, sorted by the ids of their units; -1: all.
-
-    Shape (passages, 3): the ids of the passage, of its unit, and of its memory.
-    """
-    condition = passage_filter(scope)
-    sql = f"""
-        select p.id, coalesce(p.chunk_id, p.memory_id) as unit, p.memory_id
-        from memory_passages p {condition.sql} order by unit, p.id limit %(limit)s
-    """
-    bound = condition.parameters | {"limit": None if limit < 0 else limit}
-    return np.array(connection.execute(sql, bound, binary=True).fetchall(), np.int64).reshape(-1, 3)
-
-
-def _fetched(connection: Connection, sql: str, ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+def fetched(connection: Connection, sql: str, ids: list[int]) -> tuple[Numbers, Vectors]:
     """Return rows of id and vector as arrays."""
     rows = connection.execute(sql, (np.array(ids, np.int64),), binary=True).fetchall() if len(ids) else []
     found, sent = zip(*rows, strict=True) if rows else ((), ())
     return np.array(found, np.int64), as_vectors(sent, connection.state.dimensions)
-
-
-class PostgresCandidates(ScopeCandidates):
-    """The CandidateSource of a scope of memories of one kind, in the connection's transaction."""
-
-    def __init__(self, connection: PostgresConnection, scope: Scope, method: Method) -> None:
-        super().__init__(method, ScopeWords(connection, scope, partial(read_postings, connection.raw)))
-        self._raw = connection.raw
-        self._scope = scope
-
-    def _nearest_passages(self, query: Vectors, k: int) -> Candidates:
-        return nearest(self._raw, self._scope, query, k)
-
-    def _passages(self, limit: int) -> Numbers:
-        return passages_in(self._raw, self._scope, limit)
-
-    def _vectors_of(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        return vectors_of(self._raw, passage_ids)
-
-    def _vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        return vectors_of_units(self._raw, self._scope, unit_ids)

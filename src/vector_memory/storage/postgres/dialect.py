@@ -23,6 +23,7 @@ DIALECT = {
     "indexed_by": Fragment(""),
     "unindexed": Fragment("?"),
     "json_array": Fragment("json_agg(?)::text"),
+    "listed": Fragment("json_agg(? order by id)::text"),
     "json_object": Fragment("json_object_agg(?)::text"),
     "json_lists": Fragment("coalesce(json_agg(json_build_array(?)), '[]')::text"),
     "position": "strpos",
@@ -39,8 +40,9 @@ DIALECT = {
     "with_states": "",
     "bytes": Fragment("?"),
     "appended": Fragment("keyword_postings.? || excluded.?"),
-    "revision": "namespace",
-    "begin_epoch": "update namespace set epoch = epoch + 1",
+    "followed": Fragment("? || %(?)s"),
+    "joined": Fragment("coalesce(string_agg(?, ''::bytea order by id), ''::bytea)"),
+    "no_bytes": "''::bytea",
     "now": "extract(epoch from statement_timestamp())::float8",
     "size": """(
         select sum(pg_total_relation_size(c.oid))::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -50,8 +52,17 @@ DIALECT = {
 """What `storage.connection` calls fragments."""
 
 COLUMNS = {
-    "keyword_blocks": {"id": "bigint", "session_id": "text", "units": "integer", "rules": "integer"},
-    "keyword_memories": {"memory_id": "bigint", "block_id": "bigint", "first_unit": "integer", "lengths": "bytea"},
+    "keyword_blocks": {
+        "id": "bigint",
+        "kind": "text",
+        "units": "integer",
+        "rules": "integer",
+        "memory_ids": "bytea",
+        "sizes": "bytea",
+        "unit_ids": "bytea",
+        "lengths": "bytea",
+    },
+    "keyword_memories": {"memory_id": "bigint", "block_id": "bigint"},
     "keyword_postings": {"id": "bigint", "postings": "bytea"},
     "canonical_tags": {"tag": "text", "frequency": "integer", "created_at": "text"},
     "memory_chunks": {

@@ -1,8 +1,8 @@
 """Generations: a memory that goes on from a copy without what was stored last gives none of the lost ids again.
 
 Such a copy is a standby that takes over before it has everything, or a restored backup. The first writer who meets
-another lineage than the last one begins a generation: it leaves out the ids that may be lost, and lets every process
-forget what it has loaded. So no cursor passes over what is new, and no id that somebody knows gets another text.
+another lineage than the last one begins a generation: it leaves out the ids that may be lost. So no cursor passes over
+what is new, and no id that somebody knows gets another text.
 """
 
 import sys
@@ -56,7 +56,7 @@ with begun as (
     insert into generations (number, system_id, timeline, table_id, last_kept_id, first_id)
     values (%s, %s, %s, %s, %s, %s)
 )
-update namespace set epoch = %s, revision = %s
+update namespace set revision = %s
 """
 
 
@@ -77,10 +77,10 @@ def jump_to(known: Sequence[Generation], lineage: Lineage) -> int:
 
 
 def as_number() -> int:
-    """Return a number that no process has met as an epoch or revision: the time in milliseconds."""
+    """Return a number that no process has met as a revision: the time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
-def begin(known: Sequence[Generation], lineage: Lineage, gap: range, epoch: int, revision: int) -> Statement:
+def begin(known: Sequence[Generation], lineage: Lineage, gap: range, revision: int) -> Statement:
     """Return what stores the next generation. `gap`: the ids that it leaves out."""
-    return Statement(BEGIN, (len(known) + 1, *lineage, gap.start - 1, gap.stop, epoch, revision))
+    return Statement(BEGIN, (len(known) + 1, *lineage, gap.start - 1, gap.stop, revision))

@@ -212,8 +212,7 @@ def orphaned_rows(connection: Connection) -> dict[str, int]:
 
 
 def delete_orphans(connection: Connection) -> int:
-    """Delete these rows, and begin a new epoch; return their number."""
-    connection.later("update namespace set epoch = epoch + 1")
+    """Delete these rows; return their number."""
     return remove_orphans(ORPHANS, lambda sql: connection.execute(sql).rowcount)
 
 

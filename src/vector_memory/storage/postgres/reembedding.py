@@ -71,7 +71,7 @@ class PostgresSpareVectors(SpareVectors):
         self.connection.raw.execute(SWAP_SOON)
         self.connection.raw.execute(f"update session_memories m set embedding_model_id = null where {MISSING}")
         swap_tables(self.connection.raw)
-        self.connection.raw.execute("update namespace set dimensions = %s, epoch = epoch + 1", (new.dimensions,))
+        self.connection.raw.execute("update namespace set dimensions = %s", (new.dimensions,))
         state = self.connection.raw.state
         state.model_id, state.fingerprint, state.dimensions = 1, new, new.dimensions
 

@@ -4,10 +4,10 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-FIRST_VERSION = 13
+FIRST_VERSION = 14
 """The version of these tables. Those of lower versions were created during the development, and never by a release."""
 
-VERSION = 14
+VERSION = 15
 """The version that this release writes: each migration raises it by one."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
@@ -16,8 +16,6 @@ create table namespace (
     id smallint primary key check (id = 1),
     schema_version integer not null,
     revision bigint not null default 0,
-    epoch bigint not null default 1,
-    removals bigint not null default 0,
     last_memory_id bigint not null default 0,
     last_chunk_id bigint not null default 0,
     last_passage_id bigint not null default 0,
@@ -130,18 +128,20 @@ create index idx_passage_task on memory_passages(task_code, memory_type);
 KEYWORDS = """
 create table keyword_blocks (
     id bigint primary key generated always as identity,
-    session_id text collate "C",
+    kind text collate "C" not null,
     units integer not null,
-    rules integer not null
+    rules integer not null,
+    memory_ids bytea not null,
+    sizes bytea not null,
+    unit_ids bytea not null,
+    lengths bytea not null
 );
-create index idx_keyword_block_session on keyword_blocks(session_id, id);
+create index idx_keyword_block_kind on keyword_blocks(kind, id);
 create index idx_keyword_block_rules on keyword_blocks(rules);
 
 create table keyword_memories (
     memory_id bigint primary key references session_memories(id),
-    block_id bigint not null references keyword_blocks(id),
-    first_unit integer not null,
-    lengths bytea not null
+    block_id bigint not null references keyword_blocks(id)
 );
 create index idx_keyword_memory_block on keyword_memories(block_id);
 

@@ -16,7 +16,6 @@ from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.pending import IS_HELD
-from vector_memory.storage.terms import OLD_WORDS
 
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
 MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."
@@ -31,9 +30,8 @@ LOCK = Statement(
 )
 READ = Statement(
     f"""
-    select n.schema_version, n.revision, n.epoch, n.removals, n.last_memory_id, n.last_chunk_id, n.last_passage_id,
-        n.dimensions, (select count(*) from pending_vectors where {as_postgres(IS_HELD)}),
-        exists ({OLD_WORDS}),
+    select n.schema_version, n.revision, n.last_memory_id, n.last_chunk_id, n.last_passage_id, n.dimensions,
+        (select count(*) from pending_vectors where {as_postgres(IS_HELD)}),
         e.id, e.model, e.dimensions, e.precision, e.engine, {generations.READ}
     from namespace n left join embedding_models e on true
     """
@@ -44,19 +42,16 @@ READ = Statement(
 class State:
     """The state of a memory. `pending`: how many memories have vectors that somebody is computing now.
 
-    `dimensions`: the length of the vectors. `has_old_words`: some words have to be indexed again. `model_id` and
-    `fingerprint`: those of the vectors, or None while there are none. `lineage`: that of the connection.
+    `dimensions`: the length of the vectors. `model_id` and `fingerprint`: those of the vectors, or None while there are
+    none. `lineage`: that of the connection.
     """
 
     revision: int
-    epoch: int
-    removals: int
     last_memory_id: int
     last_chunk_id: int
     last_passage_id: int
     dimensions: int
     pending: int
-    has_old_words: bool
     model_id: int | None
     fingerprint: Fingerprint | None
     lineage: Lineage
@@ -80,10 +75,9 @@ class State:
         self.last_chunk_id += jump
         self.last_passage_id += jump
         self.has_new_ids = True
-        self.epoch += generations.as_number()
         self.revision += generations.as_number()
         gap = range(first, first + jump)
-        return [generations.begin(self.generations, self.lineage, gap, self.epoch, self.revision)]
+        return [generations.begin(self.generations, self.lineage, gap, self.revision)]
 
     def changes(self) -> list[Statement]:
         """Return what stores the ids that were taken."""
@@ -98,23 +92,20 @@ def state_in(cursor: Cursor) -> State:
     row = cursor.fetchone()
     if row is None:
         raise DamagedError(MISSING)
-    version, *numbers, pending, has_old_words, model_id, model, length, precision, engine = row[:15]
+    version, *numbers, pending, model_id, model, length, precision, engine = row[:12]
     if version > VERSION:
         raise DatabaseError(NEWER)
     fingerprint = None if model_id is None else Fingerprint(model, length, precision, engine)
-    revision, epoch, removals, memory, chunk, passage, dimensions = numbers
+    revision, memory, chunk, passage, dimensions = numbers
     return State(
         revision=revision,
-        epoch=epoch,
-        removals=removals,
         last_memory_id=memory,
         last_chunk_id=chunk,
         last_passage_id=passage,
         dimensions=dimensions,
         pending=pending,
-        has_old_words=has_old_words,
         model_id=model_id,
         fingerprint=fingerprint,
-        lineage=Lineage._make(row[15:18]),
-        generations=[Generation(**each) for each in row[18] or ()],
+        lineage=Lineage._make(row[12:15]),
+        generations=[Generation(**each) for each in row[15] or ()],
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vector_memory.domain import Fingerprint, Scope
@@ -19,8 +18,8 @@ from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
     from vector_memory.storage.maintenance_api import Upkeep
-    from vector_memory.storage.queries.feed import IndexFeed
-    from vector_memory.storage.scoring import CandidateSource, Method, Vectors
+    from vector_memory.storage.queries.candidates import Candidates
+    from vector_memory.storage.scoring import Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
@@ -116,16 +115,11 @@ class PostgresReader(Reader):
     def fingerprint(self) -> Fingerprint | None:
         return self.raw.state.fingerprint
 
-    def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
+    @property
+    def candidates(self) -> "Candidates":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 
-        return PostgresCandidates(self.connection, scope, method)
-
-    @cached_property
-    def feed(self) -> "IndexFeed":
-        from vector_memory.storage.postgres.feed import PostgresFeed
-
-        return PostgresFeed(self.connection)
+        return PostgresCandidates(self.connection)
 
     @property
     def upkeep(self) -> "Upkeep":

@@ -103,9 +103,9 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         """Return what a reader returns, and read in the same round trip what `add_memory` needs."""
         found, blocks = self.connection.batch(
-            duplicate_of(new, content_hash, at), self.keywords.open_block(new.session_id)
+            duplicate_of(new, content_hash, at), self.keywords.open_block(str(new.kind))
         )
-        self.keywords.keep_open(new.session_id, blocks)
+        self.keywords.keep_open(str(new.kind), blocks)
         return next(iter(found), None)
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
@@ -120,7 +120,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
         memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
         self.insert_row(memory, model_id, is_dated=history.is_dated)
         chunk_ids = self._insert_chunks(memory, derived)
-        self.keywords.add(memory.id, memory.session_id, derived.words)
+        self.keywords.add(memory.id, memory.memory_type, chunk_ids or [memory.id], derived.words)
         if embedded is not None:
             self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
         return memory_id
@@ -157,7 +157,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
         if not derived.chunks:
             return []
         chunk_ids = self._insert_chunks(memory, derived)
-        self.keywords.add(memory.id, memory.session_id, derived.words)
+        self.keywords.add(memory.id, memory.memory_type, chunk_ids, derived.words)
         sql = "update session_memories set chunk_count = %(count)s where id = %(id)s"
         self.connection.later(sql, {"count": len(chunk_ids), "id": memory.id})
         return chunk_ids

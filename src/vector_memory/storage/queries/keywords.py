@@ -4,25 +4,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vector_memory.storage.connection import Asked, Connection
 from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.postings import (
     BUCKETS,
+    ID,
+    LENGTH,
     UNITS_PER_BLOCK,
     Block,
-    PlacedWords,
+    Contents,
     Words,
     indexed,
     row_id,
     rows_to_add,
     without,
+    words_at,
 )
-from vector_memory.storage.terms import OLD_WORDS, RULES
+from vector_memory.storage.terms import RULES
 from vector_memory.storage.unit_text import searchable_text
 
-PLACED = "select memory_id, block_id, first_unit, lengths from keyword_memories"
+CONTENTS = ", ".join(Contents._fields)
 
-NEW_BLOCK = "insert into keyword_blocks (session_id, units, rules) values (%(session)s, 0, %(rules)s) returning id"
+BLOCK = f"select id, kind, rules, {CONTENTS} from keyword_blocks"
+
+NEW_BLOCK = f"""
+insert into keyword_blocks (kind, units, rules, {CONTENTS})
+values (%(kind)s, 0, %(rules)s, {{no_bytes}}, {{no_bytes}}, {{no_bytes}}, {{no_bytes}}) returning id
+"""
+
+FOLLOWED = ", ".join(f"{column} = {{followed:{column}}}" for column in Contents._fields)
+ADD_TO_BLOCK = f"update keyword_blocks set units = %(units)s, {FOLLOWED} where id = %(id)s"
+
+REPLACED = ", ".join(f"{column} = %({column})s" for column in Contents._fields)
+SET_CONTENTS = f"update keyword_blocks set {REPLACED} where id = %(id)s"
 
 KNOWN_ROW = "on conflict (id) do update set postings ="
 
@@ -30,11 +46,11 @@ OWN_BLOCK = "(select block_id from keyword_memories where memory_id = %(id)s)"
 
 # A document that should be chunked but has no chunks yet has no units.
 UNIT_TEXTS = """
-select {bytes:m.title} as title, {bytes:u.headings} as headings, {bytes:u.content} as content
+select u.id, {bytes:m.title} as title, {bytes:u.headings} as headings, {bytes:u.content} as content
 from session_memories m join (
-    select content, section_hierarchy as headings, parent_id as memory_id, chunk_index from memory_chunks
+    select id, content, section_hierarchy as headings, parent_id as memory_id, chunk_index from memory_chunks
     where parent_id = %(id)s
-    union all select content, '[]', id, 0 from session_memories where id = %(id)s and not auto_chunk
+    union all select id, content, '[]', id, 0 from session_memories where id = %(id)s and not auto_chunk
 ) u on u.memory_id = m.id order by u.chunk_index
 """
 
@@ -46,57 +62,72 @@ class PostingsRow(NamedTuple):
     postings: bytes
 
 
-class Owner(NamedTuple):
-    """A memory, and the session whose blocks have its words."""
+class KindOf(NamedTuple):
+    """A memory, and the kind whose blocks have its words."""
 
     id: int
-    session_id: str | None
+    kind: str
+
+
+class UnitText(NamedTuple):
+    """A unit, and its searchable text."""
+
+    id: int
+    text: str
+
+
+class StoredBlock(NamedTuple):
+    """A block of memories of a kind, the rules by which its terms were made, and what is in it."""
+
+    id: int
+    kind: str
+    rules: int
+    contents: Contents
 
 
 @dataclass
 class KeywordIndex:
     """The keyword index. What changes anything needs a writer.
 
-    `open`: the blocks for the next memories of sessions, as this transaction has left them.
+    `open`: the blocks for the next memories of kinds, as this transaction has left them.
     """
 
     connection: Connection
-    open: dict[str | None, Block] = field(default_factory=dict)
+    open: dict[str, Block] = field(default_factory=dict)
 
-    def open_block(self, session_id: str | None) -> Asked:
-        """Return the query for the block that takes the words of a session's next memory, if it has room."""
-        own = "session_id is null" if session_id is None else "session_id = %(session)s"
-        # In the order of the index, also of memories without a session.
-        sql = f"""
-            select id, units from keyword_blocks where {own} and rules = %(rules)s
-            order by session_id desc, id desc limit 1
+    def open_block(self, kind: str) -> Asked:
+        """Return the query for the block that takes the words of the next memory of a kind, if it has room."""
+        sql = """
+            select id, units from keyword_blocks where kind = %(kind)s and rules = %(rules)s order by id desc limit 1
         """
-        return Asked(Block, sql, {"session": session_id, "rules": RULES})
+        return Asked(Block, sql, {"kind": kind, "rules": RULES})
 
-    def keep_open(self, session_id: str | None, blocks: Sequence[Block]) -> None:
+    def keep_open(self, kind: str, blocks: Sequence[Block]) -> None:
         """Keep what the query has found, so that `add` does not ask."""
-        self.open[session_id] = next(iter(blocks), Block(0, UNITS_PER_BLOCK))
+        self.open[kind] = next(iter(blocks), Block(0, UNITS_PER_BLOCK))
 
-    def add(self, memory_id: int, session_id: str | None, words: Words) -> None:
-        """Add a memory. The units of its words are numbered from 0."""
-        if session_id not in self.open:
-            self.keep_open(session_id, self.connection.fetch(*self.open_block(session_id)))
-        block = self.open[session_id]
+    def add(self, memory_id: int, kind: str, unit_ids: Sequence[int], words: Words) -> None:
+        """Add a memory with its units. In its words they are numbered from 0."""
+        if kind not in self.open:
+            self.keep_open(kind, self.connection.fetch(*self.open_block(kind)))
+        block = self.open[kind]
         if block.units >= UNITS_PER_BLOCK:
-            values = {"session": session_id, "rules": RULES}
-            block = Block(int(self.connection.fetch_value(NEW_BLOCK, values)), 0)
-        self.open[session_id] = Block(block.id, block.units + words.units)
-        later = self.connection.later
-        later("update keyword_blocks set units = %(units)s where id = %(id)s", self.open[session_id]._asdict())
-        placed = PlacedWords(memory_id, block.id, block.units, words.lengths)
-        self.connection.insert("keyword_memories", [placed._asdict()])
+            block = Block(int(self.connection.fetch_value(NEW_BLOCK, {"kind": kind, "rules": RULES})), 0)
+        self.open[kind] = Block(block.id, block.units + words.units)
+        ids, sizes = np.array([memory_id], ID), np.array([words.units], LENGTH)
+        added = Contents(ids.tobytes(), sizes.tobytes(), np.array(unit_ids, ID).tobytes(), words.lengths)
+        self.connection.later(ADD_TO_BLOCK, {**self.open[kind]._asdict(), **added._asdict()})
+        self.connection.insert("keyword_memories", [{"memory_id": memory_id, "block_id": block.id}])
         self.connection.insert("keyword_postings", rows_to_add(words, block), f"{KNOWN_ROW} {{appended:postings}}")
 
     def remove(self, memory_id: int) -> None:
-        """Remove a memory, if it is there. This must happen before the memory is deleted."""
+        """Remove a memory, if it is there. This must happen before the memory is deleted.
+
+        What is left of a block with little left moves to the open one, so that searches read few blocks.
+        """
         self.open.clear()
-        placed, rows = self.connection.batch(
-            Asked(PlacedWords, f"{PLACED} where block_id = {OWN_BLOCK}", {"id": memory_id}),
+        blocks, rows = self.connection.batch(
+            Asked(stored_block, f"{BLOCK} where id = {OWN_BLOCK}", {"id": memory_id}),
             Asked(
                 PostingsRow,
                 f"""
@@ -106,17 +137,21 @@ class KeywordIndex:
                 {"id": memory_id},
             ),
         )
-        memory = next((one for one in placed if one.memory_id == memory_id), None)
-        if memory is None:
-            return
         later = self.connection.later
         later("delete from keyword_memories where memory_id = %(id)s", {"id": memory_id})
-        later("update {revision} set removals = removals + 1")
-        if len(placed) == 1:
-            self._delete_postings(memory.block_id)
-            later("delete from keyword_blocks where id = %(id)s", {"id": memory.block_id})
+        span = blocks[0].contents.spans().get(memory_id) if blocks else None
+        if span is None:
             return
-        others = without({row.id: row.postings for row in rows}, memory)
+        block_id, kind, rules, contents = blocks[0]
+        left = contents.without(memory_id, span)
+        postings = {row.id: row.postings for row in rows}
+        if not left.spans() or (left.is_sparse and rules == RULES):
+            self._delete_block(block_id)
+            for number, own in left.spans().items():
+                self.add(number, kind, left.units_at(own), words_at(own, left, postings))
+            return
+        later(SET_CONTENTS, {"id": block_id, **left._asdict()})
+        others = without(postings, span)
         kept = [{"id": number, "postings": postings} for number, postings in others.items() if postings]
         self.connection.insert("keyword_postings", kept, f"{KNOWN_ROW} excluded.postings")
         empty = [number for number, postings in others.items() if not postings]
@@ -126,7 +161,6 @@ class KeywordIndex:
         """Rebuild the whole index from the text."""
         self.clear()
         self.fill()
-        self.connection.later("{begin_epoch}")
 
     def clear(self) -> None:
         """Empty the index."""
@@ -136,53 +170,62 @@ class KeywordIndex:
 
     def fill(self) -> None:
         """Index all memories; none may be indexed yet. One memory is in RAM at a time."""
-        for memory in self.connection.fetch(Owner, "select id, session_id from session_memories order by id"):
-            if texts := self.texts_of(memory.id):
-                self.add(memory.id, memory.session_id, indexed(texts))
+        sql = "select id, memory_type as kind from session_memories order by id"
+        for memory in self.connection.fetch(KindOf, sql):
+            if units := self.units_of(memory.id):
+                self.add(memory.id, memory.kind, [unit.id for unit in units], indexed([unit.text for unit in units]))
 
-    def texts_of(self, memory_id: int) -> list[str]:
-        """Return the searchable texts of a memory's units; none if it should be chunked but has no chunks yet."""
+    def units_of(self, memory_id: int) -> list[UnitText]:
+        """Return the units of a memory; none if it should be chunked but has no chunks yet."""
         return self.connection.fetch(unit_text, UNIT_TEXTS, {"id": memory_id})
 
-    def placed_in(self, block_id: int) -> list[PlacedWords]:
-        """Return where the memories of a block are."""
-        sql = f"{PLACED} where block_id = %(id)s order by memory_id"
-        return self.connection.fetch(PlacedWords, sql, {"id": block_id})
+    def memories_in(self, block_id: int) -> list[int]:
+        """Return the ids of the memories that are filed in a block, ascending."""
+        sql = "select memory_id from keyword_memories where block_id = %(id)s order by memory_id"
+        return self.connection.fetch_column(sql, {"id": block_id})
+
+    def contents_of(self, block_id: int) -> Contents | None:
+        """Return what is in a block, if it is there and its terms were made by earlier rules."""
+        sql = f"{BLOCK} where id = %(id)s and rules < %(rules)s"
+        block = self.connection.fetch_one(stored_block, sql, {"id": block_id, "rules": RULES})
+        return None if block is None else block.contents
 
     def old_blocks(self, limit: int) -> list[int]:
         """Return the ids of the first blocks whose terms were made by earlier rules."""
         sql = "select id from keyword_blocks where rules < %(rules)s order by id limit %(limit)s"
         return self.connection.fetch_column(sql, {"rules": RULES, "limit": limit})
 
-    def is_old(self, block_id: int) -> bool:
-        """Return whether a block is still there and its terms were made by earlier rules."""
-        sql = "select 1 from keyword_blocks where id = %(id)s and rules < %(rules)s"
-        return self.connection.fetch_value(sql, {"id": block_id, "rules": RULES}) is not None
-
-    def replace_block(self, block_id: int, memories: Sequence[PlacedWords], rows: Mapping[int, bytes]) -> None:
-        """Replace the lengths of a block's units and its rows of postings; they are by the rules of this release."""
+    def replace_block(self, block_id: int, contents: Contents, rows: Mapping[int, bytes]) -> None:
+        """Replace what is in a block, and its rows of postings; they are by the rules of this release."""
         self._delete_postings(block_id)
         new = [{"id": number, "postings": postings} for number, postings in sorted(rows.items())]
         self.connection.insert("keyword_postings", new)
-        for memory in memories:
-            sql = "update keyword_memories set lengths = %(lengths)s where memory_id = %(memory_id)s"
-            self.connection.later(sql, {"lengths": memory.lengths, "memory_id": memory.memory_id})
+        self.connection.later(SET_CONTENTS, {"id": block_id, **contents._asdict()})
         self.keep_block(block_id)
 
     def keep_block(self, block_id: int) -> None:
         """Count a block as one of this release, as it is."""
-        later = self.connection.later
-        later("update keyword_blocks set rules = %(rules)s where id = %(id)s", {"rules": RULES, "id": block_id})
-        later(f"update {{revision}} set epoch = epoch + 1 where not exists ({OLD_WORDS})")
+        sql = "update keyword_blocks set rules = %(rules)s where id = %(id)s"
+        self.connection.later(sql, {"rules": RULES, "id": block_id})
+
+    def _delete_block(self, block_id: int) -> None:
+        self._delete_postings(block_id)
+        self.connection.later("delete from keyword_memories where block_id = %(id)s", {"id": block_id})
+        self.connection.later("delete from keyword_blocks where id = %(id)s", {"id": block_id})
 
     def _delete_postings(self, block_id: int) -> None:
         ids = {"first": row_id(block_id, 0), "end": row_id(block_id + 1, 0)}
         self.connection.later("delete from keyword_postings where id >= %(first)s and id < %(end)s", ids)
 
 
-def unit_text(title: Any, headings: Any, content: Any) -> str:
-    """Return the searchable text of a unit whose texts may be damaged."""
-    return searchable_text(readable(title or ""), texts_in(readable(headings)), readable(content))
+def stored_block(id: int, kind: str, rules: int, **contents: bytes) -> StoredBlock:  # noqa: A002 - names of columns
+    """Return a block for a row."""
+    return StoredBlock(id, kind, rules, Contents(**contents))
+
+
+def unit_text(id: int, title: Any, headings: Any, content: Any) -> UnitText:  # noqa: A002 - the name of a column
+    """Return a unit whose texts may be damaged."""
+    return UnitText(id, searchable_text(readable(title or ""), texts_in(readable(headings)), readable(content)))
 
 
 def readable(text: bytes | str) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
 
-    from vector_memory.storage.queries.feed import IndexFeed
+    from vector_memory.storage.queries.candidates import Candidates
 
 PASSAGES = """
 select p.id, p.memory_id, c.chunk_index as chunk, p.start_char as start, p.end_char as end, {states} as states
@@ -76,8 +76,8 @@ class PassageQueries(Queries, ABC):
 
     @property
     @abstractmethod
-    def feed(self) -> "IndexFeed":
-        """The feed for an index in memory."""
+    def candidates(self) -> "Candidates":
+        """What searches compare."""
 
     def require_comparable(self, fingerprint: Fingerprint) -> None:
         """Raise EmbeddingUnavailableError if vectors with this fingerprint are not comparable with the stored ones."""
@@ -91,7 +91,7 @@ class PassageQueries(Queries, ABC):
         rows = self.connection.fetch(PassageRow, PASSAGES, {"ids": complete}) if complete else []
         if not rows:
             return found
-        ids, vectors = self.feed.vectors([row.id for row in rows])
+        ids, vectors = self.candidates.vectors([row.id for row in rows])
         if len(ids) < len(rows):
             raise DamagedError("A passage has no vector: run `vector-memory doctor --fix`.")
         for row, vector in zip(rows, vectors, strict=True):
@@ -112,7 +112,7 @@ class PassageQueries(Queries, ABC):
             where m.id {{among:ids}} and {IS_INDEXED}
         """
         owners = dict(self.connection.fetch(OwnedPassage, sql, {"ids": list(memory_ids)}))
-        ids, vectors = self.feed.vectors(list(owners))
+        ids, vectors = self.candidates.vectors(list(owners))
         owned = np.array([owners[number] for number in ids.tolist()], np.int64)
         found, places, counts = np.unique(owned, return_inverse=True, return_counts=True)
         sums = np.zeros((len(found), self.dimensions), np.float32)
@@ -158,11 +158,5 @@ class PassageChanges(PassageQueries):
         """
 
     def discard_vectors(self, memory_id: int | None) -> None:
-        """Delete the vectors of a memory that does not have all of them; None: of all such memories.
-
-        Begins a new epoch, since processes notice by themselves only that whole memories are gone.
-        """
-        gone = {"memory": memory_id}
-        some = f"exists (select 1 from memory_passages where {PARTIAL})"
-        self.connection.later(f"update {{revision}} set epoch = epoch + 1 where {some}", gone)
-        self.connection.later(f"delete from memory_passages where {PARTIAL}", gone)
+        """Delete the vectors of a memory that does not have all of them; None: of all such memories."""
+        self.connection.later(f"delete from memory_passages where {PARTIAL}", {"memory": memory_id})

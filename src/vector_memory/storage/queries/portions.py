@@ -2,17 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.maintenance_api import WholeMemory
-from vector_memory.storage.postings import BUCKETS, PlacedWords, row_id
+from vector_memory.storage.postings import BUCKETS, Contents, row_id
 from vector_memory.storage.queries import chunks, memories
 from vector_memory.storage.queries.insert import rows_of_chunks
-from vector_memory.storage.queries.keywords import PLACED, PostingsRow
+from vector_memory.storage.queries.keywords import CONTENTS, PostingsRow
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
 from vector_memory.storage.terms import RULES
@@ -28,16 +28,16 @@ class WordBlock(NamedTuple):
     """
 
     id: int
-    session_id: str | None
+    kind: str
     units: int
     rules: int
-    memories: list[PlacedWords]
+    contents: Contents
     postings: dict[int, bytes]
 
 
-def empty_block(**columns: Any) -> WordBlock:
-    """Return a block without memories and postings."""
-    return WordBlock(**columns, memories=[], postings={})
+def word_block(*, id: int, kind: str, units: int, rules: int, **contents: bytes) -> WordBlock:  # noqa: A002
+    """Return a block without postings."""
+    return WordBlock(id, kind, units, rules, Contents(**contents), {})
 
 
 class Portions(Queries):
@@ -72,15 +72,12 @@ class Portions(Queries):
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
         """Return the first `limit` blocks of the keyword index with ids above `after_id`, sorted by id."""
-        sql = """
-            select id, session_id, units, rules from keyword_blocks
+        sql = f"""
+            select id, kind, units, rules, {CONTENTS} from keyword_blocks
             where id > %(after)s order by id limit %(limit)s
         """
-        found = self.connection.fetch(empty_block, sql, {"after": after_id, "limit": limit})
+        found = self.connection.fetch(word_block, sql, {"after": after_id, "limit": limit})
         blocks = {block.id: block for block in found}
-        sql = f"{PLACED} where block_id {{among:ids}} order by memory_id"
-        for memory in self.connection.fetch(PlacedWords, sql, {"ids": list(blocks)}):
-            blocks[memory.block_id].memories.append(memory)
         sql = "select id, postings from keyword_postings where id >= %(first)s and id < %(end)s order by id"
         bounds = {"first": min(blocks, default=0) * BUCKETS, "end": (max(blocks, default=-1) + 1) * BUCKETS}
         for row in self.connection.fetch(PostingsRow, sql, bounds):
@@ -124,11 +121,19 @@ class Portions(Queries):
         insert(
             "keyword_blocks",
             [
-                {"id": block.id, "session_id": block.session_id, "units": block.units, "rules": block.rules}
+                {"id": block.id, "kind": block.kind, "units": block.units, "rules": block.rules}
+                | block.contents._asdict()
                 for block in blocks
             ],
         )
-        insert("keyword_memories", [memory._asdict() for block in blocks for memory in block.memories])
+        insert(
+            "keyword_memories",
+            [
+                {"memory_id": memory_id, "block_id": block.id}
+                for block in blocks
+                for memory_id in block.contents.spans()
+            ],
+        )
         insert(
             "keyword_postings",
             [
@@ -139,10 +144,9 @@ class Portions(Queries):
         )
 
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
-        """Replace the canonical tags, give only higher ids from now on, and begin a new epoch."""
+        """Replace the canonical tags, and give only higher ids from now on."""
         self.connection.later("delete from canonical_tags")
         rows = [{"tag": tag.tag, "frequency": tag.frequency, "created_at": tag.created_at} for tag in tags]
         self.connection.insert("canonical_tags", rows)
         self._writer.raise_last_ids(last_ids)
         self._writer.end_copy()
-        self.connection.later("{begin_epoch}")

@@ -48,7 +48,7 @@ class SpareVectors(Queries, ABC):
 
     @abstractmethod
     def swap_tables(self, new: Fingerprint) -> None:
-        """Swap the spare tables with those in use, and begin a new epoch, with vectors of this fingerprint."""
+        """Swap the spare tables, which have vectors of this fingerprint, with those in use."""
 
     @abstractmethod
     def erase_some(self) -> None:
@@ -100,7 +100,7 @@ class SpareVectors(Queries, ABC):
         """Put them in use, in a time that does not depend on their number; the old ones are no longer needed.
 
         Memories without spare vectors now lack vectors, and tags too. Leases end, since they were taken for the old
-        vectors. Begins a new epoch. Raises DatabaseError if there are none.
+        vectors. Raises DatabaseError if there are none.
         """
         if (new := self.needed_for()) is None:
             raise DatabaseError("The vectors of the new model are gone: run `vector-memory reembed` again.")

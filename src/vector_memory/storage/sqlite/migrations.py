@@ -37,7 +37,7 @@ def time_promises(connection: apsw.Connection) -> None:
     connection.execute(schema.PROMISED_AT)
 
 
-FIRST_VERSION = 20
+FIRST_VERSION = 21
 """The version of the tables in `schema`. Files of lower versions were written during the development, and never by a
 release."""
 
@@ -137,15 +137,18 @@ def migrate_without_vectors(connection: apsw.Connection) -> None:
         raise
 
 
-def create_tables(connection: apsw.Connection, dimensions: int, vector_table: str = schema.VECTOR_TABLE) -> None:
-    """Create the tables of the first version, and copy the rows of a file of the original server into them."""
+def create_tables(connection: apsw.Connection, dimensions: int, plain: str | None = None) -> None:
+    """Create the tables of the first version, and copy the rows of a file of the original server into them.
+
+    `plain`: the statement that creates a table in place of each of sqlite-vec.
+    """
     is_original = legacy.is_original(connection)
     if is_original:
         legacy.rename_tables(connection)
     for script in schema.SCRIPTS:
         connection.execute(script)
-    for table in schema.VECTOR_TABLES:
-        connection.execute(vector_table.format(table=table, dimensions=dimensions, rows=schema.PARTITION_ROWS))
+    for table, sql in schema.vector_tables(dimensions).items():
+        connection.execute(sql if plain is None else plain.format(table=table))
     connection.execute(RECORD_TABLE)
     record(connection, FIRST_VERSION, "create tables")
     if is_original:

@@ -13,11 +13,11 @@ import apsw
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.queries.reembedding import MISSING, SPARE, SpareVectors, other_name
 from vector_memory.storage.sqlite.checkpointer import count_delete
-from vector_memory.storage.sqlite.schema import VECTOR_TABLES
+from vector_memory.storage.sqlite.schema import VEC0_TABLES, bits_of_signature
 from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.sqlite.vec0 import rename_table
 
-TABLES = ("memory_passages", "token_states", *VECTOR_TABLES)
+TABLES = ("memory_passages", "token_states", *VEC0_TABLES)
 """The tables that have a spare copy."""
 
 TABLE_NAMES = re.compile(rf"\b({SPARE})?({'|'.join(TABLES)})\b")
@@ -61,7 +61,6 @@ class SqliteSpareVectors(SpareVectors):
         del new  # the tables know the length of their vectors
         self.connection.raw.execute(f"update session_memories as m set embedding_model_id = null where {MISSING}")
         swap_tables(self.connection.raw)
-        self.connection.later("{begin_epoch}")
 
     def erase_some(self) -> None:
         # Deleting everything at once would make writers wait, 4 s for 100,000 vectors.
@@ -84,6 +83,7 @@ def spare_statement(sql: str, dimensions: int) -> str:
     An index keeps its name when its table is renamed, so after a swap the names of the indexes are swapped too.
     """
     sql = re.sub(r"float\[\d+\]", f"float[{dimensions}]", sql)
+    sql = re.sub(r"bit\[\d+\]", f"bit[{bits_of_signature(dimensions)}]", sql)
     sql = TABLE_NAMES.sub(lambda match: match[0] if match[1] else SPARE + match[2], sql)
     return re.sub(
         r"(?i)^(create (?:index|trigger)) (\w+)",
@@ -111,7 +111,7 @@ def swap_tables(connection: apsw.Connection) -> None:
 
 def rename(connection: apsw.Connection, old: str, new: str) -> None:
     """Rename a table."""
-    if new.endswith(VECTOR_TABLES):
+    if new.endswith(VEC0_TABLES):
         rename_table(connection, old, new)
     else:
         connection.execute(f"alter table {old} rename to {new}")

@@ -1,11 +1,13 @@
 """Checks the references between the rows of a file, to which its vectors belong too, and deletes what has no parent."""
 
+from collections.abc import Sequence
+
 import apsw
 
 from vector_memory.storage.orphans import ORPHANS, count_orphans, remove_orphans
 from vector_memory.storage.sqlite.checkpointer import count_delete
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.schema import VECTOR_TABLES
+from vector_memory.storage.sqlite.schema import VEC0_TABLES, VECTOR_TABLES
 from vector_memory.storage.sqlite.transactions import SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent
 
@@ -21,18 +23,22 @@ SQLITE_ORPHANS = {
     "token_states": "not exists (select 1 from memory_passages where id = t.passage_id)",
     "vec_chunk_search": "t.passage_id not in (select id from memory_passages where chunk_id is not null)",
     "vec_session_search": "t.passage_id not in (select id from memory_passages where chunk_id is null)",
+    "vec_signatures": "t.passage_id not in (select id from memory_passages)",
 }
 """Also passages of a memory that lacks vectors of some of them, those of an unknown model, and stray vectors."""
 
 UNKNOWN_MODEL = "embedding_model_id is not null and embedding_model_id not in (select id from embedding_models)"
 
+UNSIGNED = """
+select m.id from memory_passages p join session_memories m on m.id = p.memory_id
+left join vec_signatures s on s.passage_id = p.id
+where s.unit_id is not coalesce(p.chunk_id, p.memory_id)
+    or s.kind_key is not (select id from index_keys where name = m.memory_type)
+"""
+
 MISFILED = """
 select m.id from {table} v join memory_passages p on p.id = v.passage_id join session_memories m on m.id = p.memory_id
-where v.session_iter is not m.session_iter
-    or v.session_key is not (select id from index_keys where name = coalesce(m.session_id, ''))
-    or v.kind_key is not (select id from index_keys where name = m.memory_type)
-    or v.agent_key is not (select id from index_keys where name = m.agent_id)
-    or v.task_key is not (select id from index_keys where name = coalesce(m.task_code, ''))
+where v.session_key is not (select id from index_keys where name = coalesce(m.session_id, ''))
 """
 
 
@@ -44,7 +50,7 @@ def orphaned_rows(connection: apsw.Connection) -> dict[str, int]:
 
 
 def delete_orphans(connection: apsw.Connection) -> int:
-    """Delete these rows, and begin a new epoch; return their number. A memory of an unknown model is not indexed."""
+    """Delete these rows; return their number. A memory of an unknown model is not indexed."""
 
     def change(sql: str) -> int:
         connection.execute(sql)
@@ -53,19 +59,19 @@ def delete_orphans(connection: apsw.Connection) -> int:
     count_delete(connection)
     deleted = remove_orphans(SQLITE_ORPHANS, change)
     models = change(f"update session_memories set embedding_model_id = null where {UNKNOWN_MODEL}")
-    writer = SqliteWriter(connection)
     if models:
-        writer.discard_vectors(None)
-    writer.connection.later("{begin_epoch}")
+        SqliteWriter(connection).discard_vectors(None)
     return deleted + models
 
 
 def misfiled_memories(connection: apsw.Connection) -> list[int]:
-    """Return the memories with vectors that have another session, kind, agent, iteration or task."""
-    return fetch_column(connection, " union ".join(MISFILED.format(table=table) for table in VECTOR_TABLES))
+    """Return the memories with vectors that are in another session, or have no signature as it should be."""
+    return fetch_column(
+        connection, " union ".join([UNSIGNED, *(MISFILED.format(table=table) for table in VECTOR_TABLES)])
+    )
 
 
-def unreadable_tables(connection: apsw.Connection) -> list[str]:
+def unreadable_tables(connection: apsw.Connection, tables: Sequence[str] = VEC0_TABLES) -> list[str]:
     """Return the tables of vectors that sqlite-vec cannot read completely."""
     dimensions = vector_dimensions(connection)
-    return [table for table in VECTOR_TABLES if not are_blocks_consistent(connection, table, dimensions)]
+    return [table for table in tables if not are_blocks_consistent(connection, table, dimensions)]

@@ -23,6 +23,7 @@ from vector_memory.storage.sqlite import migrations, schema_check
 from vector_memory.storage.sqlite.legacy import CHUNKED, normal_tags, text_of
 from vector_memory.storage.sqlite.references import unreadable_tables
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
+from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.time_limit import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0 import load_vector_search
@@ -47,7 +48,6 @@ RANGES = {"session_iter": (999_999_999, 1), "access_count": (MOST, 0), "chunk_co
 INVALID_RECORDS = f"""
     select 'sqlite_sequence' from sqlite_sequence
     where typeof(name) <> 'text' or typeof(seq) <> 'integer' or seq not between 0 and {MOST}
-    union select 'revision' where not exists (select 1 from revision where max(epoch, removals) between 0 and {MOST})
     union select 'erasure' where not exists (select 1 from erasure where max(deletes, erased) between 0 and {MOST})
 """
 """The highest ids ever given, and what processes tell one another."""
@@ -190,8 +190,9 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int) -> Salvaged:
 def has_derived(connection: apsw.Connection) -> bool:
     """Return whether chunks, passages and vectors can be read: sqlite-vec crashes without its tables."""
     wrong = schema_check.schema_faults(connection, migrations.expected_schema()).wrong
-    tables = ("memory_chunks", "memory_passages", "token_states", "embedding_models", "vec_")
-    return not any(name.startswith(tables) for name in wrong) and attempt(lambda: unreadable_tables(connection)) == []
+    tables = ("memory_chunks", "memory_passages", "token_states", "embedding_models", *VECTOR_TABLES)
+    is_whole = not any(name.startswith(tables) for name in wrong)
+    return is_whole and attempt(lambda: unreadable_tables(connection, VECTOR_TABLES)) == []
 
 
 class Copier:

@@ -3,8 +3,20 @@
 VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
 """For passages of chunks, and for passages of memories that are not chunked."""
 
+SIGNATURE_TABLE = "vec_signatures"
+"""For the signatures of all passages (`vec0.signatures`), one partition for each kind of memory."""
+
+VEC0_TABLES = (*VECTOR_TABLES, SIGNATURE_TABLE)
+"""All tables of sqlite-vec."""
+METADATA_COLUMNS = {**dict.fromkeys(VECTOR_TABLES, 0), SIGNATURE_TABLE: 1}
+"""The number of columns beside the vector and the key of the partition."""
+
 PARTITION_ROWS = 32
 """Vectors per block of a vec0 table. Each session has its own blocks; small blocks waste less on small sessions."""
+
+SIGNATURES_PER_BLOCK = 1_024
+SIGNATURE_BITS = 64
+"""The length of a signature is a multiple of these."""
 
 TEXT_TABLES = """
 create table session_memories (
@@ -106,16 +118,18 @@ create table token_states (
 
 create table keyword_blocks (
     id integer primary key,
-    session_id text,
+    kind text not null,
     units integer not null,
-    rules integer not null
+    rules integer not null,
+    memory_ids blob not null,
+    sizes blob not null,
+    unit_ids blob not null,
+    lengths blob not null
 ) strict;
 
 create table keyword_memories (
     memory_id integer primary key references session_memories(id),
-    block_id integer not null references keyword_blocks(id),
-    first_unit integer not null,
-    lengths blob not null
+    block_id integer not null references keyword_blocks(id)
 ) strict;
 
 create table keyword_postings (
@@ -124,7 +138,7 @@ create table keyword_postings (
 ) strict;
 """
 
-# What processes tell one another: which vectors are being computed, and whether what they keep in memory is valid.
+# What processes tell one another: which vectors are being computed.
 STATE_TABLES = """
 create table pending_vectors (
     memory_id integer primary key references session_memories(id) on delete cascade,
@@ -132,13 +146,6 @@ create table pending_vectors (
     leased_until real not null,
     attempts integer not null default 0
 ) strict;
-
-create table revision (
-    id integer primary key check (id = 1),
-    epoch integer not null,
-    removals integer not null
-) strict;
-insert into revision values (1, 1, 0);
 """
 
 PROMISED_AT = "alter table pending_vectors add column promised_at real not null default 0"
@@ -156,11 +163,17 @@ VECTOR_TABLE = """
 create virtual table {table} using vec0(
     passage_id integer primary key,
     session_key integer partition key,
-    kind_key integer,
-    agent_key integer,
-    session_iter integer,
-    task_key integer,
     embedding float[{dimensions}],
+    chunk_size={rows}
+)
+"""
+
+SIGNATURES = """
+create virtual table {table} using vec0(
+    passage_id integer primary key,
+    kind_key integer partition key,
+    unit_id integer,
+    signature bit[{bits}],
     chunk_size={rows}
 )
 """
@@ -189,7 +202,7 @@ create index idx_kind_newest on session_memories(memory_type, session_iter, turn
 create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, turn, created_at);
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, turn, created_at);
 create index idx_observed_report on session_memories({ABOUT_REPORT}) where memory_type = 'report_observation';
-create index idx_keyword_block_session on keyword_blocks(session_id);
+create index idx_keyword_block_kind on keyword_blocks(kind);
 create index idx_keyword_block_rules on keyword_blocks(rules);
 create index idx_keyword_memory_block on keyword_memories(block_id);
 """
@@ -197,10 +210,8 @@ create index idx_keyword_memory_block on keyword_memories(block_id);
 # Virtual tables do not support foreign keys; these triggers update them in the same transaction as the text.
 TRIGGERS = """
 create trigger names_removed after delete on session_memories begin
-    delete from index_keys where name in (old.session_id, old.agent_id, old.task_code)
+    delete from index_keys where name = old.session_id
         and not exists (select 1 from session_memories where session_id = name)
-        and not exists (select 1 from session_memories where agent_id = name)
-        and not exists (select 1 from session_memories where task_code = name)
         and not exists (select 1 from session_memories where memory_type = name);
 end;
 create trigger chunk_passage_removed after delete on memory_passages when old.chunk_id is not null begin
@@ -209,6 +220,9 @@ end;
 create trigger memory_passage_removed after delete on memory_passages when old.chunk_id is null begin
     delete from vec_session_search where passage_id = old.id;
 end;
+create trigger signature_removed after delete on memory_passages begin
+    delete from vec_signatures where passage_id = old.id;
+end;
 create trigger keyword_block_removed after delete on keyword_blocks begin
     delete from keyword_postings where id >= old.id * 256 and id < (old.id + 1) * 256;
 end;
@@ -216,6 +230,21 @@ create trigger memory_deleted after delete on session_memories begin
     update erasure set deletes = deletes + 1;
 end;
 """
+
+
+def bits_of_signature(dimensions: int) -> int:
+    """Return the length of the signatures of vectors."""
+    return -(-dimensions // SIGNATURE_BITS) * SIGNATURE_BITS
+
+
+def vector_tables(dimensions: int) -> dict[str, str]:
+    """Return the statements that create the tables of sqlite-vec, by their names."""
+    bits = bits_of_signature(dimensions)
+    vectors = {
+        table: VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=PARTITION_ROWS) for table in VECTOR_TABLES
+    }
+    return vectors | {SIGNATURE_TABLE: SIGNATURES.format(table=SIGNATURE_TABLE, bits=bits, rows=SIGNATURES_PER_BLOCK)}
+
 
 SCRIPTS = (TEXT_TABLES, INDEX_TABLES, STATE_TABLES, ERASURE, INDEXES, TRIGGERS)
 """Create everything but the vec0 tables, in this order."""

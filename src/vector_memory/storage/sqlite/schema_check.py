@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import apsw
 
-from vector_memory.storage.sqlite.schema import VECTOR_TABLES
-from vector_memory.storage.sqlite.vec0 import SHADOW_TABLES
+from vector_memory.storage.sqlite.schema import METADATA_COLUMNS, VEC0_TABLES
+from vector_memory.storage.sqlite.vec0 import shadow_tables
 
 SPARE = "spare_"
 """Prefix of the tables that are filled with another model's vectors (`storage.sqlite.reembedding`)."""
 
-SPARE_TABLES = ("memory_passages", "token_states", *VECTOR_TABLES)
+SPARE_TABLES = ("memory_passages", "token_states", *VEC0_TABLES)
 """The tables that have a spare copy."""
 
 
@@ -94,8 +94,8 @@ def wrong_shadows(connection: apsw.Connection, found: Schema, prefix: str) -> se
     """Return the names of shadow tables that are missing or lack a column."""
     return {
         name
-        for table in VECTOR_TABLES
-        for suffix, columns in SHADOW_TABLES.items()
+        for table in VEC0_TABLES
+        for suffix, columns in shadow_tables(METADATA_COLUMNS[table]).items()
         if (name := f"{table}_{suffix}") not in found
         or found[name].type != "table"
         or not columns <= columns_of(connection, prefix + name)
@@ -119,11 +119,11 @@ def columns_of(connection: apsw.Connection, table: str) -> set[str]:
 
 def is_shadow(name: str) -> bool:
     """Return whether this is the name of a shadow table of sqlite-vec."""
-    return any(name.startswith(f"{table}_") for table in VECTOR_TABLES)
+    return any(name.startswith(f"{table}_") for table in VEC0_TABLES)
 
 
 def normal(sql: str) -> str:
     """Return a statement without what does not matter: quotes, white space, case, `spare_`, vector lengths."""
     sql = re.sub(r"\s+", " ", sql.replace('"', "").lower())
     sql = re.sub(r" ?([(),=;]) ?", r"\1", sql)
-    return re.sub(r"float\[\d+\]", "float[]", re.sub(rf"\b{SPARE}", "", sql)).strip()
+    return re.sub(r"(float|bit)\[\d+\]", r"\1[]", re.sub(rf"\b{SPARE}", "", sql)).strip()

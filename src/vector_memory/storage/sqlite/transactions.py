@@ -1,7 +1,7 @@
 """The verbs of `storage.connection` for this engine, and what it reads and writes in its own way.
 
-A vec0 table stores a session's vectors together (partition key), and filters by kind, agent, iteration and task inside
-the index. Names are interned as integers, because sqlite-vec compares those faster than text and does not accept NULL.
+A vec0 table stores a session's vectors together, and the signatures of a kind. The names of sessions and kinds are
+integers there, because sqlite-vec does not accept NULL.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from vector_memory.domain import Fingerprint, Scope
+from vector_memory.domain import Fingerprint
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.insert import Numbered
@@ -20,12 +20,16 @@ from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import Cursor, LastIds, Memory
 from vector_memory.storage.sqlite import rows
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
+from vector_memory.storage.sqlite.schema import SIGNATURE_BITS, SIGNATURE_TABLE
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from vector_memory.storage.maintenance_api import Upkeep
-    from vector_memory.storage.queries.feed import IndexFeed
-    from vector_memory.storage.scoring import CandidateSource, Method, Vectors
+    from vector_memory.storage.queries.candidates import Candidates
+    from vector_memory.storage.scoring import Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
@@ -112,16 +116,11 @@ class SqliteReader(Reader):
             Fingerprint, "select model, dimensions, precision, engine from embedding_models"
         )
 
-    def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
+    @property
+    def candidates(self) -> "Candidates":
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
 
-        return SqliteCandidates(self.connection, scope, method)
-
-    @property
-    def feed(self) -> "IndexFeed":
-        from vector_memory.storage.sqlite.feed import SqliteFeed
-
-        return SqliteFeed(self.connection)
+        return SqliteCandidates(self.connection)
 
     @property
     def upkeep(self) -> "Upkeep":
@@ -160,8 +159,8 @@ class SqliteWriter(SqliteReader, Writer):
     ) -> None:
         if not passages:
             return
-        table = table_for(chunked=memory.chunked)
-        keys = [intern(self.raw, name) for name in index_names(memory)]
+        table, signatures = table_for(chunked=memory.chunked), packed_signatures(vectors)
+        session, kind = intern(self.raw, memory.session_id or ""), intern(self.raw, memory.memory_type)
         first, *_ = rows.next_ids(self.raw, f"{prefix}memory_passages", len(passages))
         # One statement for all rows of a table: statement by statement, the lock would be held longer.
         self.raw.execute(
@@ -173,13 +172,26 @@ class SqliteWriter(SqliteReader, Writer):
         )
         self.raw.execute(
             f"""
-            insert into {prefix}{table} (
-                passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
-            )
+            insert into {prefix}{table} (passage_id, session_key, embedding)
             with recursive row(number) as (select 0 union all select number + 1 from row where number + 1 < ?)
-            select ? + number, ?, ?, ?, ?, ?, substr(?, number * ? + 1, ?) from row
+            select ? + number, ?, substr(?, number * ? + 1, ?) from row
             """,
-            (len(vectors), first, *keys, memory.session_iter, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
+            (len(vectors), first, session, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
+        )
+        self.raw.execute(
+            f"""
+            insert into {prefix}{SIGNATURE_TABLE} (passage_id, kind_key, unit_id, signature)
+            select ? + key, ?, coalesce(value ->> 0, ?), vec_bit(substr(?, key * ? + 1, ?)) from json_each(?)
+            """,
+            (
+                first,
+                kind,
+                memory.id,
+                signatures.tobytes(),
+                signatures.shape[1],
+                signatures.shape[1],
+                json.dumps(passages),
+            ),
         )
         kept = ((first + number, each) for number, each in enumerate(states or ()) if each is not None)
         self.raw.executemany(f"insert into {prefix}token_states values (?, ?)", kept)
@@ -194,9 +206,15 @@ def vector_dimensions(connection: apsw.Connection) -> int:
     return int(match[1])
 
 
-def index_names(memory: Memory) -> tuple[str, str, str, str]:
-    """Return a memory's names in the index: session, kind, agent and task. A missing session or task is empty."""
-    return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
+def packed_signatures(vectors: "Vectors") -> "NDArray[np.uint8]":
+    """Return the signatures of vectors, shape (vectors, dimensions): a bit for each number that says if it is above 0.
+
+    From the first byte's highest bit on; shape (vectors, bytes), filled up to SIGNATURE_BITS.
+    """
+    import numpy as np
+
+    packed = np.packbits(vectors > 0, axis=1)
+    return np.pad(packed, ((0, 0), (0, -packed.shape[1] % (SIGNATURE_BITS // 8))))
 
 
 def intern(connection: apsw.Connection, name: str) -> int:

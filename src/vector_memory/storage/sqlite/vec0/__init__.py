@@ -17,19 +17,18 @@ from vector_memory.storage.sqlite.rows import fetch_column
 VERSION = "0.1.9"
 """The release that this adapter was written for. pyproject.toml requires exactly this one."""
 
-METADATA_COLUMNS = 4
-
 SHADOW_TABLES = {
     "info": {"key", "value"},
     "chunks": {"chunk_id", "size", "sequence_id", "partition00", "validity", "rowids"},
     "rowids": {"rowid", "id", "chunk_id", "chunk_offset"},
     "vector_chunks00": {"rowid", "vectors"},
-    "metadatachunks00": {"rowid", "data"},
-    "metadatachunks01": {"rowid", "data"},
-    "metadatachunks02": {"rowid", "data"},
-    "metadatachunks03": {"rowid", "data"},
 }
-"""The shadow tables of a vec0 table with four metadata columns, by the suffixes of their names, and their columns."""
+"""The shadow tables of a vec0 table, by the suffixes of their names, and their columns."""
+
+
+def shadow_tables(metadata: int) -> dict[str, set[str]]:
+    """Return the same of a table with so many metadata columns."""
+    return SHADOW_TABLES | {f"metadatachunks{number:02}": {"rowid", "data"} for number in range(metadata)}
 
 
 def load_vector_search(connection: apsw.Connection) -> None:

@@ -6,8 +6,8 @@ a vector. sqlite-vec checks the lengths of what it reads but nothing else: a zer
 """
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
@@ -15,19 +15,24 @@ from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.sqlite.rows import fetch_value
-from vector_memory.storage.sqlite.schema import PARTITION_ROWS
-from vector_memory.storage.sqlite.vec0 import METADATA_COLUMNS
+from vector_memory.storage.sqlite.schema import (
+    METADATA_COLUMNS,
+    PARTITION_ROWS,
+    SIGNATURE_TABLE,
+    SIGNATURES_PER_BLOCK,
+    bits_of_signature,
+)
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
 
-DENSE = 2
-"""Of neighbouring rows, all are read if at least one in so many is wanted: looking up each one takes longer."""
+SPARSE = 8
+"""If there are fewer wanted vectors in a block on average, they are read one by one."""
 
-LENGTHS = f"""
-    select count(*) from {{table}}_chunks
-    where typeof(partition00) <> 'integer' or size is not {PARTITION_ROWS}
-        or typeof(validity) <> 'blob' or length(validity) <> {PARTITION_ROWS // 8}
-        or typeof(rowids) <> 'blob' or length(rowids) <> {PARTITION_ROWS * 8}
+LENGTHS = """
+    select count(*) from {table}_chunks
+    where typeof(partition00) <> 'integer' or size is not {rows}
+        or typeof(validity) <> 'blob' or length(validity) <> {rows} / 8
+        or typeof(rowids) <> 'blob' or length(rowids) <> {rows} * 8
 """
 
 BLOCKS = """
@@ -35,101 +40,120 @@ BLOCKS = """
     where typeof(b.{column}) <> 'blob' or length(b.{column}) <> {length}
 """
 
-SLOTS = f"""
-    select count(*) from {{table}}_rowids
+SLOTS = """
+    select count(*) from {table}_rowids
     where typeof(chunk_id) <> 'integer' or typeof(chunk_offset) <> 'integer'
-        or chunk_offset not between 0 and {PARTITION_ROWS - 1}
+        or chunk_offset not between 0 and {rows} - 1
 """
+
+
+class Placed(NamedTuple):
+    """Vectors, and the positions of some of them, with the number that belongs to each of these."""
+
+    numbers: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    vectors: NDArray[np.float32]
 
 
 def read_vectors(
     connection: apsw.Connection, table: str, dimensions: int, row_ids: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the row ids that exist, ascending, and their vectors, shape (ids, dimensions).
+    """Return the row ids that exist, ascending, and their vectors, shape (ids, dimensions). Raises DamagedError."""
+    wanted = "select value as id, value as number from json_each(:ids)"
+    found = read_selected(connection, table, dimensions, wanted, {"ids": json.dumps(sorted(row_ids))})
+    return found.numbers, found.vectors[found.positions]
 
-    This reads whole blocks. For many vectors of a session, it takes a tenth of the time of asking vec0 for each of
-    them. Raises DamagedError if a block is missing or has the wrong length.
+
+def read_selected(
+    connection: apsw.Connection, table: str, dimensions: int, select: str, parameters: Mapping[str, Any]
+) -> Placed:
+    """Return the vectors of the rows that a query names: it returns their ids as `id`, and a `number` for each.
+
+    Where vectors are neighbours, as those of a session, whole blocks are read: in a tenth of the time that asking vec0
+    for each of them takes. Raises DamagedError if a block is missing or has the wrong length.
     """
-    ids, blocks, offsets = _places(connection, table, row_ids).T
-    vectors = np.zeros((len(ids), dimensions), np.float32)
-    order = np.argsort(blocks, kind="stable")
-    names, starts = np.unique(blocks[order], return_index=True)
-    rows_of = dict(zip(names.tolist(), np.split(order, starts[1:]), strict=True)) if len(names) else {}
-    for block, data in connection.execute(
-        f"""
-        select v.rowid, v.vectors from json_each(?) wanted join {table}_vector_chunks00 v on v.rowid = wanted.value
-        """,
-        (json.dumps(names.tolist()),),
-    ):
-        rows = rows_of.pop(block)
-        try:
-            vectors[rows] = np.frombuffer(data, np.float32).reshape(-1, dimensions)[offsets[rows]]
-        except (IndexError, TypeError, ValueError):
+    # In one row: thousands of rows would be checked one by one.
+    sql = f"""
+        select group_concat(wanted.number), group_concat(r.chunk_id), group_concat(r.chunk_offset)
+        from ({select}) wanted cross join {table}_rowids r on r.rowid = wanted.id
+    """
+    columns: list[Any] = connection.execute(sql, parameters).fetchall()
+    try:
+        numbers, blocks, offsets = (np.array(f"{column or ''}".split(","), np.int64) for column in columns[0])
+    except ValueError:
+        if columns[0] != (None, None, None):
             raise DamagedError(DAMAGED_VECTORS) from None
-    if rows_of or (offsets < 0).any():
+        return Placed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, dimensions), np.float32))
+    if ((offsets < 0) | (offsets >= PARTITION_ROWS)).any():
         raise DamagedError(DAMAGED_VECTORS)
-    return ids, vectors
+    known, positions = np.unique(blocks, return_inverse=True)
+    if len(blocks) < SPARSE * len(known):
+        return Placed(numbers, np.arange(len(blocks)), _scattered(connection, table, dimensions, blocks, offsets))
+    vectors = np.empty((len(known), PARTITION_ROWS, dimensions), np.float32)
+    read_blocks(connection, f"{table}_vector_chunks00", "vectors", known.tolist(), vectors)
+    return Placed(numbers, positions * PARTITION_ROWS + offsets, vectors.reshape(-1, dimensions))
 
 
-def read_scattered_vectors(
-    connection: apsw.Connection, table: str, dimensions: int, row_ids: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the same as `read_vectors`, but read only the vectors themselves: faster if they are far apart.
-
-    One open blob serves for all of them; asking vec0 would open two for each.
-    """
-    places = _places(connection, table, row_ids)
-    vectors = np.empty((len(places), dimensions), np.float32)
-    if len(places):
-        size = vectors.strides[0]
-        target = vectors.data.cast("B")
-        try:
-            with connection.blob_open(
-                "main", f"{table}_vector_chunks00", "vectors", int(places[0, 1]), writeable=False
-            ) as blob:
-                for position, (_, block, offset) in enumerate(places.tolist()):
-                    blob.reopen(block)
-                    blob.seek(offset * size)
-                    blob.read_into(target, position * size, size)
-        except (apsw.SQLError, ValueError, TypeError, OverflowError):
-            raise DamagedError(DAMAGED_VECTORS) from None
-    return places[:, 0], vectors
+def read_blocks(
+    connection: apsw.Connection, table: str, column: str, row_ids: list[int], target: NDArray[np.generic]
+) -> None:
+    """Read a column of some rows of a shadow table into an array, one item for each. Raises DamagedError."""
+    if not row_ids:
+        return
+    size, buffer = target.strides[0], target.data.cast("B")
+    try:
+        with connection.blob_open("main", table, column, row_ids[0], writeable=False) as blob:
+            for position, row_id in enumerate(row_ids):
+                blob.reopen(row_id)
+                if blob.length() != size:
+                    raise DamagedError(DAMAGED_VECTORS)
+                blob.read_into(buffer, position * size, size)
+    except (apsw.SQLError, ValueError, TypeError, OverflowError):
+        raise DamagedError(DAMAGED_VECTORS) from None
 
 
-def _places(connection: apsw.Connection, table: str, row_ids: Sequence[int]) -> NDArray[np.int64]:
-    """Return row id, block and offset of those vectors that exist, by ascending id, shape (ids, 3)."""
-    columns = f"select r.rowid, r.chunk_id, r.chunk_offset from {table}_rowids r"
-    lowest, highest = min(row_ids, default=0), max(row_ids, default=-1)
-    if highest - lowest < DENSE * len(row_ids):
-        sql = f"{columns} where r.rowid between ? and ? order by r.rowid"
-        rows = connection.execute(sql, (lowest, highest)).fetchall()
-    else:
-        sql = f"{columns} join json_each(?) wanted on r.rowid = wanted.value order by r.rowid"
-        rows = connection.execute(sql, (json.dumps(row_ids),)).fetchall()
-    places = np.array(rows, np.int64).reshape(-1, 3)
-    return places[np.isin(places[:, 0], row_ids)]
+def _scattered(
+    connection: apsw.Connection, table: str, dimensions: int, blocks: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return vectors, one at a time. One open blob serves for all of them; asking vec0 would open two for each."""
+    vectors = np.empty((len(blocks), dimensions), np.float32)
+    size, target = vectors.strides[0], vectors.data.cast("B")
+    try:
+        with connection.blob_open(
+            "main", f"{table}_vector_chunks00", "vectors", int(blocks[0]), writeable=False
+        ) as blob:
+            for position, (block, offset) in enumerate(zip(blocks.tolist(), offsets.tolist(), strict=True)):
+                blob.reopen(block)
+                blob.seek(offset * size)
+                blob.read_into(target, position * size, size)
+    except (apsw.SQLError, ValueError, TypeError, OverflowError):
+        raise DamagedError(DAMAGED_VECTORS) from None
+    return vectors
 
 
 def are_blocks_consistent(connection: apsw.Connection, table: str, dimensions: int) -> bool:
     """Return whether sqlite-vec can use a vec0 table and finds all its vectors. Reads no vectors."""
-    metadata = [(f"metadatachunks{number:02}", "data", PARTITION_ROWS * 8) for number in range(METADATA_COLUMNS)]
-    blocks = [("vector_chunks00", "vectors", PARTITION_ROWS * dimensions * 4), *metadata]
+    is_signatures = table == SIGNATURE_TABLE
+    rows = SIGNATURES_PER_BLOCK if is_signatures else PARTITION_ROWS
+    size = bits_of_signature(dimensions) // 8 if is_signatures else dimensions * 4
+    metadata = [(f"metadatachunks{number:02}", "data", rows * 8) for number in range(METADATA_COLUMNS[table])]
+    blocks = [("vector_chunks00", "vectors", rows * size), *metadata]
     queries = [
-        LENGTHS.format(table=table),
-        SLOTS.format(table=table),
+        LENGTHS.format(table=table, rows=rows),
+        SLOTS.format(table=table, rows=rows),
         *(BLOCKS.format(table=table, suffix=suffix, column=name, length=size) for suffix, name, size in blocks),
     ]
-    return not any(fetch_value(connection, sql) for sql in queries) and _are_slots_consistent(connection, table)
+    return not any(fetch_value(connection, sql) for sql in queries) and _are_slots_consistent(connection, table, rows)
 
 
-def _are_slots_consistent(connection: apsw.Connection, table: str) -> bool:
+def _are_slots_consistent(connection: apsw.Connection, table: str, rows: int) -> bool:
     """Return whether `_chunks` and `_rowids` agree on the slots of all vectors. Their lengths must be correct."""
     blocks: list[Any] = connection.execute(f"select chunk_id, validity, rowids from {table}_chunks").fetchall()
     validity = np.frombuffer(b"".join(row[1] for row in blocks), np.uint8)
-    taken = np.unpackbits(validity, bitorder="little").astype(np.bool_).reshape(-1, PARTITION_ROWS)
-    rowids = np.frombuffer(b"".join(row[2] for row in blocks), np.int64).reshape(-1, PARTITION_ROWS)
+    taken = np.unpackbits(validity, bitorder="little").astype(np.bool_).reshape(-1, rows)
+    rowids = np.frombuffer(b"".join(row[2] for row in blocks), np.int64).reshape(-1, rows)
     block, offset = np.nonzero(taken)
     numbers = np.array([row[0] for row in blocks], np.int64)
     slots = np.stack([rowids[taken], numbers[block], offset], axis=1)
-    rows = connection.execute(f"select rowid, chunk_id, chunk_offset from {table}_rowids order by rowid").fetchall()
-    return np.array_equal(slots[np.argsort(slots[:, 0], kind="stable")], np.array(rows, np.int64).reshape(-1, 3))
+    known = connection.execute(f"select rowid, chunk_id, chunk_offset from {table}_rowids order by rowid").fetchall()
+    return np.array_equal(slots[np.argsort(slots[:, 0], kind="stable")], np.array(known, np.int64).reshape(-1, 3))

@@ -1,0 +1,142 @@
+"""What a search compares, in one snapshot: the units of a scope, their words, and the vectors of their passages."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import Scope
+from vector_memory.storage.connection import Queries
+from vector_memory.storage.postings import PostingRows
+from vector_memory.storage.queries.filters import Filter, memory_filter
+from vector_memory.storage.scoring import Numbers, Vectors
+from vector_memory.storage.units import Units, units_in
+
+WIDESPREAD = {"kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before"}
+"""Conditions that memories in most blocks fulfil, if any do."""
+
+INDEXED = "session_memories m join keyword_memories k on k.memory_id = m.id"
+
+BLOCKS = """
+select {{listed:id}} as ids, {{listed:units}} as units,
+    {{joined:memory_ids}} as memory_ids, {{joined:sizes}} as sizes,
+    {{joined:unit_ids}} as unit_ids, {{joined:lengths}} as lengths
+from (select * from keyword_blocks where {condition} order by id) block
+"""
+
+
+def block_filter(scope: Scope) -> Filter:
+    """Return the condition that a block has units of a scope, or may have them."""
+    condition = memory_filter(scope)
+    if condition.parameters.keys() <= WIDESPREAD:
+        return Filter("kind = %(kind)s", {"kind": condition.parameters["kind"]})
+    return Filter(f"id in (select k.block_id from {INDEXED} where {condition.sql})", condition.parameters)
+
+
+class Compared(NamedTuple):
+    """All passages of a scope that have vectors: the ids of their units, and cosines, which may differ by ROUNDING.
+
+    `exact`: returns the cosines of some of them, given their positions, as `scoring.cosines` does.
+    """
+
+    unit_ids: Numbers
+    cosines: NDArray[np.floating]
+    exact: Callable[[Numbers], NDArray[np.float64]]
+
+
+class Likely(NamedTuple):
+    """The likeliest passages of a scope: the ids of their units, and their vectors. `complete`: there are no others."""
+
+    unit_ids: Numbers
+    vectors: Vectors
+    complete: bool
+
+
+class Worth(Protocol):
+    """What the passages of units gain by their words, in terms of cosines. `left_out`: memories outside the scope."""
+
+    left_out: Sequence[int]
+
+    def of(self, unit_ids: Numbers) -> Vectors:
+        """Return it for passages, given the ids of their units; -inf for those outside the scope."""
+
+    def best(self, count: int) -> Numbers:
+        """Return the ids of the units that gain most, at most `count`."""
+
+
+class Candidates(Queries, ABC):
+    """Reads what searches compare. What is abstract, each engine does in its own way. Raises DamagedError."""
+
+    def members(self, scope: Scope) -> list[int] | None:
+        """Return the ids of the memories of a scope that have words; None: it has all of its kind."""
+        condition = memory_filter(scope)
+        if condition.parameters.keys() == {"kind"}:
+            return None
+        sql = f"select {{listed:id}} from (select m.id from {INDEXED} where {condition.sql}) m"
+        found: list[int] = json.loads(self.connection.fetch_value(sql, condition.parameters) or "[]")
+        return found
+
+    def blocks(self, scope: Scope) -> Units:
+        """Return all units of the blocks that have any of a scope, which must have a kind."""
+        condition = block_filter(scope)
+        return self.connection.fetch(units_in, BLOCKS.format(condition=condition.sql), condition.parameters)[0]
+
+    def memories_in(self, scope: Scope) -> list[int]:
+        """Return the ids of the memories of a scope."""
+        condition = memory_filter(scope)
+        sql = f"select m.id from session_memories m where {condition.sql}"
+        return self.connection.fetch_column(sql, condition.parameters)
+
+    def oldest_of_newest(self, scope: Scope, passages: int) -> int:
+        """Return the id of the memory that has the first of so many newest passages; 0: there are not more."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
+            where {condition.sql} order by p.id desc limit 1 offset %(count)s
+        """
+        if not condition.parameters:
+            sql = """
+                select memory_id from memory_passages
+                where id <= (select max(id) from memory_passages) - %(count)s order by id desc limit 1
+            """
+        return int(self.connection.fetch_value(sql, condition.parameters | {"count": passages}) or 0)
+
+    def units_with_vectors(self, memory_ids: list[int]) -> list[int]:
+        """Return the ids of those units of memories that have passages with vectors."""
+        sql = "select distinct coalesce(chunk_id, memory_id) as id from memory_passages where memory_id {among:ids}"
+        return self.connection.fetch_column(sql, {"ids": memory_ids})
+
+    def without_vectors(self, scope: Scope) -> list[int]:
+        """Return the ids of the memories of a scope that lack vectors."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select m.id from session_memories m {{indexed_by:idx_embedding_model}}
+            where {condition.sql} and m.embedding_model_id is null
+        """
+        return self.connection.fetch_column(sql, condition.parameters)
+
+    @abstractmethod
+    def postings(self, scope: Scope, buckets: list[int]) -> PostingRows:
+        """Return the rows of postings in these buckets, of the blocks that have any units of a scope."""
+
+    @abstractmethod
+    def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
+        """Return the ids of the passages that have vectors, ascending, and the vectors, shape (ids, dimensions)."""
+
+    @abstractmethod
+    def compared(self, scope: Scope, query: Vectors) -> Compared:
+        """Compare a query, a unit vector, shape (dimensions,), with all passages of a scope."""
+
+    def compared_ahead(self, scope: Scope, query: Vectors) -> Compared | None:  # noqa: ARG002
+        """Return what `compared` returns, if asking for it at the same time as for all else is faster."""
+        return None
+
+    @abstractmethod
+    def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
+        """Return about `limit` passages of a scope that are likeliest to have the highest sums of cosine and worth.
+
+        One in four is chosen by its cosine alone. `newest`: only about so many of the newest passages are considered.
+        """

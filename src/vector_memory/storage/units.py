@@ -1,0 +1,122 @@
+"""The units of a scope as arrays, from the blocks of the keyword index (`postings`) that have any of them.
+
+The units of these blocks are entries, numbered block after block: a posting says with its block and its number which
+entry it is of. Entries outside the scope lie between those inside.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
+from vector_memory.storage.postings import ID, LENGTH, Occurrences
+from vector_memory.storage.scoring import Numbers
+
+Bools = NDArray[np.bool_]
+
+OUTSIDE = -1
+"""The entry of a unit that is in none of the blocks."""
+
+SPARSE = 8
+"""Ids that leave out more than so many times as many as there are, as after a failover, are looked up by bisection."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of a scope as entries.
+
+    `block_ids`: ascending; `bases`: the number of entries before each block, and of all. Of memories, `memory_ids` (0:
+    removed). Of entries, `ids`, `owners` (the position of its memory), `lengths` in terms, and whether it is `inside`
+    the scope.
+    """
+
+    block_ids: Numbers
+    bases: Numbers
+    memory_ids: Numbers
+    ids: Numbers
+    owners: NDArray[np.int32]
+    lengths: NDArray[np.uint32]
+    inside: Bools
+
+    @property
+    def count(self) -> int:
+        """The number of units in the scope."""
+        return int(np.count_nonzero(self.inside))
+
+    def entries_at(self, found: Occurrences) -> Numbers:
+        """Return the entries of units with occurrences. Raises DamagedError."""
+        entries: Numbers = self.bases[found.blocks] + found.numbers
+        if (entries >= self.bases[found.blocks + 1]).any():
+            raise DamagedError(DAMAGED_KEYWORDS)
+        return entries
+
+    def entries_of(self, unit_ids: Numbers) -> Numbers:
+        """Return the entries of units, OUTSIDE for those in none of the blocks."""
+        if not len(self.ids):
+            return np.full(len(unit_ids), OUTSIDE)
+        if self._by_id is None:
+            found = self._order.take(self.ids[self._order].searchsorted(unit_ids), mode="clip")
+            return np.where((self.ids[found] == unit_ids) & (unit_ids != 0), found, OUTSIDE)
+        first, entries = self._by_id
+        return entries.take(unit_ids - first, mode="clip")
+
+    @cached_property
+    def _by_id(self) -> tuple[int, Numbers] | None:
+        """The entries of all ids from the first, with OUTSIDE at both ends; None: that would be too many."""
+        there = self.ids[self.ids != 0]
+        last = int(there.max(initial=0))
+        first = int(there.min(initial=last))
+        if last - first > SPARSE * len(self.ids):
+            return None
+        entries = np.full(last - first + 3, OUTSIDE, np.int64)
+        entries[there - first + 1] = np.flatnonzero(self.ids)
+        return first - 1, entries
+
+    @cached_property
+    def _order(self) -> Numbers:
+        """The entries by ascending id."""
+        return np.argsort(self.ids, kind="stable")
+
+    def owners_of(self, entries: Numbers) -> Numbers:
+        """Return the ids of the memories of units."""
+        found: Numbers = self.memory_ids[self.owners[entries]]
+        return found
+
+    def of_memories(self, memory_ids: Sequence[int]) -> "Units":
+        """Return the same for a scope of these memories."""
+        return replace(self, inside=np.isin(self.memory_ids, memory_ids)[self.owners])
+
+    def without(self, memory_ids: Sequence[int]) -> "Units":
+        """Return the same for a scope without these memories."""
+        return replace(self, inside=self.inside & ~np.isin(self.memory_ids, memory_ids)[self.owners])
+
+
+def units_in(
+    ids: str | None, units: str | None, memory_ids: bytes, sizes: bytes, unit_ids: bytes, lengths: bytes
+) -> Units:
+    """Return all units of some blocks, in the order of their ids: `ids` and numbers of `units` as JSON, and the rest.
+
+    The rest is what `postings.Contents` has, of all blocks. Raises DamagedError.
+    """
+    try:
+        memories, known = np.frombuffer(memory_ids, ID), np.frombuffer(unit_ids, ID)
+        own = np.frombuffer(sizes, LENGTH)
+        found = Units(
+            np.array(json.loads(ids or "[]"), np.int64),
+            np.concatenate([[0], np.cumsum(np.array(json.loads(units or "[]"), np.int64))]),
+            memories,
+            known,
+            np.repeat(np.arange(len(own), dtype=np.int32), own),
+            np.frombuffer(lengths, LENGTH),
+            np.ones(len(known), np.bool_),
+        )
+    except ValueError:
+        raise DamagedError(DAMAGED_KEYWORDS) from None
+    count = int(found.bases[-1])
+    if not count == len(found.ids) == len(found.lengths) == len(found.owners) or len(own) != len(memories):
+        raise DamagedError(DAMAGED_KEYWORDS)
+    return replace(found, inside=(memories != 0)[found.owners])
