@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding import load_embedder
-from vector_memory.search.comparison import Compared, Comparison, ExactComparison, Goal, LikelyComparison
+from vector_memory.search.comparison import Comparison, ExactComparison, Goal, LikelyComparison, ScopeQuery
 from vector_memory.search.fusion import fused_scores
 from vector_memory.search.words import word_scores
 from vector_memory.settings import Settings
@@ -42,7 +42,7 @@ def questions(reader: SqliteReader, ids: list[int], count: int) -> Iterator[str]
         yield from [line[:LONGEST] for line in stripped if len(line) >= SHORTEST][:1]
 
 
-def found(comparison: Comparison, compared: Compared, depth: int) -> list[int]:
+def found(comparison: Comparison, compared: ScopeQuery, depth: int) -> list[int]:
     """Return the ids of the best units, best first."""
     near = comparison.find(Goal(depth), VECTOR_WEIGHT)
     ids, words = compared.units.ids[near.entries], compared.words
@@ -50,15 +50,15 @@ def found(comparison: Comparison, compared: Compared, depth: int) -> list[int]:
     return ids[best(scores, ids, depth)].tolist()  # type: ignore[no-any-return]
 
 
-def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[str, Compared]]:
+def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[str, ScopeQuery]]:
     """Yield each question by meaning, and by meaning and words."""
     source, embedder = reader.candidates, load_embedder(Settings())
     units = source.blocks(scope)
     for text in questions(reader, units.ids[units.inside].tolist(), count):
         query = embedder.encode_query(text).vector
-        yield "meaning", Compared(source, scope, units, None, query)
+        yield "meaning", ScopeQuery(source, scope, units, None, query)
         words = word_scores(units, source.postings(scope, buckets_of(terms := query_terms(text))), terms)
-        yield "meaning and words", Compared(source, scope, units, words, query)
+        yield "meaning and words", ScopeQuery(source, scope, units, words, query)
 
 
 def interval(values: NDArray[np.float64]) -> str:

@@ -13,7 +13,9 @@ from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.known import MINILM
+from vector_memory.errors import ValidationError
 from vector_memory.results.sessions import FineSearchResult
+from vector_memory.search import elsewhere, scan
 from vector_memory.search import question as questions
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -93,6 +95,35 @@ def test_closer_matches_among_other_kinds_and_in_other_sessions_are_counted(stor
     assert answer.elsewhere == {"working_memory": 1, "other_sessions": 1}
     assert "1 in other sessions (omit session_id)" in (answer.message or "")
     assert "1 among the working memories (search_working_memory_specific_chunks)" in (answer.message or "")
+
+
+def test_the_matches_of_the_own_session_take_no_places_of_those_in_other_sessions(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "MOST_COMPARED", 4)
+    for number in range(12):
+        put(store, "a b c d", session_iter=10 + number)
+    put(store, "a b c d", session_id="other")
+    answer = store.search_chunks("a b c d", HERE, Page(limit=5), mode="vector")
+    assert answer.elsewhere["other_sessions"] == 1
+
+
+def test_what_is_stored_out_of_sight_changes_no_count_of_a_limited_view(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "PROBED", 4)
+    put(store, "a b c d", session_id="seen")
+    view = store.limited_to(["s", "seen"])
+    before = ask(view).elsewhere
+    for number in range(6):
+        put(store, "a b c d", session_id="hidden", session_iter=number + 1)
+    assert ask(view).elsewhere == before == {"other_sessions": 1}
+
+
+@pytest.mark.parametrize("scope", [Scope(), Scope(agent_id="me"), Scope(session_id="s")])
+def test_a_search_without_a_kind_is_refused(store: SessionMemoryStore, scope: Scope) -> None:
+    with pytest.raises(ValidationError, match="A search needs one memory_type"):
+        store.search_memories("a b c d", scope)
 
 
 def test_a_chunk_with_every_word_of_the_question_is_strong_whatever_its_cosine(tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 import random
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,9 +24,6 @@ from vector_memory.search.question import Question
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.search.scan import Method
 from vector_memory.storage.base import Storage
-from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.transactions import PostgresReader
-from vector_memory.storage.postings import POSTING, counts_of, hashes_of, numbers_of
 from vector_memory.storage.records import Embedded
 from vector_memory.store import SessionMemoryStore
 
@@ -146,40 +141,6 @@ def test_answers_stay_the_same_while_memories_come_and_go(
             apply(store, *step)
         expected, *found = [answers(store, query, scope, Page(limit=30), "hybrid") for store in pair]
         assert found == [expected]
-
-
-def postings_by_unit(connection: Connection) -> Counter[tuple[int, int, int, int, int]]:
-    """Return all postings as memory, number of the unit in it, bucket, hash and count, wherever they are stored."""
-    found = Counter[tuple[int, int, int, int, int]]()
-    for block in PostgresReader(connection).upkeep.portions.blocks(0, 10**6):
-        for memory_id, span in block.contents.spans().items():
-            for bucket, row in block.postings.items():
-                postings = np.frombuffer(row, POSTING)
-                own = postings[np.isin(numbers_of(postings), span)]
-                columns = (numbers_of(own) - span.start, hashes_of(own), counts_of(own))
-                rows = zip(*(column.tolist() for column in columns), strict=True)
-                found.update((memory_id, number, bucket, hashed, count) for number, hashed, count in rows)
-    return found
-
-
-def test_postings_after_many_stores_and_deletions_are_those_of_a_rebuild(tmp_path: Path) -> None:
-    source = random.Random(5)
-    ids: list[int] = []
-    with closing(ENGINES["postgres"](tmp_path)) as storage:
-        for number in range(60):
-            kind = source.choice([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT])
-            content = f"{number} " + " ".join(source.choices("abcdefgh", k=source.choice([3, 300])))
-            ids.append(add(storage, new_memory(content, kind, session_id=source.choice("st"))))
-            if source.random() < 0.4:
-                with storage.write() as writer:
-                    writer.delete(ids.pop(source.randrange(len(ids))))
-        with database_of(storage).write() as connection:
-            before = postings_by_unit(connection)
-            assert {memory_id for memory_id, *_ in before} == set(ids)
-            ((size,),) = connection.execute("select sum(length(postings)) from keyword_postings").fetchall()
-            assert size == before.total() * POSTING.itemsize
-            rebuild_words(connection)
-            assert postings_by_unit(connection) == before
 
 
 @pytest.fixture(params=ENGINES.values(), ids=ENGINES)

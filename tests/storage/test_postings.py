@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.postings import ID, LENGTH, SPARSE, Block, Contents, indexed, rows_to_add, without
+from vector_memory.storage.postings import ID, LEAST_LEFT, LENGTH, Block, Contents, indexed, rows_to_add, without
 
 Memories = dict[int, list[tuple[int, int]]]
 """By the ids of memories, the ids and the lengths of their units."""
@@ -53,7 +53,7 @@ def test_a_block_says_what_each_memory_has_until_it_is_removed_and_the_others_ke
         assert memories_in(contents) == stored
         assert contents.spans() == {number: places[number] for number in stored}
         left, given = (sum(len(span) for span in spans.values()) for spans in (contents.spans(), places))
-        assert contents.is_sparse == (left * SPARSE <= given)
+        assert contents.is_sparse == (left * LEAST_LEFT <= given)
     assert not any(contents.memory_ids + contents.unit_ids + contents.lengths)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import ID, LENGTH, Contents, Occurrences
-from vector_memory.storage.units import OUTSIDE, SPARSE, Units, units_in
+from vector_memory.storage.units import MAX_GAPS, OUTSIDE, Units, units_in
 
 Sizes = Sequence[Sequence[int]]
 """Of some blocks, the numbers of units of each memory."""
@@ -58,7 +58,7 @@ def test_a_unit_is_found_by_its_id_and_one_that_was_removed_or_never_there_is_no
     assert found.tolist() == [places.get(number, OUTSIDE) for number in asked]
 
 
-@pytest.mark.parametrize("gap", [1, SPARSE, 2 * SPARSE])
+@pytest.mark.parametrize("gap", [1, MAX_GAPS, 2 * MAX_GAPS])
 def test_many_units_are_found_by_their_ids_however_far_these_are_apart(gap: int) -> None:
     ids = np.arange(5, 5 + 1_000 * gap, gap)
     memory_ids, sizes = np.array([1], ID).tobytes(), np.array([1_000], LENGTH).tobytes()

@@ -7,6 +7,9 @@ from typing import Literal
 from vector_memory.domain.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_range, parse_choice
 from vector_memory.errors import ValidationError
 
+EVERYTHING = "all"
+"""The value of `explain` that asks for the candidates only, not why one memory or file was not found."""
+
 LAST = "last"
 """The word for the session before this one."""
 

@@ -1,12 +1,13 @@
 """Explains a search of files: how each chunk was measured, and why a file was not found."""
 
+from vector_memory.domain.search_request import EVERYTHING
 from vector_memory.domain.text import text_in
 from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, is_daily
 from vector_memory.files.index_file import FileIndex
 from vector_memory.files.indexer import NO_TEXT, file_scope
 from vector_memory.files.search import FileHits, FileSearch
-from vector_memory.search.explaining import EVERYTHING, SHOWN, Ranking, Trace, compared, not_compared
+from vector_memory.search.explaining import SHOWN, Ranking, Trace, compared, not_compared
 from vector_memory.search.retrieval import MAX_DEPTH
 from vector_memory.storage.base import Reader
 

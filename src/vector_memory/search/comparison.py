@@ -11,8 +11,7 @@ from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.search.fusion import fused_scores
 from vector_memory.search.words import WordScores
-from vector_memory.storage.queries.candidates import Candidates
-from vector_memory.storage.queries.candidates import Compared as Passages
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages
 from vector_memory.storage.scoring import ROUNDING, Numbers, Vectors, best, cosines, rounded
 from vector_memory.storage.units import OUTSIDE, Units
 
@@ -57,8 +56,8 @@ class Goal(NamedTuple):
     memories: bool = False
 
 
-class Compared(NamedTuple):
-    """What is compared in a scope: its units, the words of the query if they are, and the query's unit vector."""
+class ScopeQuery(NamedTuple):
+    """A query of a scope: the units of the scope, the words of the query if they are compared, and its unit vector."""
 
     source: Candidates
     scope: Scope
@@ -70,8 +69,8 @@ class Compared(NamedTuple):
 class Comparison(ABC):
     """Finds the units of a scope with the highest scores: cosines or, with words, fused scores."""
 
-    def __init__(self, compared: Compared) -> None:
-        self._source, self._scope, self._units, self._words, self._query = compared
+    def __init__(self, asked: ScopeQuery) -> None:
+        self._source, self._scope, self._units, self._words, self._query = asked
 
     @abstractmethod
     def find(self, goal: Goal, weight: float) -> Nearby:
@@ -108,8 +107,8 @@ class Comparison(ABC):
 class ExactComparison(Comparison):
     """Compares all passages of the scope. `ahead`: what comparing them has found already."""
 
-    def __init__(self, compared: Compared, ahead: Passages | None = None) -> None:
-        super().__init__(compared)
+    def __init__(self, asked: ScopeQuery, ahead: ComparedPassages | None = None) -> None:
+        super().__init__(asked)
         found = ahead or self._source.compared(self._scope, self._query)
         entries = self._units.entries_of(found.unit_ids)
         if (entries == OUTSIDE).any():
@@ -139,8 +138,8 @@ class LikelyComparison(Comparison):
     `first`: at least so many.
     """
 
-    def __init__(self, compared: Compared, first: int) -> None:
-        super().__init__(compared)
+    def __init__(self, asked: ScopeQuery, first: int) -> None:
+        super().__init__(asked)
         self._first = max(first, MIN_COMPARED // (1 if self._words is None else 2))
         self._known: dict[tuple[int, float], tuple[Nearby, bool]] = {}
         lacking = self._source.without_vectors(self._scope)

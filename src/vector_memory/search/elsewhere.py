@@ -33,7 +33,7 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
     )
     since = max(oldest - 1, scope.after_id or 0)
     others = {name: replace(other, after_id=since) for name, other in other_scopes(scope, kinds).items()}
-    counts = retrieval.counts_of_strong(others, {"other_sessions": scope.session_id})
+    counts = retrieval.counts_of_strong(others, scope.session_id)
     return {name: count for name, count in counts.items() if count}
 
 

@@ -20,9 +20,6 @@ from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT
 from vector_memory.storage.terms import terms
 from vector_memory.storage.unit_text import names_above
 
-EVERYTHING = "all"
-"""The value of `explain` that asks for the candidates only, not why one memory or file was not found."""
-
 NO_STATES = "not token by token: some passages have no states of their tokens, and `vector-memory reembed` adds them"
 
 SHOWN = 10

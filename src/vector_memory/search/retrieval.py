@@ -34,7 +34,8 @@ MAX_DEPTH = DEPTH * GROWTH**4
 class Known:
     """What was asked for at once: of `scope`, how many memories are `missing` vectors.
 
-    `pending`: how many of those get them now; `everywhere`: also in other scopes. `found`: of `visible`, for `terms`.
+    `pending`: how many of those get them now; `everywhere`: also in other scopes. `found`: of `visible`, for `terms`,
+    if it is of one kind.
     """
 
     scope: Scope
@@ -43,7 +44,7 @@ class Known:
     everywhere: Pending
     visible: Scope
     terms: Sequence[str] | None
-    found: Found
+    found: Found | None
 
 
 class Retrieval:
@@ -90,22 +91,22 @@ class Retrieval:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
         return self._best(scope, MAX_DEPTH)
 
-    def counts_of_strong(self, scopes: Mapping[str, Scope], besides: Mapping[str, str | None]) -> dict[str, int]:
-        """Return how many units of each scope match strongly, without a session `besides`: at most COUNTED.
+    def counts_of_strong(self, scopes: Mapping[str, Scope], besides: str | None) -> dict[str, int]:
+        """Return how many units of each scope match strongly: at most COUNTED.
 
-        Tokens are not compared, and of the passages only the likeliest of the newest.
+        `besides`: a session that does not count where a scope names none. Tokens are not compared, and of the passages
+        only the likeliest of the newest.
         """
         source, question = self.reader.candidates, replace(self.question, plain=NOTHING_TYPED)
         visible = [self.reader.visible(scope) for scope in scopes.values()]
-        left_out = [Scope(session_id=session) for name in scopes if (session := besides.get(name)) is not None]
         *found, others = self.reader.together(
             *(read for scope in visible for read in reads(scope, replace(question, vector=None))),
-            lambda reader: reader.candidates.memories_in(left_out[0]) if left_out else [],
+            lambda reader: [] if besides is None else reader.candidates.memories_in(Scope(session_id=besides)),
         )
         each = [Found(*found[start : start + len(Found._fields)]) for start in range(0, len(found), len(Found._fields))]
         scans = [
-            Scan(source, scope, question, own, besides=others if besides.get(name) is not None else ())
-            for name, scope, own in zip(scopes, visible, each, strict=True)
+            Scan(source, scope, question, own, besides=others if scope.session_id is None else ())
+            for scope, own in zip(visible, each, strict=True)
         ]
         likely = self.reader.together(*(scan.likeliest for scan in scans))
         counts = [scan.count_strong(one, self.threshold) for scan, one in zip(scans, likely, strict=True)]
@@ -166,10 +167,9 @@ class Retrieval:
         """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""
         if self._last_scan is None or self._last_scan[:2] != (scope, depth):
             known = self.known
-            if known is not None and (known.visible, known.terms) == (scope, self.question.terms):
-                found = known.found
-            else:
-                found = Found(*self.reader.together(*reads(scope, self.question)))
+            is_same = known is not None and (known.visible, known.terms) == (scope, self.question.terms)
+            found = known.found if known is not None and is_same else None
+            found = found or Found(*self.reader.together(*reads(scope, self.question)))
             scan = Scan(self.reader.candidates, scope, self.question, found, method=self._method, depth=depth)
             self._last_scan = scope, depth, scan
         return self._last_scan[2]

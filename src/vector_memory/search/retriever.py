@@ -171,7 +171,9 @@ class Retriever:
         awaited = Awaited(scope, pending.last_id) if is_soon else None
         if pending.memories and not is_soon:  # others may have much to do, and this process little
             awaited = awaited_in(reader, scope, self._background.owner)
-        return awaited, Known(scope, missing, pending.memories, everywhere, visible, question.terms, Found(*found))
+        return awaited, Known(
+            scope, missing, pending.memories, everywhere, visible, question.terms, Found(*found) if found else None
+        )
 
     def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""

@@ -11,12 +11,12 @@ from vector_memory.search.comparison import (
     MAX_EXACT_UNITS,
     MAX_EXACT_UNITS_OF_SESSION,
     NOTHING,
-    Compared,
     Comparison,
     ExactComparison,
     Goal,
     LikelyComparison,
     Nearby,
+    ScopeQuery,
     WordsWorth,
     of_best_memories,
 )
@@ -35,8 +35,7 @@ from vector_memory.search.question import Question
 from vector_memory.search.words import word_scores
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import BUCKETS, PostingRows, buckets_of
-from vector_memory.storage.queries.candidates import Candidates, Likely
-from vector_memory.storage.queries.candidates import Compared as Passages
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely
 from vector_memory.storage.scoring import Numbers, Vectors, best, cosines, rounded
 from vector_memory.storage.units import OUTSIDE, Bools, Units
 
@@ -74,11 +73,13 @@ class Found(NamedTuple):
     members: list[int] | None
     blocks: Units
     postings: PostingRows | None
-    compared: Passages | None
+    compared: ComparedPassages | None
 
 
 def reads(scope: Scope, question: Question) -> tuple[Read, ...]:
-    """Return what reads what `Found` has of a visible scope."""
+    """Return what reads what `Found` has of a visible scope; nothing, if it is not of one kind."""
+    if scope.kind is None:
+        return ()
     terms, vector = question.terms, question.vector
     return (
         lambda reader: reader.candidates.members(scope),
@@ -167,11 +168,11 @@ class Scan:
 
     def _compared(self, query: Vectors) -> Comparison:
         """Return what compares the query with the passages of the scope."""
-        compared = Compared(self._source, self._scope, self._units, self._words, query)
+        asked = ScopeQuery(self._source, self._scope, self._units, self._words, query)
         most = MAX_EXACT_UNITS if self._scope.session_id is None else MAX_EXACT_UNITS_OF_SESSION
         if self._method.iterative and self._units.count > most:
-            return LikelyComparison(compared, self._method.batch)
-        return ExactComparison(compared, self._ahead)
+            return LikelyComparison(asked, self._method.batch)
+        return ExactComparison(asked, self._ahead)
 
     def _hits(
         self, nearby: Nearby, others: Numbers, weight: float, count: int, *, by_meaning: bool, memories: bool

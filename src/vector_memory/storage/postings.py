@@ -11,7 +11,7 @@ an inverted index in ordinary tables:
   `block_id * BUCKETS + bucket`. So a query reads one row per block and term, and adding a memory changes at most
   BUCKETS rows, which are next to each other.
 
-This module knows the postings; the tables and their SQL are the engine's.
+This module knows the postings; the SQL of the tables is in `queries.keywords` and `queries.candidates`.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from vector_memory.storage.scoring import Numbers
 from vector_memory.storage.terms import terms
 
 UNITS_PER_BLOCK = 128
-SPARSE = 4
+LEAST_LEFT = 4
 """One unit in this many is the most that is left of a block that is given up."""
 
 BUCKETS = 256
@@ -82,10 +82,8 @@ class Contents(NamedTuple):
     def spans(self) -> dict[int, range]:
         """Return the numbers of the units of each memory, in order. Raises DamagedError."""
         try:
-            ids, ends = (
-                np.frombuffer(self.memory_ids, ID).tolist(),
-                np.cumsum(np.frombuffer(self.sizes, LENGTH)).tolist(),
-            )
+            ids = np.frombuffer(self.memory_ids, ID).tolist()
+            ends = np.cumsum(np.frombuffer(self.sizes, LENGTH)).tolist()
             spans = {number: range(*span) for number, span in zip(ids, pairwise([0, *ends]), strict=True) if number}
         except ValueError:
             raise DamagedError(DAMAGED_KEYWORDS) from None
@@ -124,7 +122,7 @@ class Contents(NamedTuple):
     def is_sparse(self) -> bool:
         """Whether most units were removed."""
         ids = np.frombuffer(self.unit_ids, ID)
-        return bool(np.count_nonzero(ids) * SPARSE <= len(ids))
+        return bool(np.count_nonzero(ids) * LEAST_LEFT <= len(ids))
 
 
 def words_at(span: range, contents: Contents, rows: Mapping[int, bytes]) -> Words:

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import LENGTH, Block, Words, indexed, rows_to_add
 from vector_memory.storage.queries.insert import KeywordQueries
 from vector_memory.storage.queries.keywords import KeywordIndex
@@ -52,7 +51,8 @@ def next_texts(words: KeywordIndex) -> dict[int, dict[int, list[str]]]:
         if length >= CHARACTERS_AT_ONCE:
             break
         found[block_id] = {}
-        for memory_id in spans_in(words, block_id) or {}:
+        contents = words.contents_of(block_id)
+        for memory_id in contents.spans() if contents is not None and contents.is_sound else ():
             texts = found[block_id][memory_id] = texts_of(words, memory_id)
             length += sum(map(len, texts))
     return found
@@ -63,14 +63,14 @@ def replace_block(words: KeywordIndex, block_id: int, known: Mapping[int, Words]
 
     A damaged block stays as it is: `vector-memory doctor` finds it.
     """
-    contents, spans = words.contents_of(block_id), spans_in(words, block_id)
+    contents = words.contents_of(block_id)
     if contents is None:
         return
-    if spans is None:
+    if not contents.is_sound:
         words.keep_block(block_id)
         return
     lengths, rows = np.frombuffer(contents.lengths, LENGTH).copy(), defaultdict[int, bytes](bytes)
-    for memory_id, span in spans.items():
+    for memory_id, span in contents.spans().items():
         own = known.get(memory_id) or indexed(texts_of(words, memory_id))  # it may have been added meanwhile
         if own.units != len(span):
             words.keep_block(block_id)
@@ -79,15 +79,6 @@ def replace_block(words: KeywordIndex, block_id: int, known: Mapping[int, Words]
         for row in rows_to_add(own, Block(block_id, span.start)):
             rows[row["id"]] += row["postings"]
     words.replace_block(block_id, contents._replace(lengths=lengths.tobytes()), rows)
-
-
-def spans_in(words: KeywordIndex, block_id: int) -> dict[int, range] | None:
-    """Return the numbers of the units of each memory in a block by other rules; None: it is damaged or gone."""
-    try:
-        contents = words.contents_of(block_id)
-        return None if contents is None else contents.spans()
-    except DamagedError:
-        return None
 
 
 def texts_of(words: KeywordIndex, memory_id: int) -> list[str]:

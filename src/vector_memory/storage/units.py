@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 OUTSIDE = -1
 """The entry of a unit that is in none of the blocks."""
 
-SPARSE = 8
+MAX_GAPS = 8
 """Ids that leave out more than so many times as many as there are, as after a failover, are looked up by bisection."""
 
 
@@ -70,7 +70,7 @@ class Units:
         there = self.ids[self.ids != 0]
         last = int(there.max(initial=0))
         first = int(there.min(initial=last))
-        if last - first > SPARSE * len(self.ids):
+        if last - first > MAX_GAPS * len(self.ids):
             return None
         entries = np.full(last - first + 3, OUTSIDE, np.int64)
         entries[there - first + 1] = np.flatnonzero(self.ids)

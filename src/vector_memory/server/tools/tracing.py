@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from vector_memory.domain import Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain.search_request import EVERYTHING
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
@@ -43,7 +44,7 @@ def traced(
 
     if query is not None and not isinstance(query, str):
         raise ValidationError("A trace is about one question: send query alone with explain.")
-    memory_id = None if explain == "all" else explained_memory(explain)
+    memory_id = None if explain == EVERYTHING else explained_memory(explain)
     compared = None if SearchOrder.of(order) is SearchOrder.RECENT else query
     trace = store.explaining.explain(compared, scope, Asked(page, grain, memory_id), SearchMode.of(mode))
     tokens = min(page.max_tokens or LARGEST, store.settings.max_response_tokens)
@@ -61,4 +62,4 @@ def explained_memory(explain: str | int) -> int:
     try:
         return parse_id("explain", explain)
     except ValidationError:
-        raise ValidationError('explain must be "all" or the id of a memory, for example 42.') from None
+        raise ValidationError(f'explain must be "{EVERYTHING}" or the id of a memory, for example 42.') from None

@@ -11,7 +11,7 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.postings import BUCKETS, PostingRows
-from vector_memory.storage.queries.candidates import Candidates, Compared, Likely, Worth, block_filter
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth, block_filter
 from vector_memory.storage.queries.filters import CONDITIONS, Filter, parameters_of
 from vector_memory.storage.scoring import Numbers, Vectors, rounded
 
@@ -66,11 +66,11 @@ class PostgresCandidates(Candidates):
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
         return vectors_of(self.connection.raw, passage_ids)
 
-    def compared_ahead(self, scope: Scope, query: Vectors) -> Compared | None:
+    def compared_ahead(self, scope: Scope, query: Vectors) -> ComparedPassages | None:
         found = None if scope.session_id is None else self.compared(scope, query, MOST_AHEAD + 1)
         return None if found is None or len(found.cosines) > MOST_AHEAD else found
 
-    def compared(self, scope: Scope, query: Vectors, limit: int | None = None) -> Compared:
+    def compared(self, scope: Scope, query: Vectors, limit: int | None = None) -> ComparedPassages:
         condition = passage_filter(scope)
         sql = f"""
             select string_agg(int8send(unit), ''::bytea), string_agg(float8send(distance), ''::bytea) from (
@@ -83,7 +83,7 @@ class PostgresCandidates(Candidates):
         units, distances = self.connection.raw.execute(sql, parameters, binary=True).fetchall()[0]
         # Vectors of another model may have another length. For unit vectors |a - b|^2 = 2 - 2ab.
         near = rounded(1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2)
-        return Compared(as_numbers(units), near, near.__getitem__)
+        return ComparedPassages(as_numbers(units), near, near.__getitem__)
 
     def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
         """Return the passages that are nearest, and those of the units that gain most by their words.

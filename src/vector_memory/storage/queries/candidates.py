@@ -36,7 +36,7 @@ def block_filter(scope: Scope) -> Filter:
     return Filter(f"id in (select k.block_id from {INDEXED} where {condition.sql})", condition.parameters)
 
 
-class Compared(NamedTuple):
+class ComparedPassages(NamedTuple):
     """All passages of a scope that have vectors: the ids of their units, and cosines, which may differ by ROUNDING.
 
     `exact`: returns the cosines of some of them, given their positions, as `scoring.cosines` does.
@@ -127,10 +127,10 @@ class Candidates(Queries, ABC):
         """Return the ids of the passages that have vectors, ascending, and the vectors, shape (ids, dimensions)."""
 
     @abstractmethod
-    def compared(self, scope: Scope, query: Vectors) -> Compared:
+    def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
         """Compare a query, a unit vector, shape (dimensions,), with all passages of a scope."""
 
-    def compared_ahead(self, scope: Scope, query: Vectors) -> Compared | None:  # noqa: ARG002
+    def compared_ahead(self, scope: Scope, query: Vectors) -> ComparedPassages | None:  # noqa: ARG002
         """Return what `compared` returns, if asking for it at the same time as for all else is faster."""
         return None
 

@@ -145,13 +145,13 @@ class KeywordIndex:
         block_id, kind, rules, contents = blocks[0]
         left = contents.without(memory_id, span)
         postings = {row.id: row.postings for row in rows}
-        if not left.spans() or (left.is_sparse and rules == RULES):
+        others, kept_spans = without(postings, span), left.spans()
+        if not kept_spans or (left.is_sparse and rules == RULES):
             self._delete_block(block_id)
-            for number, own in left.spans().items():
+            for number, own in kept_spans.items():
                 self.add(number, kind, left.units_at(own), words_at(own, left, postings))
             return
         later(SET_CONTENTS, {"id": block_id, **left._asdict()})
-        others = without(postings, span)
         kept = [{"id": number, "postings": postings} for number, postings in others.items() if postings]
         self.connection.insert("keyword_postings", kept, f"{KNOWN_ROW} excluded.postings")
         empty = [number for number, postings in others.items() if not postings]

@@ -7,7 +7,7 @@ import numpy as np
 
 from vector_memory.domain import TRAITS, Scope
 from vector_memory.storage.postings import BUCKETS, PostingRows
-from vector_memory.storage.queries.candidates import Candidates, Compared, Likely, Worth, block_filter
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth, block_filter
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers, Vectors, cosines
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
@@ -45,7 +45,7 @@ class SqliteCandidates(Candidates):
         order = np.argsort(ids)
         return ids[order], vectors[order]
 
-    def compared(self, scope: Scope, query: Vectors) -> Compared:
+    def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
         condition = memory_filter(scope)
         select = f"""
             select p.id, coalesce(p.chunk_id, p.memory_id) as number
@@ -56,7 +56,7 @@ class SqliteCandidates(Candidates):
         units, places, vectors = read_selected(raw, table_of(scope), len(query), select, parameters)
         # Not `@`: OpenBLAS splits it among threads, which wait for each other when the cores are busy.
         near = np.vecdot(vectors, query)[places]
-        return Compared(units, near, lambda positions: cosines(vectors[places[positions]], query))
+        return ComparedPassages(units, near, lambda positions: cosines(vectors[places[positions]], query))
 
     def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
         connection = self.connection.raw

@@ -25,7 +25,7 @@ from vector_memory.storage.sqlite.schema import (
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
 
-SPARSE = 8
+FEW_IN_BLOCK = 8
 """If there are fewer wanted vectors in a block on average, they are read one by one."""
 
 LENGTHS = """
@@ -87,7 +87,7 @@ def read_selected(
     if ((offsets < 0) | (offsets >= PARTITION_ROWS)).any():
         raise DamagedError(DAMAGED_VECTORS)
     known, positions = np.unique(blocks, return_inverse=True)
-    if len(blocks) < SPARSE * len(known):
+    if len(blocks) < FEW_IN_BLOCK * len(known):
         return Placed(numbers, np.arange(len(blocks)), _scattered(connection, table, dimensions, blocks, offsets))
     vectors = np.empty((len(known), PARTITION_ROWS, dimensions), np.float32)
     read_blocks(connection, f"{table}_vector_chunks00", "vectors", known.tolist(), vectors)
