@@ -30,7 +30,7 @@ from units import Units, Values
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import Embedder, load_embedder
-from vector_memory.search.comparison import Compared, ExactComparison, Goal
+from vector_memory.search.comparison import ExactComparison, Goal, ScopeQuery
 from vector_memory.search.words import word_scores
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader
@@ -125,7 +125,7 @@ def scores_of(
     inside = source.blocks(scope).of_memories(source.memories_in(scope))
     for question, weights in zip(questions, asked[:, tokens], strict=True):
         query = embedder.encode_query(question.text).vector
-        near = ExactComparison(Compared(source, scope, inside, None, query)).find(Goal(inside.count), 1.0)
+        near = ExactComparison(ScopeQuery(source, scope, inside, None, query)).find(Goal(inside.count), 1.0)
         cosines = units.values(inside.ids[near.entries], near.cosines)
         wanted = query_terms(question.text)
         having = word_scores(inside, source.postings(scope, buckets_of(wanted)), wanted)
