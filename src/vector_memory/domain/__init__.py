@@ -18,7 +18,7 @@ from vector_memory.domain.search_request import SearchOrder as SearchOrder
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
-from vector_memory.domain.times import beginning_of, end_of, past_time
+from vector_memory.domain.times import beginning_of, end_of, expiry_of, past_time
 from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.domain.validation import (
     MAX_CONTENT,
@@ -31,6 +31,7 @@ from vector_memory.domain.validation import (
     check_tags,
     parse_choice,
     parse_id,
+    parse_ids,
     parse_iteration,
     with_facts,
 )
@@ -122,11 +123,17 @@ class MemoryFields(TypedDict, total=False):
     category: str | None
     parent_report_id: str | int | None
     created_at: str | None
+    supersedes: Sequence[str | int] | None
+    ttl_days: float | None
+    expires_at: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """A memory to be stored; `of` creates one from a caller's values. `created_at`: None for now."""
+    """A memory to be stored; `of` creates one from a caller's values. `created_at`: None for now.
+
+    `supersedes`: the ids of memories that are no longer current. `expires_at`: None for never.
+    """
 
     kind: MemoryKind
     agent_id: str
@@ -140,6 +147,8 @@ class NewMemory:
     metadata: dict[str, Any] = field(default_factory=dict)
     parent_report_id: int | None = None
     created_at: str | None = None
+    supersedes: tuple[int, ...] = ()
+    expires_at: str | None = None
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
@@ -168,6 +177,8 @@ class NewMemory:
             metadata=with_facts(check_metadata(fields.get("metadata")), extra),
             parent_report_id=report_id,
             created_at=None if created_at is None else past_time("created_at", created_at),
+            supersedes=parse_ids("supersedes", fields.get("supersedes")),
+            expires_at=expiry_of(fields.get("ttl_days"), fields.get("expires_at")),
         )
 
     def __post_init__(self) -> None:
@@ -189,6 +200,10 @@ class Window(TypedDict, total=False):
     created_before: str | None
 
 
+ANY, STORED = "any", "stored"
+"""Values of `Scope.as_of`: also what was superseded; also what has expired and waits to be erased, for maintenance."""
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Scope:
     """Filters for memories. None matches any value. A memory needs only one of several tags.
@@ -196,7 +211,8 @@ class Scope:
     `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
     `after_id`: only memories stored after this one. `created_after`, `created_before`: a year, month, day or time, in
     UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
-    the last moment of it. `sessions`: all that the caller may see, whatever else is asked for. Raises ValidationError.
+    the last moment of it. `as_of`: what was current at the end of such a period, or "any" for what was superseded, too;
+    None: what is current. `sessions`: all that the caller may see, whatever else is asked for. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -210,6 +226,7 @@ class Scope:
     after_id: int | None
     created_after: str | None
     created_before: str | None
+    as_of: str | None
     sessions: tuple[str, ...] | None
 
     def __init__(  # noqa: PLR0913 - one parameter for each filter
@@ -226,6 +243,7 @@ class Scope:
         after_id: int | None = None,
         created_after: str | None = None,
         created_before: str | None = None,
+        as_of: str | None = None,
         sessions: tuple[str, ...] | None = None,
     ) -> None:
         values = {
@@ -240,6 +258,7 @@ class Scope:
             "after_id": after_id,
             "created_after": None if created_after is None else beginning_of("created_after", created_after),
             "created_before": None if created_before is None else end_of("created_before", created_before),
+            "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of),
             "sessions": sessions,
         }
         for name, value in values.items():
@@ -272,5 +291,6 @@ class Scope:
             "own_agent_id": self.own_agent_id,
             "created_after": self.created_after,
             "created_before": self.created_before,
+            "as_of": self.as_of,
         }
         return {name: value for name, value in named.items() if value not in (None, [])}

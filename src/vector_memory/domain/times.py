@@ -20,6 +20,8 @@ EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 MONTH = len("2026-10")
 
+MAX_TTL_DAYS, SECONDS_PER_DAY = 36_500, 86_400
+
 
 AT_ONCE_SECONDS = 10
 """What is stored sooner after it was written is stored as it is written, whatever the clock says."""
@@ -47,6 +49,25 @@ def past_time(name: str, value: object) -> str:
         return min(utc(value if isinstance(value, str) else ""), utc_now())
     except ValueError as error:
         raise ValidationError(f"{name} {error}.") from None
+
+
+def expiry_of(ttl_days: float | None, expires_at: object) -> str | None:
+    """Return when something expires that a caller keeps for some days, or until the end of a period; None: never.
+
+    Raises ValidationError.
+    """
+    if ttl_days is not None and expires_at is not None:
+        raise ValidationError("Send ttl_days or expires_at, not both.")
+    if expires_at is not None:
+        at = end_of("expires_at", expires_at)
+        if at <= utc_now():
+            raise ValidationError("expires_at is in the past: send a later time.")
+        return at
+    if ttl_days is None:
+        return None
+    if not isinstance(ttl_days, int | float) or isinstance(ttl_days, bool) or not 0 < ttl_days <= MAX_TTL_DAYS:
+        raise ValidationError(f"ttl_days must be a number above 0, up to {MAX_TTL_DAYS:,}.")
+    return utc_now(-ttl_days * SECONDS_PER_DAY)
 
 
 def microseconds(time: str) -> int:

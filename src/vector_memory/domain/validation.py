@@ -16,6 +16,7 @@ MAX_TITLE = 500
 MAX_DESCRIPTION = 5_000
 MAX_QUERY = 10_000
 MAX_TAGS = 20
+MAX_IDS = 100
 MAX_TAG = 100
 MAX_METADATA = 20_000
 MAX_JSON_DEPTH = 32
@@ -106,6 +107,15 @@ def parse_id(name: str, value: str | float) -> int:
     if match is None:
         raise ValidationError(f"{name} must be an integer returned by a store or search, for example 42.")
     return int(match[1])
+
+
+def parse_ids(name: str, value: Sequence[str | int] | None) -> tuple[int, ...]:
+    """Return ids without duplicates, in order. Raises ValidationError."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple) or len(value) > MAX_IDS:
+        raise ValidationError(f"{name} must be a list of at most {MAX_IDS} ids, for example [42].")
+    return tuple(dict.fromkeys(parse_id(name, each) for each in value))
 
 
 def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import STORED, MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import is_about_text, where
 from vector_memory.indexing.indexer import Indexer, complete
@@ -19,6 +19,8 @@ from vector_memory.storage.records import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
+
+EVERYTHING = Scope(as_of=STORED)
 
 T = TypeVar("T")
 
@@ -40,7 +42,7 @@ class Backfill:
         `threshold` memories or more are left to a command.
         """
         with self._storage.read() as reader:
-            if not reader.upkeep.portions.count_outdated() and not reader.count(Scope(), without_vectors=True):
+            if not reader.upkeep.portions.count_outdated() and not reader.count(EVERYTHING, without_vectors=True):
                 return
         self._storage.finish_upgrade(self._indexer.cut_without_model)
         if 0 < self._count_missing() < threshold:
@@ -67,8 +69,8 @@ class Backfill:
                 on_progress(done, total)
         self._vocabulary.add_missing_vectors()
         with self._storage.read() as reader:
-            remaining = reader.count(Scope(), without_vectors=True)
-            coming = reader.pending(Scope()).memories
+            remaining = reader.count(EVERYTHING, without_vectors=True)
+            coming = reader.pending(EVERYTHING).memories
         return BackfillResult(
             memories_processed=indexed,
             chunks_processed=chunks,
@@ -79,7 +81,7 @@ class Backfill:
 
     def _count_missing(self) -> int:
         with self._storage.read() as reader:
-            return reader.count(Scope(), without_vectors=True)
+            return reader.count(EVERYTHING, without_vectors=True)
 
     def _missing(self) -> Iterator[Memory]:
         """Yield the memories that lack vectors; at the end those that may kill the process again."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vector_memory.domain import Scope
+from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import without_nul
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, ValidationError
 from vector_memory.maintenance.backfill import Progress
@@ -70,7 +70,7 @@ class Copying:
         Raises ValidationError if the target has other memories, or if its vectors are of another model.
         """
         self._require_comparable()
-        total, done, written, replaced, last_id = self._source.count(Scope()), 0, 0, 0, 0
+        total, done, written, replaced, last_id = self._source.count(Scope(as_of=STORED)), 0, 0, 0, 0
         while memories := self._source.upkeep.portions.memories(last_id, MEMORIES_AT_ONCE):
             replaced += sum(whole.memory.content.count("\0") for whole in memories)
             written += self._copy(list(map(with_storable_text, memories)), last_id)
@@ -85,7 +85,7 @@ class Copying:
         """Write the index of words and the vocabulary of tags, and let the target give higher ids only."""
         if self._is_complete():
             return
-        tags, total, done = self._tags(), self._source.count(Scope()), 0
+        tags, total, done = self._tags(), self._source.count(Scope(as_of=STORED)), 0
         with self._target.write() as writer:
             portions = writer.upkeep.portions
             writer.keywords.clear()

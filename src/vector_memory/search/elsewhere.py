@@ -28,7 +28,9 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
     oldest, kinds = retrieval.reader.together(
         lambda reader: reader.candidates.oldest_of_newest(reader.visible(Scope()), PROBED),
         lambda reader: (
-            [] if scope.kind is MemoryKind.TAGGED else reader.count_by(Scope(session_id=scope.session_id), "kind")
+            []
+            if scope.kind is MemoryKind.TAGGED
+            else reader.count_by(Scope(session_id=scope.session_id, as_of=scope.as_of), "kind")
         ),
     )
     since = max(oldest - 1, scope.after_id or 0)
@@ -48,7 +50,7 @@ def other_scopes(scope: Scope, kinds: Iterable[str]) -> dict[str, Scope]:
         return others
     if scope.session_id is not None:
         others["other_sessions"] = replace(scope, session_id=None, session_iter=None)
-    window = Scope(created_after=scope.created_after, created_before=scope.created_before)
+    window = Scope(created_after=scope.created_after, created_before=scope.created_before, as_of=scope.as_of)
     for name in kinds:
         if name in set(MemoryKind) - {scope.kind, *UNSEARCHED}:
             others[name] = replace(window, kind=MemoryKind(name), session_id=scope.session_id)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from vector_memory.domain import Scope, SearchMode
+from vector_memory.domain import STORED, Scope, SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError
@@ -44,7 +44,7 @@ POLL_SECONDS = 0.01
 
 _places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
-EVERYTHING = Scope()
+EVERYTHING = Scope(as_of=STORED)
 
 
 class Awaited(NamedTuple):

@@ -65,12 +65,13 @@ Read = Callable[[Reader], Any]
 
 
 class Found(NamedTuple):
-    """What was read of a scope at once: its memories (None: all of its kind), and the units of their blocks.
+    """What was read of a scope at once: its memories (None: all of its kind but the `hidden`), and their blocks' units.
 
     `postings`: of the terms of a question; None: it has none. `compared`: its passages, if that was fast.
     """
 
     members: list[int] | None
+    hidden: list[int]
     blocks: Units
     postings: PostingRows | None
     compared: ComparedPassages | None
@@ -83,6 +84,7 @@ def reads(scope: Scope, question: Question) -> tuple[Read, ...]:
     terms, vector = question.terms, question.vector
     return (
         lambda reader: reader.candidates.members(scope),
+        lambda reader: reader.candidates.hidden(scope),
         lambda reader: reader.candidates.blocks(scope),
         lambda reader: None if terms is None else reader.candidates.postings(scope, buckets_of(terms)),
         lambda reader: None if vector is None else reader.candidates.compared_ahead(scope, vector),
@@ -108,9 +110,9 @@ class Scan:
         besides: Sequence[int] = (),
     ) -> None:
         self._source, self._scope, self._question, self._method = source, scope, question, method
-        self._depth, self._ahead, self._besides = depth, found.compared, besides
+        self._depth, self._ahead, self._besides = depth, found.compared, [*besides, *found.hidden]
         units = found.blocks if found.members is None else found.blocks.of_memories(found.members)
-        self._units = units.without(besides) if besides else units
+        self._units = units.without(self._besides) if self._besides else units
         self._words = None
         if question.terms is not None and found.postings is not None:
             everything = partial(source.postings, scope, list(range(BUCKETS)))

@@ -199,7 +199,7 @@ def require_room(memories: int, most: int) -> None:
 def require_storable(
     reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = (), *, at: str | None = None
 ) -> None:
-    """Raise an error if the memory is already stored and not replaced, or if its report does not exist.
+    """Raise an error if the memory is stored and not replaced, or if its report or what it supersedes does not exist.
 
     `at`: an equal memory of another time is not the same one.
     """
@@ -209,6 +209,9 @@ def require_storable(
     report_id = memory.parent_report_id
     if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
         raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or omit it.")
+    missing = set(memory.supersedes).difference(reader.origins(memory.supersedes)) if memory.supersedes else ()
+    if missing:
+        raise NotFoundError(f"There is no memory {min(missing)} to supersede: send ids of stored memories, or omit it.")
 
 
 def hash_of(content: str) -> str:

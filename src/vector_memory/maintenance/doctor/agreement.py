@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import STORED, MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
@@ -56,7 +56,7 @@ class Faults:
 def faults_in(reader: Reader, translated: Translated) -> Faults:
     """Read each memory, and compare it with its checksum, its chunks, its passages and their vectors."""
     faults = Faults()
-    ids = sorted(reader.ids(Scope()))
+    ids = sorted(reader.ids(Scope(as_of=STORED)))
     for portion in (ids[start : start + MEMORIES_AT_ONCE] for start in range(0, len(ids), MEMORIES_AT_ONCE)):
         try:
             with translated():
@@ -200,7 +200,7 @@ def agreements(
     def compared() -> Iterator[Finding]:
         nonlocal faults
         faults = faults_in(reader, translated)
-        yield from text_findings(reader.count(Scope()), faults, restore)
+        yield from text_findings(reader.count(Scope(as_of=STORED)), faults, restore)
 
     def indexed() -> Iterator[Finding]:
         yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.portions.count_outdated())
@@ -282,8 +282,8 @@ def copied_fields(misfiled: Collection[int]) -> Finding:
 
 def unindexed(reader: Reader) -> Finding:
     """Check for memories that lack vectors which no process is computing."""
-    coming = reader.pending(Scope()).memories
-    missing = reader.count(Scope(), without_vectors=True) - coming
+    coming = reader.pending(Scope(as_of=STORED)).memories
+    missing = reader.count(Scope(as_of=STORED), without_vectors=True) - coming
     if not missing and coming:
         memory = counted(coming, "new memory", "new memories")
         return fine("unindexed", f"A server is computing the vectors of {memory}; all others have theirs.")

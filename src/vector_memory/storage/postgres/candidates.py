@@ -12,7 +12,7 @@ from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.postings import BUCKETS, PostingRows
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth, block_filter
-from vector_memory.storage.queries.filters import CONDITIONS, Filter, parameters_of
+from vector_memory.storage.queries.filters import CONDITIONS, LIFETIMES, Filter, parameters_of
 from vector_memory.storage.scoring import Numbers, Vectors, rounded
 
 # ruff: noqa: D102 - the methods are described in storage.queries.candidates
@@ -36,7 +36,8 @@ def passage_filter(scope: Scope) -> Filter:
     """Return the condition that a passage is in the scope, after `from memory_passages p`: joins and all."""
     parameters = parameters_of(scope)
     joined = "" if parameters.keys() <= COPIED.keys() else MEMORY_OF_PASSAGE
-    conditions = " and ".join(COPIED.get(name, CONDITIONS[name]) for name in parameters) or "true"
+    lifetimes = [condition.replace("m.id", "p.memory_id") for condition in LIFETIMES.get(scope.as_of, [])]
+    conditions = " and ".join([*(COPIED.get(name, CONDITIONS[name]) for name in parameters), *lifetimes]) or "true"
     return Filter(as_postgres(f"{joined} where {conditions}"), parameters)
 
 

@@ -44,6 +44,7 @@ DIALECT = {
     "joined": Fragment("coalesce(string_agg(?, ''::bytea order by id), ''::bytea)"),
     "no_bytes": "''::bytea",
     "now": "extract(epoch from statement_timestamp())::float8",
+    "utc": """(to_char(statement_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') collate "C")""",
     "size": """(
         select sum(pg_total_relation_size(c.oid))::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
         where n.nspname = current_schema() and c.relkind = 'r'
@@ -64,6 +65,7 @@ COLUMNS = {
     },
     "keyword_memories": {"memory_id": "bigint", "block_id": "bigint"},
     "keyword_postings": {"id": "bigint", "postings": "bytea"},
+    "supersessions": {"older_id": "bigint", "newer_id": "bigint"},
     "canonical_tags": {"tag": "text", "frequency": "integer", "created_at": "text"},
     "memory_chunks": {
         "id": "bigint",

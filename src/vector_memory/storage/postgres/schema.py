@@ -4,10 +4,10 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-FIRST_VERSION = 14
+FIRST_VERSION = 15
 """The version of these tables. Those of lower versions were created during the development, and never by a release."""
 
-VERSION = 15
+VERSION = 16
 """The version that this release writes: each migration raises it by one."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
@@ -62,6 +62,25 @@ create index idx_content on session_memories(content_hash, session_id);
 create index idx_tags on session_memories using gin (tags);
 create index idx_observed_report on session_memories(about_report) where memory_type = 'report_observation';
 create index idx_without_vectors on session_memories(id) where embedding_model_id is null;
+"""
+
+# Only of memories that expire, were superseded or are pinned.
+LIFECYCLES = """
+create table memory_lifecycle (
+    memory_id bigint primary key references session_memories(id) on delete cascade,
+    expires_at text collate "C",
+    superseded_at text collate "C",
+    superseded_until text collate "C",
+    pinned boolean not null default false
+);
+create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
+
+create table supersessions (
+    older_id bigint not null references session_memories(id) on delete cascade,
+    newer_id bigint not null references session_memories(id) on delete cascade,
+    primary key (older_id, newer_id)
+);
+create index idx_superseding on supersessions(newer_id);
 """
 
 CHUNKS = """
@@ -190,6 +209,7 @@ TABLES = (
     NAMESPACE,
     EMBEDDING_MODELS,
     MEMORIES,
+    LIFECYCLES,
     CHUNKS,
     PASSAGES,
     KEYWORDS,

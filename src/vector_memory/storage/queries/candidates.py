@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.postings import PostingRows
-from vector_memory.storage.queries.filters import Filter, memory_filter
+from vector_memory.storage.queries.filters import Filter, memory_filter, parameters_of
+from vector_memory.storage.queries.lifecycle import CURRENT
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.units import Units, units_in
 
-WIDESPREAD = {"kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before"}
+WIDESPREAD = {"as_of", "kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before"}
 """Conditions that memories in most blocks fulfil, if any do."""
 
 INDEXED = "session_memories m join keyword_memories k on k.memory_id = m.id"
@@ -77,6 +78,19 @@ class Candidates(Queries, ABC):
             return None
         sql = f"select {{listed:id}} from (select m.id from {INDEXED} where {condition.sql}) m"
         found: list[int] = json.loads(self.connection.fetch_value(sql, condition.parameters) or "[]")
+        return found
+
+    def hidden(self, scope: Scope) -> list[int]:
+        """Return the ids of memories that are not current, if `members` does not leave them out."""
+        if scope.as_of is not None or parameters_of(scope).keys() != {"kind"}:
+            return []
+        sql = f"""
+            select {{listed:id}} from (
+                select m.id from memory_lifecycle h join session_memories m on m.id = h.memory_id
+                where (h.expires_at is not null or h.superseded_at is not null) and not ({CURRENT})
+            ) m
+        """
+        found: list[int] = json.loads(self.connection.fetch_value(sql) or "[]")
         return found
 
     def blocks(self, scope: Scope) -> Units:

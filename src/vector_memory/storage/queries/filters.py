@@ -1,9 +1,9 @@
 """Translates a Scope into SQL conditions. Only this module assembles conditions from parts."""
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from vector_memory.domain import Scope
+from vector_memory.domain import ANY, STORED, Scope
+from vector_memory.storage.queries.lifecycle import CURRENT, CURRENT_THEN, UNEXPIRED
 
 
 class Filter(NamedTuple):
@@ -26,13 +26,18 @@ CONDITIONS = {
     "created_after": "m.created_at >= %(created_after)s",
     "created_before": "m.created_at <= %(created_before)s",
     "sessions": "m.session_id {among:sessions}",
+    "as_of": CURRENT_THEN,
 }
 
+LIFETIMES = {None: [CURRENT], ANY: [UNEXPIRED]}
+"""Conditions for the values of `as_of` that are not times."""
 
-def memory_filter(scope: Scope, fields: Collection[str] = CONDITIONS) -> Filter:
-    """Return the condition that a memory `m` is in the scope, limited to `fields`. Several tags match any of them."""
-    parameters = {name: value for name, value in parameters_of(scope).items() if name in fields}
-    return Filter(" and ".join(CONDITIONS[name] for name in parameters) or "true", parameters)
+
+def memory_filter(scope: Scope) -> Filter:
+    """Return the condition that a memory `m` is in the scope. Several tags match any of them."""
+    parameters = parameters_of(scope)
+    conditions = [CONDITIONS[name] for name in parameters] + LIFETIMES.get(scope.as_of, [])
+    return Filter(" and ".join(conditions) or "true", parameters)
 
 
 def parameters_of(scope: Scope) -> dict[str, Any]:
@@ -40,5 +45,6 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
     values["kind"] = scope.kind and str(scope.kind)
     values["tags"] = list(scope.tags) or None
+    values["as_of"] = None if scope.as_of in (ANY, STORED) else scope.as_of
     values["sessions"] = None if scope.sessions is None else list(scope.sessions)
     return {name: value for name, value in values.items() if value is not None}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
+from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage, PassageChanges
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -97,7 +98,7 @@ class KeywordQueries(Queries):
         return KeywordIndex(self.connection)
 
 
-class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
+class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleChanges):
     """Adds and deletes memories. What is abstract, each engine does in its own way."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
@@ -119,6 +120,10 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
         (memory_id,) = self.next_ids("memory", 1)
         memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
         self.insert_row(memory, model_id, is_dated=history.is_dated)
+        if new.expires_at is not None:
+            self.expire(memory_id, new.expires_at)
+        if new.supersedes:
+            self.supersede(memory_id, new.supersedes)
         chunk_ids = self._insert_chunks(memory, derived)
         self.keywords.add(memory.id, memory.memory_type, chunk_ids or [memory.id], derived.words)
         if embedded is not None:
@@ -171,6 +176,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
         chunk_count = self.connection.fetch_value(sql, {"id": memory_id})
         if chunk_count is None:
             return None
+        self.unlink(memory_id)
         self.keywords.remove(memory_id)
         self.connection.later("delete from session_memories where id = %(id)s", {"id": memory_id})
         return int(chunk_count)
@@ -206,7 +212,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges):
 def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:
     """Return the query for the id of the memory with the same content in the same place, of a time if given."""
     condition = "" if at is None else " and m.created_at = %(at)s"
-    sql = f"select m.id {DUPLICATES}{condition} order by m.id limit 1"
+    sql = f"select m.id {DUPLICATES}{condition} and {CURRENT} order by m.id limit 1"
     return Asked(value_of, sql, place_of(memory, content_hash) | {"at": at})
 
 

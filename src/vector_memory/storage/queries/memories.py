@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import STORED, MemoryKind, Scope
 from vector_memory.errors import no_memory
 from vector_memory.storage.connection import UNLIMITED, Counted, Queries
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.queries.lifecycle import UNEXPIRED
 from vector_memory.storage.records import (
     CountedBy,
     Cursor,
@@ -91,7 +92,7 @@ class MemoryQueries(Queries):
 
     def memory(self, memory_id: int) -> Memory:
         """Return a memory. Raises NotFoundError."""
-        sql = f"select {COLUMNS} from session_memories m where m.id = %(id)s"
+        sql = f"select {COLUMNS} from session_memories m where m.id = %(id)s and {UNEXPIRED}"
         memory = self.connection.fetch_one(memory_from_row, sql, {"id": memory_id})
         if memory is None:
             raise no_memory(memory_id)
@@ -99,13 +100,13 @@ class MemoryQueries(Queries):
 
     def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
         """Return the memories that exist, by id, in this order."""
-        sql = f"select {COLUMNS} from session_memories m where m.id {{among:ids}}"
+        sql = f"select {COLUMNS} from session_memories m where m.id {{among:ids}} and {UNEXPIRED}"
         found = {memory.id: memory for memory in self.connection.fetch(memory_from_row, sql, {"ids": list(memory_ids)})}
         return {number: found[number] for number in memory_ids if number in found}
 
     def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
         """Return the origins of the memories that exist, by id, in this order, without reading texts."""
-        sql = f"select {ORIGIN} from session_memories m where m.id {{among:ids}}"
+        sql = f"select {ORIGIN} from session_memories m where m.id {{among:ids}} and {UNEXPIRED}"
         found = {origin.id: origin for origin in self.connection.fetch(Origin, sql, {"ids": list(memory_ids)})}
         return {number: found[number] for number in memory_ids if number in found}
 
@@ -194,7 +195,7 @@ class MemoryQueries(Queries):
 
     def count_all(self) -> int:
         """Return the number of memories, also of those that may not be seen."""
-        return self.count(Scope())
+        return self.count(Scope(as_of=STORED))
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""

@@ -75,6 +75,20 @@ create table memory_chunks (
     unique (parent_id, chunk_index)
 ) strict;
 
+create table memory_lifecycle (
+    memory_id integer primary key references session_memories(id) on delete cascade,
+    expires_at text,
+    superseded_at text,
+    superseded_until text,
+    pinned integer not null default 0
+) strict;
+
+create table supersessions (
+    older_id integer not null references session_memories(id) on delete cascade,
+    newer_id integer not null references session_memories(id) on delete cascade,
+    primary key (older_id, newer_id)
+) strict, without rowid;
+
 create table canonical_tags (
     id integer primary key,
     tag text not null unique,
@@ -202,6 +216,8 @@ create index idx_kind_newest on session_memories(memory_type, session_iter, turn
 create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, turn, created_at);
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, turn, created_at);
 create index idx_observed_report on session_memories({ABOUT_REPORT}) where memory_type = 'report_observation';
+create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
+create index idx_superseding on supersessions(newer_id);
 create index idx_keyword_block_kind on keyword_blocks(kind);
 create index idx_keyword_block_rules on keyword_blocks(rules);
 create index idx_keyword_memory_block on keyword_memories(block_id);
