@@ -1,6 +1,7 @@
 """Where two texts on one subject say different things."""
 
 import pytest
+
 from vector_memory.sessions.differences import MOST, differences
 
 

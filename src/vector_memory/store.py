@@ -20,6 +20,7 @@ from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriev
 from vector_memory.search.explaining import Explaining
 from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.search.probes import Probes
+from vector_memory.search.succession import links_of
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
@@ -75,7 +76,7 @@ class SessionMemoryStore:
         address = memory_address(address)
         self.settings = settings = settings or Settings()
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
-        self._indexer = Indexer(self._model, settings)
+        self._indexer = Indexer(self._model, settings, links_of)
         opened = partial(open_storage, synchronous=settings.sqlite_synchronous, cut=self._indexer.cut_without_model)
         storage = storage or opened(address, dimensions=settings.embedding_dim, read_only=read_only)
         self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)

@@ -26,6 +26,9 @@ class Calibration:
     any does; None: a low cosine says nothing. `by_words`: the share of the words that is enough without any other
     evidence. `weight`: the share of its weight in a score that the cosine has, as much as the model can read of the
     question; 0: only words are compared. docs/lab/retrieval.md says how the figures were found.
+
+    Two texts speak of the same subject from the evidence `same_subject` on (`search.same_subject`); None: cosines do not
+    say it. `shared_words`, `change`: what common words, and words of change in the newer one, add to their cosine.
     """
 
     strong: float
@@ -34,6 +37,9 @@ class Calibration:
     words: float = 0.0
     by_words: float = 1.0
     weight: float = 1.0
+    same_subject: float | None = None
+    shared_words: float = 0.0
+    change: float = 0.0
 
     def level(self, cosine: float, covered: float = 0.0, late: float | None = None) -> MatchLevel:
         """Return how well a text matches. `covered`: its share of the words. `late`: None: not compared."""

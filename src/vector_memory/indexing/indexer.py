@@ -1,8 +1,9 @@
 """Derives search data from a text: chunks, passages and vectors; also for a memory that is stored without them."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,18 +17,25 @@ from vector_memory.chunking import (
 )
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.embedder import Encoded
+from vector_memory.embedding.embedder import Encoded, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
-from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, Memory, StoredPassage
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, Links, Memory, StoredPassage
 from vector_memory.storage.unit_text import words_of
+
+logger = logging.getLogger(__name__)
 
 BATCH = 64
 """Passages embedded between two progress reports, in about a second. Larger batches save nothing."""
 
 EmbeddingProgress = Callable[[int, int], None]
 """Called with the number of passages embedded so far and the total."""
+
+
+LinksOf = Callable[[EmbeddingModel, Reader, str, Sequence[str], Vectors, int | None], Links]
+"""Finds the memories on the subject of one: see `search.succession.links_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +61,12 @@ class CutUnits:
 class Indexer:
     """Derives what the index stores for a text. Never call it inside a transaction: it is slow."""
 
-    def __init__(self, model: EmbeddingModel, settings: Settings, *, by_headings: bool = True) -> None:
-        """`by_headings`: as in `chunk_document`."""
+    def __init__(
+        self, model: EmbeddingModel, settings: Settings, links_of: LinksOf | None = None, *, by_headings: bool = True
+    ) -> None:
+        """`links_of`: None: memories are not linked. `by_headings`: as in `chunk_document`."""
         self._model = model
+        self._links_of = links_of if settings.later else None
         self._by_headings = by_headings
         self._settings = settings
         self._lock = threading.Lock()
@@ -146,6 +157,20 @@ class Indexer:
                 texts.append(head + unit.text[span.start : span.end])
         return CutUnits(passages, texts)
 
+    def links_of(self, reader: Reader, kind: str, content: str, embedded: Embedded, memory_id: int | None) -> Links:
+        """Return the links of a memory. `embedded`: its last passages. `memory_id`: None if nothing of it is stored.
+
+        What cannot be read of other memories does not matter for a new one: then it has none.
+        """
+        if self._links_of is None:
+            return Links()
+        texts = [content[passage.start : passage.end] for passage in embedded.passages]
+        try:
+            return self._links_of(self._model, reader, kind, texts, embedded.vectors, memory_id)
+        except DamagedError as error:
+            logger.info("Memories were not linked: %s", error)
+            return Links()
+
     def remember(self, memory: Memory, passages: Sequence[StoredPassage], fingerprint: Fingerprint) -> None:
         """Let what a stored memory has in common with later texts not be embedded again."""
         if not self.enriches(memory.memory_type):
@@ -226,6 +251,10 @@ def complete(
     for batch in indexer.embed_batches(cut, done):
         derived = Derived(chunks=chunks, words=words, enriched=enriched, embedded=batch)
         after, done = done, done + len(batch.passages)
+        if done == total:
+            with storage.read() as reader:
+                links = indexer.links_of(reader, memory.memory_type, memory.content, batch, memory.id)
+            derived = replace(derived, links=links)
         with storage.write() as writer:
             if not writer.add_vectors(memory, derived, after=after, is_last=done == total):
                 return None

@@ -115,6 +115,10 @@ class MemoryWriter:
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
         derived = self._indexer.derived(memory.kind, memory.title, memory.content, wait=wait)
         embedded, problem = self._embed(memory, derived.chunks, on_progress, stored, defer=is_pending, wait=wait)
+        if embedded is not None:
+            with self._storage.read() as reader:
+                links = self._indexer.links_of(reader, memory.kind, memory.content, embedded, None)
+            derived = replace(derived, links=links)
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         with self._storage.write() as writer:

@@ -115,6 +115,11 @@ class Settings(BaseModel):
         description="Rerank the best results by comparing single words in context. Each passage then takes about "
         "3 kB more. It needs a model that is good at it, as the default and multilingual-e5-small are.",
     )
+    later: bool = Field(
+        default=True,
+        description="With each result, name later memories on its subject. They are found when vectors are computed, by "
+        "models that can tell: the default and multilingual-e5-small.",
+    )
     vector_search_batch_size: int = Field(
         default=100,
         ge=1,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from vector_memory.domain import Chunk, Fingerprint
@@ -244,18 +245,31 @@ class Embedded:
     states: Sequence[bytes] | None = None
 
 
+class Links(NamedTuple):
+    """The memories on the subject of a new one: by id, what says so.
+
+    `series`: the memories that it makes a series with; of the links between these, only those of at least the evidence
+    `outstanding` hold.
+    """
+
+    evidence: Mapping[int, float] = MappingProxyType({})
+    series: Sequence[int] = ()
+    outstanding: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """Everything derived from a memory's text and stored with it.
 
     `words`: those of the chunks, or of the whole text for a kind without chunks. `enriched`: passages were embedded
-    with a header in front. `embedded`: None if there are no vectors yet.
+    with a header in front. `embedded`: None if there are no vectors yet. `links`: if these are the last vectors.
     """
 
     chunks: Sequence[Chunk]
     words: "Words"
     enriched: bool = False
     embedded: Embedded | None = None
+    links: Links = Links()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -309,6 +323,18 @@ class Pending(NamedTuple):
     size: int = 0
     last_id: int | None = None
     seconds: float | None = None
+
+
+class Later(NamedTuple):
+    """A newer memory on the subject of an older one, with the beginning of its text. `evidence`: says so."""
+
+    older_id: int
+    evidence: float
+    id: int
+    title: str | None
+    agent_id: str
+    created_at: str
+    beginning: str
 
 
 class Expendable(NamedTuple):

@@ -19,6 +19,7 @@ from vector_memory.storage.records import (
     Cursor,
     Derived,
     History,
+    Later,
     Memory,
     Moment,
     NamedBy,
@@ -63,9 +64,15 @@ class Limited(Generic[Whole]):
 
 
 class LimitedReader(Limited[Reader]):
-    """What a reader sees of some sessions. A search asks for token states of what it has found in visible sessions."""
+    """What a reader sees of some sessions.
 
-    unlimited = frozenset({"token_states", "count_all", "fingerprint", "require_comparable", "candidates"})
+    A search asks for token states of what it has found in visible sessions. A new memory is compared with the passages
+    of all; links that may not be seen are not read.
+    """
+
+    unlimited = frozenset(
+        {"token_states", "passage_texts", "count_all", "fingerprint", "require_comparable", "candidates"}
+    )
 
     def visible(self, scope: Scope) -> Scope:
         return replace(scope, sessions=self._sessions)
@@ -96,6 +103,9 @@ class LimitedReader(Limited[Reader]):
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
     ) -> dict[int, Neighbours]:
         return self._whole.neighbours(self._seen(memory_ids), count, characters, same_agent=same_agent)
+
+    def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> list[Later]:
+        return self._whole.later_than(self._seen(memory_ids), self.visible(scope), characters)
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         return self._whole.list_memories(self.visible(scope), limit, offset, order=order)

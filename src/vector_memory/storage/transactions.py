@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vector_memory.storage.queries.chunks import ChunkQueries
 from vector_memory.storage.queries.insert import DuplicateQueries, KeywordQueries, MemoryInserts
+from vector_memory.storage.queries.later import LaterQueries
 from vector_memory.storage.queries.lifecycle import LifecycleQueries
 from vector_memory.storage.queries.memories import MemoryChanges, MemoryQueries
 from vector_memory.storage.queries.passages import PassageQueries
@@ -34,6 +35,7 @@ class Reader(
     TagQueries,
     PendingQueries,
     LifecycleQueries,
+    LaterQueries,
 ):
     """One snapshot of a memory."""
 

@@ -136,7 +136,10 @@ class Transfer:
                 return Imported(skipped=1)
         derived = self._indexer.derived(line.memory_type, line.title, line.content, line.stored_chunks())
         if model is not None and line.passages:
-            derived = replace(derived, embedded=embedded(line, model))
+            found = embedded(line, model)
+            with self._storage.read() as reader:
+                links = self._indexer.links_of(reader, line.memory_type, line.content, found, None)
+            derived = replace(derived, embedded=found, links=links)
         with self._storage.write() as writer:
             new, orphaned = with_report(writer, line)
             if is_duplicate(writer, new, line):

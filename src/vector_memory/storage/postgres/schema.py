@@ -171,6 +171,16 @@ create table keyword_postings (
 alter table keyword_postings alter column postings set storage external;
 """
 
+LATER_LINKS = """
+create table later_links (
+    older_id bigint not null references session_memories(id) on delete cascade,
+    newer_id bigint not null references session_memories(id) on delete cascade,
+    evidence double precision not null,
+    primary key (older_id, newer_id)
+);
+create index idx_later_newer on later_links(newer_id);
+"""
+
 # Memories with ids above `last_kept_id` and below `first_id` were stored on another server, and are lost.
 GENERATIONS = """
 create table generations (
@@ -213,6 +223,7 @@ TABLES = (
     CHUNKS,
     PASSAGES,
     KEYWORDS,
+    LATER_LINKS,
     PENDING_VECTORS,
     CANONICAL_TAGS,
     GENERATIONS,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
+from vector_memory.storage.queries.later import LaterChanges
 from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage, PassageChanges
 from vector_memory.storage.queries.pending import PendingChanges
@@ -98,7 +99,7 @@ class KeywordQueries(Queries):
         return KeywordIndex(self.connection)
 
 
-class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleChanges):
+class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleChanges, LaterChanges):
     """Adds and deletes memories. What is abstract, each engine does in its own way."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
@@ -128,6 +129,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         self.keywords.add(memory.id, memory.memory_type, chunk_ids or [memory.id], derived.words)
         if embedded is not None:
             self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
+        self.link(memory_id, derived.links)
         return memory_id
 
     def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
@@ -153,6 +155,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
             self.settle(memory.id)
             sql = "update session_memories set embedding_model_id = %(model)s where id = %(id)s"
             self.connection.later(sql, {"model": model_id, "id": memory.id})
+            self.link(memory.id, derived.links)
         else:
             self.note_progress(memory.id)
         return True

@@ -55,6 +55,14 @@ class OwnedPassage(NamedTuple):
     memory_id: int
 
 
+class PassageText(NamedTuple):
+    """A passage of a memory: its id, and its text."""
+
+    id: int
+    memory_id: int
+    text: str
+
+
 class States(NamedTuple):
     """The states of the tokens of a passage of a unit; None: they are not kept."""
 
@@ -101,6 +109,15 @@ class PassageQueries(Queries, ABC):
     def passages_of(self, memory: Memory) -> list[StoredPassage]:
         """Return the passages of a memory with their vectors, in order; none if it does not have all its vectors."""
         return self.passages([memory.id]).get(memory.id, [])
+
+    def passage_texts(self, memory_ids: Sequence[int]) -> list[PassageText]:
+        """Return the passages of memories in order, without the states of tokens, which are much longer."""
+        sql = """
+            select p.id, p.memory_id, substr(m.content, p.start_char + 1, p.end_char - p.start_char) as text
+            from memory_passages p join session_memories m on m.id = p.memory_id
+            where p.memory_id {among:ids} order by p.id
+        """
+        return self.connection.fetch(PassageText, sql, {"ids": list(memory_ids)})
 
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
         """Return the ids of the memories that have all vectors, ascending, and their means, shape (ids, dimensions)."""

@@ -125,6 +125,13 @@ create table index_keys (
     name text not null unique
 ) strict;
 
+create table later_links (
+    older_id integer not null references session_memories(id) on delete cascade,
+    newer_id integer not null references session_memories(id) on delete cascade,
+    evidence real not null,
+    primary key (older_id, newer_id)
+) strict, without rowid;
+
 create table token_states (
     passage_id integer primary key references memory_passages(id) on delete cascade,
     states blob not null
@@ -212,6 +219,7 @@ create index idx_embedding_model on session_memories(embedding_model_id);
 create index idx_chunk_parent on memory_chunks(parent_id);
 create index idx_passage_memory on memory_passages(memory_id);
 create index idx_passage_chunk on memory_passages(chunk_id);
+create index idx_later_newer on later_links(newer_id);
 create index idx_kind_newest on session_memories(memory_type, session_iter, turn, created_at);
 create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, turn, created_at);
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, turn, created_at);

@@ -1,0 +1,69 @@
+"""Finds the memories on the subject of a new one, once, when its vectors are made.
+
+Its passages are compared with those of its kind, in all sessions: a link that a caller may not see, or does not ask
+for, is left out when it is read. The nearest memories are then compared as a whole (`same_subject`).
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+
+from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.description import UNKNOWN
+from vector_memory.search.question import Question
+from vector_memory.search.same_subject import Subject, evidence, links, subject_of
+from vector_memory.search.scan import Found, Scan, reads
+from vector_memory.storage.base import Reader
+from vector_memory.storage.records import Links
+from vector_memory.storage.scoring import Vectors
+
+MOST_ASKED = 8
+"""Passages of a new memory that are compared with all others: of a longer one, so many at equal distances."""
+
+NEAREST = 16
+"""Memories with the nearest passages, which are compared as a whole."""
+
+
+def links_of(
+    model: EmbeddingModel, reader: Reader, kind: str, texts: Sequence[str], vectors: Vectors, memory_id: int | None
+) -> Links:
+    """Return the links of a memory of a kind; none if the model does not say what is on one subject.
+
+    `texts`, `vectors`: of its last passages; those before them are stored. `memory_id`: None if nothing of it is.
+    Raises EmbeddingUnavailableError, DatabaseError.
+    """
+    rule = model.calibration_for(texts[-1]) if texts and kind in TRAITS else UNKNOWN
+    if rule.same_subject is None:
+        return Links()
+    new, besides = subject_of(texts, vectors), [] if memory_id is None else [memory_id]
+    for stored in subjects(reader, besides).values():
+        new = stored.followed_by(new)
+    others = subjects(reader, nearest_memories(reader, Scope(MemoryKind(kind)), new.vectors, besides))
+    return links(rule, {number: evidence(rule, other, new) for number, other in others.items()})
+
+
+def nearest_memories(reader: Reader, scope: Scope, vectors: Vectors, besides: Sequence[int]) -> list[int]:
+    """Return the memories of a scope that have the passages nearest to some vectors."""
+    asked = vectors[np.unique(np.linspace(0, len(vectors) - 1, MOST_ASKED).astype(int))]
+    found = Found(*reader.together(*reads(scope, Question(None, None))))
+    best: dict[int, float] = {}
+    for vector in asked:
+        scan = Scan(reader.candidates, scope, Question(vector, None), found, depth=NEAREST, besides=besides)
+        for hit in scan.find(NEAREST, memories=True).hits:
+            best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, -1.0))
+    return sorted(best, key=lambda number: (-best[number], number))[:NEAREST]
+
+
+def subjects(reader: Reader, memory_ids: Sequence[int]) -> dict[int, Subject]:
+    """Return memories as they are compared, by id: those of their passages that have vectors."""
+    passages = sorted(reader.passage_texts(memory_ids), key=lambda one: one.memory_id)
+    ids, vectors = reader.candidates.vectors([one.id for one in passages])
+    places = {number: place for place, number in enumerate(ids.tolist())}
+    found = {}
+    for memory_id, group in groupby(passages, key=lambda one: one.memory_id):
+        own = [one for one in group if one.id in places]
+        if own:
+            found[memory_id] = subject_of([one.text for one in own], vectors[[places[one.id] for one in own]])
+    return found

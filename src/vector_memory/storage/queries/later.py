@@ -1,0 +1,57 @@
+"""Which memories are newer than others and on their subject: `later_links`."""
+
+from collections.abc import Sequence
+
+from vector_memory.domain import Scope
+from vector_memory.storage.connection import Queries
+from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.records import Later, Links
+
+# The order of storing, whatever the clocks of their machines said.
+IS_OLDER = "(other.turn, other.created_at, other.id) < (m.turn, m.created_at, m.id)"
+
+LINK = f"""
+insert into later_links (older_id, newer_id, evidence)
+select case when {IS_OLDER} then other.id else m.id end, case when {IS_OLDER} then m.id else other.id end, cast(%(evidence)s as double precision)
+from session_memories m cross join session_memories other where m.id = %(id)s and other.id = %(other)s
+on conflict do nothing
+"""
+
+UNLINK = """
+delete from later_links where older_id {among:ids} and newer_id {among:ids} and evidence < %(outstanding)s
+"""
+
+
+class LaterQueries(Queries):
+    """Reads links."""
+
+    def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> list[Later]:
+        """Return the memories of a scope that are linked to older ones, the newest first.
+
+        `characters`: of their beginnings.
+        """
+        condition = memory_filter(scope)
+        sql = f"""
+            select l.older_id, l.evidence, m.id, m.title, m.agent_id, m.created_at,
+                substr(m.content, 1, %(characters)s) as beginning
+            from later_links l cross join session_memories m
+            where l.older_id {{among:ids}} and m.id = l.newer_id and {condition.sql}
+            order by m.turn desc, m.created_at desc, m.id desc
+        """
+        parameters = condition.parameters | {"ids": list(memory_ids), "characters": characters}
+        return self.connection.fetch(Later, sql, parameters)
+
+
+class LaterChanges(Queries):
+    """Changes links."""
+
+    def link(self, memory_id: int, links: Links) -> None:
+        """Link a memory with older and newer ones on its subject, those that still exist, and unlink a series."""
+        for other, evidence in links.evidence.items():
+            self.connection.later(LINK, {"id": memory_id, "other": other, "evidence": evidence})
+        if links.series:
+            self.connection.later(UNLINK, {"ids": list(links.series), "outstanding": links.outstanding})
+
+    def unlink_all(self) -> None:
+        """Delete all links, because vectors of another model are in use."""
+        self.connection.later("delete from later_links")
