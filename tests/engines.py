@@ -36,7 +36,7 @@ ON_BOTH = (
     "test_any_metadata.py", "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_clocks.py",
     "test_deadly_texts.py", "test_documents.py", "test_exporting.py", "test_failing_embedders.py",
     "test_maintenance.py",
-    "test_partial_vectors.py", "test_redacted_stores.py", "test_state_machine.py", "test_storing.py",
+    "test_partial_vectors.py", "test_redacted_stores.py", "test_review.py", "test_state_machine.py", "test_storing.py",
     "test_threads.py", "test_transfer.py",
     "test_vector_leases.py",
 )  # fmt: skip

@@ -31,6 +31,7 @@ from vector_memory.sessions.intake import Intake
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.recap import Past
+from vector_memory.sessions.review import Review
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter, Room
@@ -110,6 +111,7 @@ class SessionMemoryStore:
         self._documents = Documents(storage, budget, self._access, self._exports)
         self._task_context, self._statistics = TaskContext(storage, budget, self._access), Statistics(storage, budget)
         self._deletion, self._overview = Deletion(storage), Overview(storage)
+        self._review = Review(storage, budget)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
@@ -281,6 +283,10 @@ class SessionMemoryStore:
     def get_memory_stats(self) -> overview.MemoryStatsResult:
         """Count what the whole file holds."""
         return self._overview.memory_stats()
+
+    def review(self, session_id: str | None = None, limit: int = 20) -> overview.ReviewResult:
+        """Return what may be out of date: memories with later ones on their subject, and old ones never read."""
+        return self._review.review(Scope(session_id=session_id), limit)
 
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
         """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""

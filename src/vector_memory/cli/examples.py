@@ -59,6 +59,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "timeline monday --agent scout --kind report": "part of it",
     },
     "stats": {"stats": "the whole memory", "stats monday": "a session"},
+    "review": {"review --session sprint-12": "what a session has found that later findings may replace"},
     "report": {
         "report monday --open": "write monday.html and open it",
         "report --all -o pages": "a page for each session",

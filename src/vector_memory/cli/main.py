@@ -16,6 +16,7 @@ Store and search:
   sessions         list the sessions, latest first
   timeline         list what was stored in a session, when and by whom
   stats            count the memories of a session or of the whole file
+  review           list memories that may be out of date
   report           write an HTML page of a session, or of each
 
 Import and export:

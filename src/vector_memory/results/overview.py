@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from vector_memory.results.rounding import Time, Value
+from vector_memory.results.rounding import Time, Value, unless_empty
 from vector_memory.results.sessions import Provenance, Result
 
 
@@ -34,6 +34,32 @@ class TimelineResult(Result):
 
     entries: list[TimelineEntry] = Field(default=[])
     total_memories: int = 0
+
+
+class ReviewedMemory(Value):
+    """A memory in a review. `content` is its first words."""
+
+    id: int
+    memory_type: str
+    title: str | None = unless_empty()
+    agent_id: str
+    session_id: str | None = unless_empty()
+    created_at: Time
+    content: str
+
+
+class ReviewLine(ReviewedMemory):
+    """A memory to look at: one with a later one on its subject, or an old one that was never read."""
+
+    later: ReviewedMemory | None = unless_empty(description="The last memory on its subject: it may replace this one")
+    differences: list[str] = unless_empty([], "What the later one has in place of this one's values")
+
+
+class ReviewResult(Result):
+    """What to look at in a memory, likely contradictions first. `total` also counts lines that are not shown."""
+
+    lines: list[ReviewLine] = Field(default=[])
+    total: int = 0
 
 
 class MemoryStatsResult(Result):

@@ -16,7 +16,7 @@ FACT = re.compile(
 )
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 WORD = re.compile(r"[^\W\d_]{2,}")
-NEGATION = re.compile(r"\b(?:not|no|never|without|cannot|stopped|disabled|removed|\w+n['’]t)\b", re.IGNORECASE)
+NEGATION = re.compile(r"\b(?:not|no|never|without|cannot|stopped|disabled|removed|\w+n[\u2019']t)\b", re.IGNORECASE)
 
 ALIKE = 0.5
 """The share of their words that two sentences have in common if one is the negation of the other."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.queries.lifecycle import Link
 from vector_memory.storage.records import (
     ChunkOutline,
     CountedBy,
@@ -106,6 +107,12 @@ class LimitedReader(Limited[Reader]):
 
     def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> list[Later]:
         return self._whole.later_than(self._seen(memory_ids), self.visible(scope), characters)
+
+    def links_in(self, scope: Scope) -> list[Link]:
+        return self._whole.links_in(self.visible(scope))
+
+    def unread(self, scope: Scope, before: str) -> list[int]:
+        return self._whole.unread(self.visible(scope), before)
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         return self._whole.list_memories(self.visible(scope), limit, offset, order=order)

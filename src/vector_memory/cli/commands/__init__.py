@@ -28,6 +28,7 @@ COMMANDS = {
     "sessions": "show:sessions",
     "timeline": "show:timeline",
     "stats": "show:stats",
+    "review": "review:review",
     "report": "report:report",
     "export": "transfer:export",
     "import": "transfer:import_",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.queries.lifecycle import Link
 from vector_memory.storage.records import Later, Links
 
 # The order of storing, whatever the clocks of their machines said.
@@ -40,6 +41,24 @@ class LaterQueries(Queries):
         """
         parameters = condition.parameters | {"ids": list(memory_ids), "characters": characters}
         return self.connection.fetch(Later, sql, parameters)
+
+    def links_in(self, scope: Scope) -> list[Link]:
+        """Return the links between memories of a scope."""
+        condition = memory_filter(scope)
+        mine = f"in (select m.id from session_memories m where {condition.sql})"
+        sql = f"select older_id, newer_id from later_links where older_id {mine} and newer_id {mine}"
+        return self.connection.fetch(Link, sql, condition.parameters)
+
+    def unread(self, scope: Scope, before: str) -> list[int]:
+        """Return the ids of memories of a scope that were created before a time, never read and not linked, oldest first."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select m.id from session_memories m
+            where m.access_count = 0 and m.created_at < %(before)s and {condition.sql}
+                and not exists (select 1 from later_links l where m.id in (l.older_id, l.newer_id))
+            order by m.created_at, m.id
+        """
+        return self.connection.fetch_column(sql, condition.parameters | {"before": before})
 
 
 class LaterChanges(Queries):

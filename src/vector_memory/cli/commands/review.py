@@ -1,0 +1,60 @@
+"""The command that says what may be out of date. It needs no model and changes nothing."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
+
+from vector_memory.cli.flags import AsJson, LocationFlags, opened, require_session
+from vector_memory.cli.terminal import console, moment, one_line, print_json
+from vector_memory.domain import Scope
+from vector_memory.results.budget import ResponseBudget
+from vector_memory.results.overview import ReviewedMemory, ReviewResult
+from vector_memory.sessions.review import Review
+from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation
+
+
+def review(
+    *,
+    session: Annotated[str | None, Parameter(help="Only this session.")] = None,
+    limit: Annotated[int, Parameter(help="Maximum number of lines (1-100).")] = 20,
+    as_json: AsJson = False,
+    place: LocationFlags = DatabaseLocation(),
+) -> None:
+    """List memories that may be out of date: those with later ones on their subject, and old ones never read."""
+    with opened(place) as storage:
+        if session is not None:
+            require_session(storage, session)
+        found = Review(storage, ResponseBudget(MAX_RESPONSE_TOKENS)).review(Scope(session_id=session), limit)
+    if as_json:
+        print_json(found.model_dump())
+    else:
+        print_review(found)
+
+
+def print_review(found: ReviewResult) -> None:
+    """Print a review as a table, and what to do with it."""
+    out = console()
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(justify="right", style="cyan")
+    table.add_column(style="dim")
+    table.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
+    for line in found.lines:
+        note = "" if line.later is not None else "never read: "
+        table.add_row(*described(line, note=note))
+        if line.later is not None:
+            table.add_row(*described(line.later, mark="→ "))
+            if line.differences:
+                table.add_row("", "", Text("; ".join(line.differences), style="yellow"))
+    out.print(table)
+    out.print(Text(found.message or ""))
+    example = next(((line.later.id, line.id) for line in found.lines if line.later is not None), None)
+    if example is not None:
+        out.print(Text("vector-memory supersede {} {}".format(*example), style="bold"))
+
+
+def described(memory: ReviewedMemory, *, mark: str = "", note: str = "") -> tuple[str, str, Text]:
+    """Return the id of a memory, the day when it was stored, and its title or beginning."""
+    said = Text.assemble((note, "dim"), one_line(memory.title or memory.content))
+    return f"{mark}{memory.id}", moment(memory.created_at)[:10], said
