@@ -1,7 +1,7 @@
 """What in a folder nobody means as a document: installed packages, and what `.gitignore` names.
 
-Its patterns are read as gitignore(5) and Git's `wildmatch` read them, and matched to one entry of a folder at a time:
-whoever walks through folders does not look into ignored ones.
+Its patterns are read as gitignore(5) says, and matched to one entry of a folder at a time: whoever walks through
+folders does not look into ignored ones.
 """
 
 import os
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
+
+from wcmatch.glob import DOTGLOB, FORCEUNIX, GLOBSTAR, translate
 
 from vector_memory.settings.repository import repository_of
 from vector_memory.storage.disk.ignoring import REMARK, RULES
@@ -24,19 +26,9 @@ MAX_RULES = 1_000_000
 PROBES = ("MEMORY.md", "2026-01-31.md")
 """Files of a memory. Whoever ignores all of them keeps them out of commits, and means them all the same."""
 
-
 TRAILING_SPACES = re.compile(r"(?<!\\) +\Z")
-PIECE = re.compile(
-    r"(?P<folders>(?:(?<=/)|\A)\*{2,}/)|(?P<inside>(?:(?<=/)|\A)\*{2,}\Z)|(?P<stars>\*+)|(?P<one>\?)"
-    r"|\[(?P<not>[!^]?)(?P<set>\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]|\\(?P<escaped>.)|(?P<letter>[^\\\[])",
-    re.DOTALL,
-)
-MEMBER = re.compile(r"\[:(?P<named>\w+):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^\\]))?", re.DOTALL)
-CLASSES = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \\t", "digit": "0-9", "lower": "a-z", "space": "\\s",
-    "upper": "A-Z", "xdigit": "0-9A-Fa-f", "punct": "!-.:-@\\[-`{-~", "cntrl": "\\0-\\x1f\\x7f", "print": " -~",
-    "graph": "!-~",
-}  # fmt: skip
+WILDCARDS = GLOBSTAR | DOTGLOB | FORCEUNIX
+"""As in Git: `**` crosses folders, a dot is a letter like any other, and case matters on every system."""
 
 
 class Pattern(NamedTuple):
@@ -106,57 +98,12 @@ def rules_of(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> It
 
 
 def _pattern(line: str) -> Pattern | None:
-    """Return the pattern of a line of rules; None for remarks, and for what Git cannot read either."""
+    """Return the pattern of a line of rules; None for an empty line or a remark."""
     text = TRAILING_SPACES.sub("", line.removesuffix("\r"))
     ignores = not text.startswith("!")
     text = text if ignores else text[1:]
     name = text.removesuffix("/")
-    regex = _regex(name.removeprefix("/"))
-    if line.startswith("#") or not name or regex is None:
+    if line.startswith("#") or not name:
         return None
-    return Pattern(regex, "/" in name, name != text, ignores)
-
-
-def _regex(text: str) -> re.Pattern[str] | None:
-    parts, place = [], 0
-    while place < len(text):
-        found = PIECE.match(text, place)
-        part = _part(found) if found else None
-        if found is None or part is None:
-            return None
-        parts.append(part)
-        place = found.end()
-    return re.compile("".join(parts), re.DOTALL)
-
-
-def _part(found: re.Match[str]) -> str | None:
-    """Return a part of a pattern as a regular expression; None if there is no such part."""
-    match found.lastgroup:
-        case "folders":
-            return "(?:.*/)?"
-        case "inside":
-            return ".+"
-        case "stars":
-            return "[^/]*+" if found.end() == len(found.string) else "[^/]*"
-        case "one":
-            return "[^/]"
-        case "set":
-            return _set(found["set"], is_not=bool(found["not"]))
-    return re.escape(found["escaped"] or found["letter"])
-
-
-def _set(text: str, *, is_not: bool) -> str | None:
-    members = []
-    for member in MEMBER.finditer(text):
-        if name := member["named"]:
-            if name not in CLASSES:
-                return None
-            members.append(CLASSES[name])
-        else:
-            first, last = ((member[which] or "")[-1:] for which in ("first", "last"))
-            if not last or first <= last:  # a range without characters matches nothing
-                members.append(re.escape(first) + (f"-{re.escape(last)}" if last else ""))
-    inner = "".join(members)
-    if is_not:
-        return f"[^/{inner}]"
-    return f"(?!/)[{inner}]" if inner else "(?!)"
+    [regex], _ = translate(name.removeprefix("/"), flags=WILDCARDS)
+    return Pattern(re.compile(regex), "/" in name, name != text, ignores)
