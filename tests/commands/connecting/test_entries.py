@@ -173,21 +173,17 @@ def test_a_mistake_in_the_file_is_an_error_with_its_line_and_what_to_add(run: Ru
     assert [path.name for path in Path(".vscode").iterdir()] == ["mcp.json"]
 
 
-def test_the_hint_for_an_inline_table_fits_and_install_then_adds_the_rest(run: Run, home: Path) -> None:
+def test_an_inline_table_of_servers_gets_the_entry_too(run: Run, home: Path) -> None:
     config = home / ".codex" / "config.toml"
     config.parent.mkdir()
     text = 'mcp_servers = { a = { command = "x" } }\n'
     config.write_text(text, encoding="utf-8")
-    ended = run("install", "codex", "--yes")
-    assert ended.code == 2
-    assert config.read_text(encoding="utf-8") == text
-    told, _, snippet = ended.err.partition(":\n\n")
-    assert told.endswith("To connect the client by hand, put this between the braces of mcp_servers")
-    config.write_text(text.replace(" }\n", f", {snippet.strip()} }}\n"), encoding="utf-8")
-    assert tomllib.loads(config.read_text())["mcp_servers"]["vector-memory"]["args"] == ["serve", "--profile", "core"]
     assert run("install", "codex", "--yes").code == 0
-    assert "hook_prompt" in (home / ".codex" / "hooks.json").read_text(encoding="utf-8")
+    servers = tomllib.loads(config.read_text())["mcp_servers"]
+    assert (servers["a"], servers["vector-memory"]["args"]) == ({"command": "x"}, ["serve", "--profile", "core"])
     assert "already connected" in run("install", "codex").out
+    assert run("uninstall", "codex", "--yes").code == 0
+    assert config.read_text() == text
 
 
 def test_a_file_that_is_not_text_is_refused(run: Run) -> None:
