@@ -153,6 +153,11 @@ def where(error: BaseException) -> str:
     return f"{raised}, from {where(cause)}" if cause else raised
 
 
+def expired_memory(memory_id: int, at: str) -> NotFoundError:
+    """Return the error for the id of a memory that has expired at a time in UTC, ISO 8601."""
+    return NotFoundError(f"Memory {memory_id} expired on {at[:16]}Z and is being erased.")
+
+
 def no_memory(memory_id: int) -> NotFoundError:
     """Return the error for an id that no memory has, or none that the caller may see."""
     return NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")

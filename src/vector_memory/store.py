@@ -22,6 +22,7 @@ from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.search.probes import Probes
 from vector_memory.search.succession import links_of
 from vector_memory.sessions.access_counts import AccessRecorder
+from vector_memory.sessions.amending import Amending
 from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
@@ -112,6 +113,7 @@ class SessionMemoryStore:
         self._task_context, self._statistics = TaskContext(storage, budget, self._access), Statistics(storage, budget)
         self._deletion, self._overview = Deletion(storage), Overview(storage)
         self._review = Review(storage, budget)
+        self._amending = Amending(storage, self._background, settings.redact)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
@@ -129,12 +131,13 @@ class SessionMemoryStore:
         self.close()
 
     def start_background_work(self) -> None:
-        """Load the model, and fill in missing vectors, beside the caller, as the settings ask for it."""
+        """Load the model, fill in missing vectors, as the settings ask for it, and erase what expires from now on."""
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         self.intake.delivery.start()
         if not self._storage.read_only:
-            self._background.start(first=partial(self._backfill.begin, self.settings.auto_backfill_threshold))
+            begin = partial(self._backfill.begin, self.settings.auto_backfill_threshold)
+            self._background.start(first=begin, erase=self._deletion.erase_some_expired)
 
     def defer_vectors(self) -> None:
         """From now on, return from storing as soon as the text is safe; its vectors follow in the background."""
@@ -300,9 +303,32 @@ class SessionMemoryStore:
         """Delete a memory with everything derived from it."""
         return self._deletion.delete(memory_id)
 
+    def pin(self, memory_id: str | int) -> documents.AmendResult:
+        """Let a memory lead its session's contexts, and remove it neither by its age nor by a policy."""
+        return self._amending.pin(memory_id, pinned=True)
+
+    def unpin(self, memory_id: str | int) -> documents.AmendResult:
+        """Undo `pin`."""
+        return self._amending.pin(memory_id, pinned=False)
+
+    def amend_memory(
+        self,
+        memory_id: str | int,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> documents.AmendResult:
+        """Change a memory's title, description or tags; None leaves one as it is, "" or [] removes it."""
+        return self._amending.amend(memory_id, title=title, description=description, tags=tags)
+
     def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> overview.CleanupResult:
-        """Delete the memories older than `days_old` days; a dry run only counts them."""
+        """Delete the memories older than `days_old` days unless they are pinned; a dry run only counts them."""
         return self._deletion.clean_up(days_old, dry_run=dry_run)
+
+    def erase_expired(self) -> int:
+        """Overwrite the bytes of what has expired; return how many memories. A server does so in the background."""
+        return self._deletion.erase_expired()
 
     def backfill_embeddings(self, on_progress: Notify = None) -> overview.BackfillResult:
         """Compute missing vectors; `on_progress(done, total)` follows each memory. Raises EmbeddingUnavailableError."""

@@ -20,8 +20,9 @@ EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 MONTH = len("2026-10")
 
-MAX_TTL_DAYS, SECONDS_PER_DAY = 36_500, 86_400
+DAY = len("2026-10-05")
 
+MAX_TTL_DAYS = 36_500
 
 AT_ONCE_SECONDS = 10
 """What is stored sooner after it was written is stored as it is written, whatever the clock says."""
@@ -51,23 +52,25 @@ def past_time(name: str, value: object) -> str:
         raise ValidationError(f"{name} {error}.") from None
 
 
-def expiry_of(ttl_days: float | None, expires_at: object) -> str | None:
-    """Return when something expires that a caller keeps for some days, or until the end of a period; None: never.
+def future_time(name: str, value: object) -> str:
+    """Return a time that a caller gives, or the end of a day, month or year. Raises ValidationError if it is past."""
+    is_day = isinstance(value, str) and len(value.strip()) <= DAY
+    at = end_of(name, value) if is_day else beginning_of(name, value)
+    if at <= utc_now():
+        raise ValidationError(f"{name} is in the past: send a later time.")
+    return at
 
-    Raises ValidationError.
-    """
-    if ttl_days is not None and expires_at is not None:
-        raise ValidationError("Send ttl_days or expires_at, not both.")
-    if expires_at is not None:
-        at = end_of("expires_at", expires_at)
-        if at <= utc_now():
-            raise ValidationError("expires_at is in the past: send a later time.")
-        return at
-    if ttl_days is None:
-        return None
-    if not isinstance(ttl_days, int | float) or isinstance(ttl_days, bool) or not 0 < ttl_days <= MAX_TTL_DAYS:
+
+def check_ttl(days: float) -> float:
+    """Return for how many days something is kept. Raises ValidationError."""
+    if not isinstance(days, int | float) or isinstance(days, bool) or not 0 < days <= MAX_TTL_DAYS:
         raise ValidationError(f"ttl_days must be a number above 0, up to {MAX_TTL_DAYS:,}.")
-    return utc_now(-ttl_days * SECONDS_PER_DAY)
+    return days
+
+
+def after_days(time: str, days: float) -> str:
+    """Return a time in this format so many days later."""
+    return (datetime.fromisoformat(time) + timedelta(days=days)).isoformat(timespec="microseconds")
 
 
 def microseconds(time: str) -> int:

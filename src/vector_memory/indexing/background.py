@@ -6,7 +6,7 @@ done, its leases run out, and the threads of all other processes that have the f
 a time; if there is none, the next one that starts does. They also take over some of what a process that has promised
 many has not begun. Each batch of vectors is stored when it is computed, so that the work of a process that is killed is
 not lost. A text that the engine fails on is tried again a few times, and so is what was stored while no engine could be
-used. Before all that, the thread finishes what an upgrade has left.
+used. Before all that, the thread finishes what an upgrade has left. In between it erases what has expired.
 """
 
 import logging
@@ -34,6 +34,10 @@ SHORT = 25_000
 """Texts of so many characters are usually embedded in one batch. They need not wait for longer ones."""
 
 
+SECONDS_BETWEEN_ERASING = 600.0
+"""What has expired is hidden at once, and its bytes are overwritten after this time."""
+
+
 class BackgroundVectors:
     """Computes the vectors of memories that were stored without them, in a thread, once it is started."""
 
@@ -43,6 +47,8 @@ class BackgroundVectors:
         self.owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
         self._first: Callable[[], object] | None = None
+        self._erase: Callable[[], bool] | None = None
+        self._erase_at = 0.0
         self._said = ""
         self._defers = self._works = self._has_failed = False
         self._progress_at = time.monotonic()
@@ -59,13 +65,20 @@ class BackgroundVectors:
         """Whether the thread computes vectors, or is about to."""
         return self._works or self._wanted.is_set()
 
-    def start(self, *, defers: bool = False, first: Callable[[], object] | None = None) -> None:
+    def start(
+        self,
+        *,
+        defers: bool = False,
+        first: Callable[[], object] | None = None,
+        erase: Callable[[], bool] | None = None,
+    ) -> None:
         """Begin to compute what others have left behind, and from now on, if it `defers`, what this process stores.
 
-        `first` is done before that, as soon as the database lets it.
+        `first` is done before that, as soon as the database lets it. `erase` is called every few minutes; it erases
+        some of what has expired, and returns whether there may be more.
         """
         self._defers |= defers
-        self._first = first or self._first
+        self._first, self._erase = first or self._first, erase or self._erase
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="vectors", daemon=True)
             thread.start()
@@ -112,6 +125,7 @@ class BackgroundVectors:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
+                self._erase_expired()
                 self._do_first()
                 self._work()
             except ClosedMemoryError:
@@ -123,6 +137,16 @@ class BackgroundVectors:
             # Also unasked: another process may have left something behind.
             self._wanted.wait(LEASE_SECONDS)
             self._wanted.clear()
+
+    def _erase_expired(self) -> None:
+        if self._erase is None or time.monotonic() < self._erase_at:
+            return
+        self._erase_at = time.monotonic() + SECONDS_BETWEEN_ERASING
+        try:
+            if self._erase():
+                self._erase_at = 0.0
+        except DatabaseError as error:  # vectors must not wait for it
+            logger.info("What has expired was not erased yet: %s", error)
 
     def _do_first(self) -> None:
         if self._first is None:
@@ -150,6 +174,7 @@ class BackgroundVectors:
             while memory is not None:
                 is_short = len(memory.content) <= SHORT
                 self._complete(memory, self._go_on if is_short else self._let_short_ones_pass)
+                self._erase_expired()
                 memory = self._next()
 
     def _next(self) -> Memory | None:

@@ -9,6 +9,7 @@ from vector_memory.results.sessions import Beginning, MemoryEntry, Omitted, Repo
 class TaskContextResult(ReportsResult):
     """What an agent needs to continue a session. Reports, notes and observations are shortened to their beginnings."""
 
+    pinned: list[Beginning] = unless_empty([])
     session_context: MemoryEntry | None = None
     input_prompts: list[Beginning] = Field(default=[])
     recent_reports: list[Beginning] = Field(default=[])
@@ -73,6 +74,15 @@ class ExportResult(Result):
     file_path: str
     memory_id: int
     bytes_written: int
+
+
+class AmendResult(Result):
+    """What stands beside the text of a memory that was amended or pinned."""
+
+    memory_id: int
+    title: str | None = unless_empty()
+    description: str | None = unless_empty()
+    tags: list[str] = unless_empty([])
 
 
 class DeleteResult(Result):

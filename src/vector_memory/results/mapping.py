@@ -89,6 +89,8 @@ def shown(memory: Memory) -> dict[str, Any]:
         "accessed_at": memory.accessed_at,
         "access_count": memory.access_count,
         "content_length": len(memory.content),
+        "expires_at": memory.expires_at,
+        "pinned": memory.pinned or None,
     }
 
 

@@ -108,6 +108,12 @@ class CleanupResult(Result):
     dry_run: bool
 
 
+class PolicyResult(CleanupResult):
+    """What policies have deleted or, in a dry run, would. `by_rule`: memories that each rule names."""
+
+    by_rule: dict[str, int] = Field(default={})
+
+
 class BackfillResult(Result):
     """Counts of a backfill."""
 

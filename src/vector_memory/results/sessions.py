@@ -67,6 +67,7 @@ class StoreMemoryResult(Result):
     token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
     redacted: int = unless_zero(REDACTED)
     created_at: Time
+    expires_at: Time | None = unless_empty()
 
 
 class StoredText(Value):
@@ -83,6 +84,8 @@ class StoredText(Value):
     content: str
     content_length: int = Field(description="Length of the whole content in characters")
     content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
+    expires_at: Time | None = unless_empty()
+    pinned: bool | None = unless_empty()
 
 
 class MemoryEntry(StoredText):

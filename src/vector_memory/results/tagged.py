@@ -31,6 +31,7 @@ class StoreTaggedResult(Result):
     rejected_tags: list[str] = Field(default=[], description="Not stored: message gives the reason")
     redacted: int = unless_zero(REDACTED)
     created_at: Time
+    expires_at: Time | None = unless_empty()
 
 
 class TaggedMemory(Value):
@@ -44,6 +45,8 @@ class TaggedMemory(Value):
     access_count: int = Field(description="Number of times it was read by id")
     content_length: int = Field(description="Length of the whole content in characters")
     content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
+    expires_at: Time | None = unless_empty()
+    pinned: bool | None = unless_empty()
 
 
 class FoundTagged(TaggedMemory):

@@ -27,6 +27,9 @@ TOKENS = 4_000
 RECENT = 5
 """Maximum number of reports, of working memories and of observations in an answer."""
 
+PINNED = 20
+"""Maximum number of pinned memories that lead an answer."""
+
 PROMPTS_FIRST = 5
 """Number of prompts that get room in an answer before reports do."""
 
@@ -40,7 +43,7 @@ class TaskContext:
         self._access = access
 
     def load(self, session_id: str, session_iter: str | int | None, max_tokens: int | None) -> TaskContextResult:
-        """Return the latest context of a session's iteration, the session's prompts, and beginnings of what was found.
+        """Return what is pinned, the latest context of a session's iteration, its prompts, and beginnings of findings.
 
         Without an iteration it is the latest. Reports of earlier iterations fill up what the iteration has too few of.
         """
@@ -81,21 +84,26 @@ class Gathered:
         self._latest_context = next(iter(contexts or of(MemoryKind.SESSION_CONTEXT, 1, session_iter=None)), None)
         self._prompts = reader.count(Scope(MemoryKind.INPUT_PROMPT, session_id=session_id))
         self._observations: list[ObservationNote] = observations_on(reader, reports)
-        self.in_order: list[StoredText] = [
+        pinned = [memory for memory in reader.pinned(Scope(session_id=session_id), PINNED) if memory not in contexts]
+        entries: list[StoredText] = [
+            *(Beginning(**beginning(memory)) for memory in pinned),
             *map(memory_entry, contexts),
             *map(whole, prompts[:PROMPTS_FIRST]),
             *(Beginning(**beginning(memory)) for memory in (*reports, *notes)),
             *map(whole, prompts[PROMPTS_FIRST:]),
         ]
+        self.in_order = [*{entry.id: entry for entry in reversed(entries)}.values()][::-1]
         """The memories in the order in which they get room in an answer."""
 
     def answer(self, entries: Sequence[StoredText], omitted: list[Omitted]) -> TaskContextResult:
         """Return the answer with those of the memories that fit."""
+        beginnings = [entry for entry in entries if isinstance(entry, Beginning)]
         by_kind = {
-            kind: [entry for entry in entries if isinstance(entry, Beginning) and entry.memory_type == kind]
+            kind: [entry for entry in beginnings if entry.memory_type == kind and not entry.pinned]
             for kind in MemoryKind
         }
         return TaskContextResult(
+            pinned=[entry for entry in beginnings if entry.pinned],
             session_context=next((entry for entry in entries if isinstance(entry, MemoryEntry)), None),
             input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
             recent_reports=by_kind[MemoryKind.REPORT],

@@ -1,15 +1,25 @@
-"""Deletes memories: one, or all older than a number of days."""
+"""Deletes memories: one, all older than a number of days, those that policies name, or what has expired."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 
+from vector_memory.domain import ANY, MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range, parse_id
+from vector_memory.errors import ValidationError
 from vector_memory.results.documents import DeleteResult
-from vector_memory.results.overview import CleanupResult
-from vector_memory.storage.base import Storage
+from vector_memory.results.overview import CleanupResult, PolicyResult
+from vector_memory.settings.retention import Rule, rules_of
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Expendable
 
 MAX_DAYS = 36_500
+
+ERASED_AT_ONCE = 50
+"""Maximum number of memories that are erased before the log is emptied."""
+
+MOST_SESSIONS = 1 << 31
 
 
 class Deletion:
@@ -30,18 +40,17 @@ class Deletion:
         return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
 
     def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
-        """Delete memories created more than `days_old` days ago; a dry run only counts them.
+        """Delete memories created more than `days_old` days ago, unless they are pinned; a dry run only counts them.
 
         Each memory is deleted in its own transaction, so other processes can store in between. After a failure the
-        remaining memories still exist, and the call can be repeated.
+        remaining memories still exist, and the call can be repeated. What has expired is erased, too.
         """
-        check_range("days_old", days_old, 0, MAX_DAYS)
-        before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            found = reader.expendable(before, tagged=False)
+            found = reader.expendable(older_than(days_old))
         memories, chunks = len(found), sum(memory.chunk_count for memory in found)
         if not dry_run:
             memories, chunks = self.delete_all(memory.id for memory in found)
+            self.erase_expired()
         done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
         return CleanupResult(
             memories_deleted=memories,
@@ -50,6 +59,42 @@ class Deletion:
             message=f"{counted(memories, 'memory', 'memories')} with {counted(chunks, 'chunk')} older than "
             f"{counted(days_old, 'day')} {done}.",
         )
+
+    def apply(self, retention: str, *, dry_run: bool) -> PolicyResult:
+        """Delete the memories that are older than a rule for them permits, unless they are pinned.
+
+        Of several rules the strictest counts. A dry run only counts them. Raises ValidationError if there is no rule.
+        """
+        rules = rules_of(retention)
+        if not rules:
+            raise ValidationError("There is no policy: set VECTOR_MEMORY_RETENTION, for example to working_memory=30d.")
+        with self._storage.read() as reader:
+            by_rule = {str(rule): expendable_by(reader, rule) for rule in rules}
+        found = {memory.id: memory.chunk_count for each in by_rule.values() for memory in each}
+        memories, chunks = len(found), sum(found.values())
+        if not dry_run:
+            memories, chunks = self.delete_all(found)
+            self.erase_expired()
+        return PolicyResult(
+            memories_deleted=memories,
+            chunks_deleted=chunks,
+            dry_run=dry_run,
+            by_rule={rule: len(each) for rule, each in by_rule.items()},
+        )
+
+    def erase_expired(self) -> int:
+        """Delete what has expired, and overwrite its bytes; return how much it was. Safe in several processes."""
+        erased = 0
+        while ids := self._expired():
+            erased += self.delete_all(ids)[0]
+        return erased
+
+    def erase_some_expired(self) -> bool:
+        """Do a part of `erase_expired`; return whether there may be more."""
+        ids = self._expired()
+        if ids:
+            self.delete_all(ids)
+        return len(ids) == ERASED_AT_ONCE
 
     def delete_all(self, memory_ids: Iterable[int]) -> tuple[int, int]:
         """Delete memories as `delete_each` does, and overwrite their bytes."""
@@ -67,3 +112,23 @@ class Deletion:
                 deleted += 1
                 chunks += chunk_count
         return deleted, chunks
+
+    def _expired(self) -> Sequence[int]:
+        with self._storage.read() as reader:
+            return reader.expired(ERASED_AT_ONCE)
+
+
+def older_than(days: int, kind: MemoryKind | None = None, **filters: object) -> Scope:
+    """Return the memories, superseded ones too, that were created so many days ago, or earlier."""
+    check_range("days_old", days, 0, MAX_DAYS)
+    before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
+    return Scope(kind, created_before=before, as_of=ANY, **filters)  # type: ignore[arg-type]
+
+
+def expendable_by(reader: Reader, rule: Rule) -> list[Expendable]:
+    """Return the memories that a rule removes."""
+    if rule.session is None:
+        return reader.expendable(older_than(rule.days, rule.kind, agent_id=rule.agent))
+    names, _ = reader.find_names("session_id", "", Scope(as_of=ANY), MOST_SESSIONS)
+    sessions = tuple(name for name in names if fnmatchcase(name, rule.session))
+    return reader.expendable(older_than(rule.days, sessions=sessions))

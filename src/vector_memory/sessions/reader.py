@@ -129,6 +129,7 @@ class Documents:
 def existing_memory(reader: Reader, number: int) -> Memory:
     """Return a memory. Raises NotFoundError, which names the tool that reads a chunk with this id."""
     if not reader.origins([number]) and reader.chunk(number) is not None:
+        reader.require_unexpired(number)
         raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
     return reader.memory(number)
 

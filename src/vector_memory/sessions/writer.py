@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from vector_memory.chunking import title_of
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
-from vector_memory.domain.times import AT_ONCE_SECONDS
+from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, QuotaExceededError
 from vector_memory.indexing.background import BackgroundVectors
@@ -129,6 +129,8 @@ class MemoryWriter:
             embedded, late_problem = usable(writer, embedded)
             if finish is not None:
                 memory = finish(writer, memory, history.created_at)
+            if memory.ttl_days is not None:
+                memory = replace(memory, ttl_days=None, expires_at=after_days(writer.now(), memory.ttl_days))
             derived = replace(derived, embedded=embedded)
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
             if is_pending:
@@ -261,6 +263,7 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
         token_count=stored.token_count,
         redacted=stored.redacted,
         created_at=stored.created_at,
+        expires_at=memory.expires_at,
     )
 
 

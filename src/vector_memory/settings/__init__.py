@@ -29,6 +29,7 @@ from vector_memory.settings.locations import export_folder_of as export_folder_o
 from vector_memory.settings.locations import full_path as full_path
 from vector_memory.settings.locations import project_folder as project_folder
 from vector_memory.settings.locations import state_folder as state_folder
+from vector_memory.settings.retention import EXAMPLE, valid_rules
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
@@ -156,6 +157,11 @@ class Settings(BaseModel):
         default=Redact.CAPTURED,
         description="Remove <private> parts and what looks like a secret before storing: from what hooks and imports "
         "store (captured), from everything (all), or not (off).",
+    )
+    retention: Annotated[str, AfterValidator(valid_rules)] = Field(
+        default="",
+        description="For how many days memories are kept, by kind, agent and session, such as "
+        f"`{EXAMPLE}`. Only `vector-memory cleanup --policy` deletes those that are older.",
     )
     auto_backfill_threshold: int = Field(
         default=1000,

@@ -19,6 +19,7 @@ ORPHANS: Mapping[str, str] = {
     "keyword_blocks": "not exists (select 1 from keyword_memories where block_id = t.id)",
     "later_links": f"{NO_MEMORY.format(column='older_id')} or {NO_MEMORY.format(column='newer_id')}",
     "pending_vectors": NO_MEMORY.format(column="memory_id"),
+    "memory_lifecycle": NO_MEMORY.format(column="memory_id"),
 }
 """By table, which is `t`."""
 

@@ -44,7 +44,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory(Origin):
-    """A stored memory. `content_hash` is the full SHA-256 in hex."""
+    """A stored memory. `content_hash` is the full SHA-256 in hex. `expires_at`: None for never."""
 
     content: str
     description: str | None
@@ -56,6 +56,8 @@ class Memory(Origin):
     access_count: int
     chunked: bool
     chunk_count: int
+    expires_at: str | None = None
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

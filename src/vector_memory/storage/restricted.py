@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
+from vector_memory.domain import STORED, MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.lifecycle import Link
@@ -72,7 +72,7 @@ class LimitedReader(Limited[Reader]):
     """
 
     unlimited = frozenset(
-        {"token_states", "passage_texts", "count_all", "fingerprint", "require_comparable", "candidates"}
+        {"token_states", "passage_texts", "count_all", "fingerprint", "require_comparable", "candidates", "now"}
     )
 
     def visible(self, scope: Scope) -> Scope:
@@ -117,6 +117,9 @@ class LimitedReader(Limited[Reader]):
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         return self._whole.list_memories(self.visible(scope), limit, offset, order=order)
 
+    def pinned(self, scope: Scope, limit: int) -> list[Memory]:
+        return self._whole.pinned(self.visible(scope), limit)
+
     def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
         return self._whole.timeline(self.visible(scope), limit, characters)
 
@@ -130,6 +133,8 @@ class LimitedReader(Limited[Reader]):
 
     def chunk(self, chunk_id: int) -> StoredChunk | None:
         found = self._whole.chunk(chunk_id)
+        if found is not None:
+            self.require_unexpired(found.memory_id)
         return found if found is not None and self.origins([found.memory_id]) else None
 
     def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
@@ -188,8 +193,12 @@ class LimitedReader(Limited[Reader]):
         seen = self.origins(memory_ids)
         return [number for number in memory_ids if number in seen]
 
+    def require_unexpired(self, memory_id: int) -> None:
+        self._whole.require_unexpired(memory_id, self.visible(Scope(as_of=STORED)))
+
     def _require(self, memory_id: int) -> None:
         if not self.origins([memory_id]):
+            self.require_unexpired(memory_id)
             raise no_memory(memory_id)
 
 
@@ -208,6 +217,14 @@ class LimitedWriter(LimitedReader):
 
     def delete(self, memory_id: int) -> int | None:
         return self._writer.delete(memory_id) if self.origins([memory_id]) else None
+
+    def pin(self, memory_id: int, *, pinned: bool) -> None:
+        self._require(memory_id)
+        self._writer.pin(memory_id, pinned=pinned)
+
+    def amend(self, memory: Memory, words: Any, now: str) -> bool:
+        self._require(memory.id)
+        return self._writer.amend(memory, words, now)
 
 
 class LimitedStorage(Limited[Storage]):

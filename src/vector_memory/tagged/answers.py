@@ -36,6 +36,7 @@ def tagged_receipt(
         rejected_tags=[tag for tag, _ in refused],
         redacted=stored.redacted,
         created_at=stored.created_at,
+        expires_at=memory.expires_at,
     )
 
 
@@ -70,9 +71,7 @@ def tagged(memory: MemoryEntry) -> TaggedMemory:
     """Return a memory as the results of this family show it."""
     return TaggedMemory(
         category=shown_category(memory.metadata.get("category")),
-        **memory.model_dump(
-            include={"id", "content", "tags", "created_at", "access_count", "content_length", "content_end"}
-        ),
+        **memory.model_dump(include=TaggedMemory.model_fields.keys() - {"category"}),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Unpack
 
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now
+from vector_memory.domain.times import future_time
 from vector_memory.domain.validation import (
     MAX_IDENTIFIER,
     MAX_NOTE,
@@ -32,7 +33,7 @@ from vector_memory.results.tagged import (
     TaggedStatsResult,
 )
 from vector_memory.search import CoarseSearch
-from vector_memory.sessions.deletion import MAX_DAYS, Deletion
+from vector_memory.sessions.deletion import MAX_DAYS, Deletion, older_than
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Reader, Storage, Writer
@@ -84,7 +85,15 @@ class TaggedMemories:
         self._deletion = deletion
         self._limit = limit
 
-    def store(self, content: str, category: str | None = None, tags: Sequence[str] | None = None) -> StoreTaggedResult:
+    def store(
+        self,
+        content: str,
+        category: str | None = None,
+        tags: Sequence[str] | None = None,
+        *,
+        ttl_days: float | None = None,
+        expires_at: str | None = None,
+    ) -> StoreTaggedResult:
         """Store a note of at most 10,000 characters under the canonical forms of its category and tags.
 
         Invalid tags are left out, and the receipt names them. A note that is stored gets the tags that it lacks. Raises
@@ -102,7 +111,12 @@ class TaggedMemories:
             return replace(memory, tags=tuple(dict.fromkeys(forms.values())))
 
         note = NewMemory(
-            kind=MemoryKind.TAGGED, agent_id=SHARED_AGENT, content=content, metadata={"category": filed or OTHER}
+            kind=MemoryKind.TAGGED,
+            agent_id=SHARED_AGENT,
+            content=content,
+            metadata={"category": filed or OTHER},
+            ttl_days=ttl_days,
+            expires_at=None if expires_at is None else future_time("expires_at", expires_at),
         )
         try:
             return tagged_receipt(self._writer.write(note, with_tags), forms, refused, doubt)
@@ -232,10 +246,9 @@ class TaggedMemories:
         """
         check_range("days_old", days_old, 0, MAX_DAYS)
         check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
-        before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
             total = reader.count(ALL_TAGGED)
-            surplus = reader.expendable(before, tagged=True, limit=max(0, total - max_to_keep))
+            surplus = reader.expendable(older_than(days_old, MemoryKind.TAGGED), max(0, total - max_to_keep))
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
             deleted, _ = self._deletion.delete_all(memory.id for memory in surplus)
@@ -264,6 +277,7 @@ class TaggedMemories:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             origin = reader.origins([number]).get(number)
+            reader.require_unexpired(number)
         if origin is None:
             raise NotFoundError(f"Memory not found: there is no memory {number}. Check the id with a search.")
         if origin.memory_type != MemoryKind.TAGGED:

@@ -29,6 +29,10 @@ MOST_OPEN = 64
 SECONDS_BETWEEN_LOOKS = 60.0
 """Texts may wait for a namespace that is not open."""
 
+SECONDS_BETWEEN_ERASING = 12 * 3_600.0
+ERASED_AT_ONCE = 16
+"""What has expired in namespaces that are not open is erased twice a day, in a few of them at each look."""
+
 
 @dataclass(slots=True, eq=False)
 class OpenNamespace:
@@ -64,7 +68,8 @@ class Namespaces:
         self._lock = threading.Lock()
         self._places: dict[str, OpenNamespace] = {}
         self._works_in_background = False
-        self._next_look = 0.0
+        self._next_look = self._erase_at = 0.0
+        self._to_erase: list[str] = []
         self._closed = False
 
     @contextmanager
@@ -163,7 +168,7 @@ class Namespaces:
                 place.store.start_background_work()
 
     def unload_idle(self) -> None:
-        """Unload the model and close idle namespaces; open those for which texts wait.
+        """Unload the model and close idle namespaces; open those for which texts wait, and erase what has expired.
 
         May take seconds.
         """
@@ -177,6 +182,7 @@ class Namespaces:
         if self._works_in_background and not self._read_only and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
             self._open_waiting()
+            self._erase_expired()
 
     def close(self) -> None:
         """Close all memories. Repeated calls do nothing."""
@@ -211,6 +217,21 @@ class Namespaces:
                         self.open(name)
         except Exception as error:  # the next look may succeed
             logger.warning("What waits for a namespace is not stored yet: %s", where(error))
+
+    def _erase_expired(self) -> None:
+        """Erase what has expired in the next namespaces that are not open; those that are do so themselves."""
+        if not self._to_erase and time.monotonic() >= self._erase_at:
+            self._erase_at = time.monotonic() + SECONDS_BETWEEN_ERASING
+            self._to_erase = self.registry.names()
+        now, self._to_erase = self._to_erase[:ERASED_AT_ONCE], self._to_erase[ERASED_AT_ONCE:]
+        for name in now:
+            if self.is_open(name):
+                continue
+            try:
+                with SessionMemoryStore(self.registry.address(name), self.settings, model=self._model) as store:
+                    store.erase_expired()
+            except Exception as error:  # it may have been deleted, or the next turn succeeds
+                logger.warning("What has expired in a namespace is not erased yet: %s", where(error))
 
     def _open_places(self) -> dict[str, OpenNamespace]:
         with self._lock:

@@ -108,7 +108,11 @@ def import_(
             said.append(f"Replaced {counted(result.nul_characters, 'NUL character')} by U+FFFD.")
         if result.orphaned:
             said.append(f"{counted(result.orphaned, 'observation')} imported without the report that they refer to.")
+        if result.expired:
+            said.append(f"Left out {counted(result.expired, 'memory', 'memories')} that have expired.")
     body = {"success": True, **result._asdict(), "without_vectors": missing, "message": " ".join(said)}
+    if not result.expired:
+        del body["expired"]
     tell(body, "\n".join(said), as_json=as_json)
 
 

@@ -150,6 +150,8 @@ class MemoryLine(Line):
     updated_at: Time | None = None
     accessed_at: Time | None = None
     access_count: Count = 0
+    expires_at: Time | None = Field(default=None, exclude_if=lambda at: at is None)
+    pinned: bool = Field(default=False, exclude_if=lambda pinned: not pinned)
     parent: ReportKey | None = None
     chunks: list[ChunkLine] = []
     passages: list[PassageLine] = []
@@ -176,7 +178,7 @@ class MemoryLine(Line):
         ]
 
 
-UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "title", "description"}
+UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "title", "description", "expires_at"}
 """Fields of a line that a new memory has as they are."""
 
 L = TypeVar("L", bound=Line)

@@ -54,6 +54,7 @@ class Imported(NamedTuple):
 
     `skipped`: already stored. `without_vectors`: added, but not embedded yet. `orphaned`: observations added without
     their report, which is neither in the export nor in the memory. `nul_characters`: those that U+FFFD replaced.
+    `expired`: left out, because they have expired since the export.
     """
 
     added: int = 0
@@ -61,6 +62,7 @@ class Imported(NamedTuple):
     without_vectors: int = 0
     orphaned: int = 0
     nul_characters: int = 0
+    expired: int = 0
 
     def plus(self, other: "Imported") -> "Imported":
         """Return the sums."""
@@ -132,6 +134,8 @@ class Transfer:
     def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
         nul_characters, line = line.content.count("\0"), storable_line(line)
         with self._storage.read() as reader:
+            if line.expires_at is not None and line.expires_at <= reader.now():
+                return Imported(expired=1)
             if is_duplicate(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
         derived = self._indexer.derived(line.memory_type, line.title, line.content, line.stored_chunks())
@@ -145,7 +149,9 @@ class Transfer:
             if is_duplicate(writer, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
-            writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
+            memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
+            if line.pinned:
+                writer.pin(memory_id, pinned=True)
             if new.kind is MemoryKind.TAGGED:
                 for tag in new.tags:
                     writer.count_tag(tag, None, history.created_at)

@@ -44,7 +44,7 @@ DIALECT = {
     "joined": Fragment("coalesce(string_agg(?, ''::bytea order by id), ''::bytea)"),
     "no_bytes": "''::bytea",
     "now": "extract(epoch from statement_timestamp())::float8",
-    "utc": """(to_char(statement_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') collate "C")""",
+    "utc": """(to_char(now() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') collate "C")""",
     "size": """(
         select sum(pg_total_relation_size(c.oid))::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
         where n.nspname = current_schema() and c.relkind = 'r'

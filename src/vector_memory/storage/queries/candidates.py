@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.postings import PostingRows
-from vector_memory.storage.queries.filters import Filter, memory_filter, parameters_of
-from vector_memory.storage.queries.lifecycle import CURRENT
+from vector_memory.storage.queries.filters import HIDDEN, Filter, memory_filter, parameters_of
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.units import Units, units_in
 
@@ -81,15 +80,11 @@ class Candidates(Queries, ABC):
         return found
 
     def hidden(self, scope: Scope) -> list[int]:
-        """Return the ids of memories that are not current, if `members` does not leave them out."""
-        if scope.as_of is not None or parameters_of(scope).keys() != {"kind"}:
+        """Return the ids of memories, of any kind, that have expired or are superseded, unless `members` knows them."""
+        if scope.as_of not in HIDDEN or parameters_of(scope).keys() != {"kind"}:
             return []
-        sql = f"""
-            select {{listed:id}} from (
-                select m.id from memory_lifecycle h join session_memories m on m.id = h.memory_id
-                where (h.expires_at is not null or h.superseded_at is not null) and not ({CURRENT})
-            ) m
-        """
+        hidden = f"select memory_id from memory_lifecycle l where {HIDDEN[scope.as_of]}"
+        sql = f"select {{listed:memory_id}} from ({hidden}) h"
         found: list[int] = json.loads(self.connection.fetch_value(sql) or "[]")
         return found
 

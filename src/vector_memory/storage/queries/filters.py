@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from vector_memory.domain import ANY, STORED, Scope
-from vector_memory.storage.queries.lifecycle import CURRENT, CURRENT_THEN, UNEXPIRED
+from vector_memory.storage.queries.lifecycle import CURRENT, CURRENT_THEN, EXPIRED, OUTDATED, UNEXPIRED
 
 
 class Filter(NamedTuple):
@@ -31,6 +31,9 @@ CONDITIONS = {
 
 LIFETIMES = {None: [CURRENT], ANY: [UNEXPIRED]}
 """Conditions for the values of `as_of` that are not times."""
+
+HIDDEN = {None: OUTDATED, ANY: EXPIRED}
+"""Whether memories whose lifecycle is `l` do not fulfil them."""
 
 
 def memory_filter(scope: Scope) -> Filter:

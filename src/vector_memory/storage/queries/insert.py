@@ -12,7 +12,7 @@ from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
 from vector_memory.storage.queries.later import LaterChanges
-from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
+from vector_memory.storage.queries.lifecycle import CURRENT, UNEXPIRED, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage, PassageChanges
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
 
+    from vector_memory.storage.postings import Words
     from vector_memory.storage.queries.keywords import KeywordIndex
 
 Numbered = Literal["memory", "chunk", "passage"]
@@ -57,7 +58,7 @@ UNINDEXED = """
 select (select count(*) from memory_passages where memory_id = m.id) as passages,
     not exists (
         select 1 from memory_chunks where parent_id = m.id and is_contextually_enriched <> %(enriched)s
-    ) as is_enriched_alike,
+    ) as is_enriched_alike, m.title is not distinct from %(title)s as is_titled_alike,
     (select coalesce({json_array:id}, '[]') from (
         select id from memory_chunks where parent_id = m.id order by chunk_index
     ) parts) as chunk_ids
@@ -66,11 +67,22 @@ from session_memories m where m.id = %(id)s and m.embedding_model_id is null
 
 
 class Unindexed(NamedTuple):
-    """How many passages have vectors, whether the chunks are enriched alike, and the ids of these, as JSON."""
+    """How many passages have vectors, whether the chunks are enriched alike, and the ids of these, as JSON.
+
+    `is_titled_alike`: the title was not amended in the meantime.
+    """
 
     passages: int
     is_enriched_alike: bool
+    is_titled_alike: bool
     chunk_ids: str
+
+
+class EnrichedChunk(NamedTuple):
+    """A chunk, and whether its passages were embedded with a header in front."""
+
+    id: int
+    enriched: bool
 
 
 class DuplicateQueries(Queries):
@@ -85,7 +97,8 @@ class DuplicateQueries(Queries):
 
     def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
         """Return when the memories with the same text, kind, session, iteration, agent and task were created."""
-        return self.connection.fetch_column(f"select m.created_at {DUPLICATES}", place_of(new, content_hash))
+        sql = f"select m.created_at {DUPLICATES} and {UNEXPIRED}"
+        return self.connection.fetch_column(sql, place_of(new, content_hash))
 
 
 class KeywordQueries(Queries):
@@ -121,8 +134,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         (memory_id,) = self.next_ids("memory", 1)
         memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
         self.insert_row(memory, model_id, is_dated=history.is_dated)
-        if new.expires_at is not None:
-            self.expire(memory_id, new.expires_at)
+        self.keep(memory_id, new.expires_at, pinned=False)
         if new.supersedes:
             self.supersede(memory_id, new.supersedes)
         chunk_ids = self._insert_chunks(memory, derived)
@@ -139,11 +151,12 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         is gone. Raises EmbeddingUnavailableError like `add_memory`.
         """
         embedded = derived.embedded
-        found = self.connection.fetch_one(Unindexed, UNINDEXED, {"id": memory.id, "enriched": derived.enriched})
+        known = {"id": memory.id, "enriched": derived.enriched, "title": memory.title}
+        found = self.connection.fetch_one(Unindexed, UNINDEXED, known)
         if embedded is None or found is None:
             self.settle(memory.id)
             return False
-        if found.passages != after or not (found.is_enriched_alike or after == 0):
+        if found.passages != after or not found.is_titled_alike or not (found.is_enriched_alike or after == 0):
             return False
         if not found.is_enriched_alike:
             sql = "update memory_chunks set is_contextually_enriched = %(enriched)s where parent_id = %(id)s"
@@ -169,6 +182,37 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         sql = "update session_memories set chunk_count = %(count)s where id = %(id)s"
         self.connection.later(sql, {"count": len(chunk_ids), "id": memory.id})
         return chunk_ids
+
+    def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
+        """Store the title, description, tags and metadata that a memory has now.
+
+        `words`: those of all its units, if its title has changed. Returns whether its vectors embedded the title: then
+        it has none any more.
+        """
+        sql = """
+            update session_memories set title = %(title)s, description = %(description)s, tags = %(tags)s,
+                metadata = %(metadata)s, updated_at = %(now)s
+            where id = %(id)s
+        """
+        values = {name: getattr(memory, name) for name in ("id", "title", "description", "tags")}
+        self.connection.later(sql, values | {"metadata": as_json(memory.metadata), "now": now})
+        if words is None:
+            return False
+        sql = """
+            select id, is_contextually_enriched as enriched from memory_chunks
+            where parent_id = %(id)s order by chunk_index
+        """
+        chunks = self.connection.fetch(EnrichedChunk, sql, {"id": memory.id})
+        self.keywords.remove(memory.id)
+        if words.units:
+            unit_ids = [chunk.id for chunk in chunks] or [memory.id]
+            self.keywords.add(memory.id, memory.memory_type, unit_ids, words)
+        if not any(chunk.enriched for chunk in chunks):
+            return False
+        sql = "update session_memories set embedding_model_id = null where id = %(id)s"
+        self.connection.later(sql, {"id": memory.id})
+        self.discard_vectors(memory.id)
+        return True
 
     def delete(self, memory_id: int) -> int | None:
         """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""

@@ -10,20 +10,28 @@ from typing import NamedTuple
 
 from vector_memory.storage.connection import Queries
 
-UNEXPIRED = """
-not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.expires_at <= {utc})
+EXPIRED = "l.expires_at <= {utc}"
+"""Whether a memory whose lifecycle is `l` no longer exists for readers. A transaction has one time for all of them."""
+
+OUTDATED = f"""
+({EXPIRED} or l.superseded_at is not null and (l.superseded_until is null or l.superseded_until > {{utc}}))
+"""
+"""Whether it has expired or is superseded."""
+
+UNEXPIRED = f"""
+not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and {EXPIRED})
 """
 """Whether a memory `m` still exists for readers."""
 
-CURRENT = """
-not exists (
-    select 1 from memory_lifecycle l where l.memory_id = m.id and (
-        l.expires_at <= {utc}
-        or l.superseded_at is not null and (l.superseded_until is null or l.superseded_until > {utc})
-    )
-)
+CURRENT = f"""
+not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and {OUTDATED})
 """
 """Whether it also is not superseded."""
+
+UNPINNED = """
+not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned)
+"""
+"""Whether age or a policy may remove it."""
 
 CURRENT_THEN = """
 m.created_at <= %(as_of)s and not exists (
@@ -77,6 +85,18 @@ class Link(NamedTuple):
 class LifecycleQueries(Queries):
     """Reads which memories are current."""
 
+    def now(self) -> str:
+        """Return the time of this transaction, by the clock that says what has expired."""
+        return str(self.connection.fetch_value("select {utc} as now"))
+
+    def expired(self, limit: int) -> list[int]:
+        """Return the ids of up to `limit` memories that have expired, those that did first in front."""
+        sql = f"""
+            select l.memory_id from memory_lifecycle l join session_memories m on m.id = l.memory_id
+            where {EXPIRED} order by l.expires_at limit %(limit)s
+        """
+        return self.connection.fetch_column(sql, {"limit": limit})
+
     def lifecycle(self, memory_id: int) -> Lifecycle:
         """Return the lifecycle of a memory."""
         sql = """
@@ -110,6 +130,13 @@ class LifecycleChanges(LifecycleQueries):
     def pin(self, memory_id: int, *, pinned: bool) -> None:
         """Pin a memory, or unpin it."""
         self._set(memory_id, "pinned", pinned)
+
+    def keep(self, memory_id: int, expires_at: str | None, *, pinned: bool) -> None:
+        """Let a new memory expire at a time, unless that is None, and pin it if it is `pinned`."""
+        if expires_at is not None:
+            self.expire(memory_id, expires_at)
+        if pinned:
+            self.pin(memory_id, pinned=True)
 
     def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
         """Let a memory supersede others, which were stored before it: so no memory supersedes itself in the end."""

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from vector_memory.domain import STORED, MemoryKind, Scope
-from vector_memory.errors import no_memory
+from vector_memory.errors import expired_memory, no_memory
 from vector_memory.storage.connection import UNLIMITED, Counted, Queries
 from vector_memory.storage.json_columns import object_in, texts_in
-from vector_memory.storage.queries.filters import memory_filter
-from vector_memory.storage.queries.lifecycle import UNEXPIRED
+from vector_memory.storage.queries.filters import HIDDEN, memory_filter
+from vector_memory.storage.queries.lifecycle import EXPIRED, UNEXPIRED, UNPINNED
 from vector_memory.storage.records import (
     CountedBy,
     Cursor,
@@ -32,8 +33,12 @@ IS_INDEXED = "m.embedding_model_id is not null"
 
 COLUMNS = f"""
 {ORIGIN.rstrip()}, m.content, m.description, {{tags:m}} as tags, m.metadata, m.content_hash, m.updated_at,
-m.accessed_at, m.access_count, m.auto_chunk, m.chunk_count
+m.accessed_at, m.access_count, m.auto_chunk, m.chunk_count,
+(select l.expires_at from memory_lifecycle l where l.memory_id = m.id) as expires_at,
+exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned) as pinned
 """
+
+EVERYTHING = Scope(as_of=STORED)
 
 COUNTED = {
     "kind": "select m.memory_type as name from session_memories m where {condition}",
@@ -42,9 +47,10 @@ COUNTED = {
 }
 
 
-def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
+def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, pinned: int, **columns: Any) -> Memory:
     """Return a Memory for a row of COLUMNS."""
-    return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
+    read = {"chunked": bool(auto_chunk), "pinned": bool(pinned), **columns}
+    return Memory(tags=texts_in(tags), metadata=object_in(metadata), **read)
 
 
 class Imprint(NamedTuple):
@@ -69,6 +75,7 @@ def beside(side: str, order: str) -> str:
         (select {{json_lists:id, beginning}} from (
             select n.id, substr(n.content, 1, %(characters)s) as beginning from session_memories n
             where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
+                and {UNEXPIRED.replace("m.id", "n.id")}
                 and {{project:n}} is not null and (not %(same_agent)s or n.agent_id = m.agent_id)
                 and (n.turn, n.created_at, n.id) {side} (m.turn, m.created_at, m.id)
             order by n.turn {order}, n.created_at {order}, n.id {order} limit %(count)s
@@ -91,12 +98,24 @@ class MemoryQueries(Queries):
     """Reads memories."""
 
     def memory(self, memory_id: int) -> Memory:
-        """Return a memory. Raises NotFoundError."""
+        """Return a memory. Raises NotFoundError, which says so if it has expired."""
         sql = f"select {COLUMNS} from session_memories m where m.id = %(id)s and {UNEXPIRED}"
         memory = self.connection.fetch_one(memory_from_row, sql, {"id": memory_id})
         if memory is None:
+            self.require_unexpired(memory_id)
             raise no_memory(memory_id)
         return memory
+
+    def require_unexpired(self, memory_id: int, scope: Scope = EVERYTHING) -> None:
+        """Raise NotFoundError if a memory of a scope, which includes what has expired, has expired."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select l.expires_at from memory_lifecycle l join session_memories m on m.id = l.memory_id
+            where l.memory_id = %(id)s and {EXPIRED} and {condition.sql}
+        """
+        at = self.connection.fetch_value(sql, condition.parameters | {"id": memory_id})
+        if at is not None:
+            raise expired_memory(memory_id, at)
 
     def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
         """Return the memories that exist, by id, in this order."""
@@ -123,6 +142,7 @@ class MemoryQueries(Queries):
                 substr(m.content, 1, %(characters)s) as beginning
             from session_memories m {{indexed_by:idx_observed_report}}
             where m.memory_type = '{MemoryKind.REPORT_OBSERVATION}' and {{about_report:m}} {{among_texts:reports}}
+                and {UNEXPIRED}
             order by m.id desc limit %(limit)s
         """
         parameters = {"reports": list(report_ids), "limit": limit, "characters": characters}
@@ -149,6 +169,15 @@ class MemoryQueries(Queries):
         parameters = condition.parameters | {"limit": limit, "offset": offset}
         return self.connection.fetch(memory_from_row, sql, parameters)
 
+    def pinned(self, scope: Scope, limit: int) -> list[Memory]:
+        """Return up to `limit` pinned memories of a scope, the newest first."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select {COLUMNS} from memory_lifecycle p join session_memories m on m.id = p.memory_id
+            where p.pinned and {condition.sql} order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
+        """
+        return self.connection.fetch(memory_from_row, sql, condition.parameters | {"limit": limit})
+
     def visible(self, scope: Scope) -> Scope:
         """Return the part of a scope that this reader may see. Readers narrow the scopes they are given themselves."""
         return scope
@@ -164,11 +193,11 @@ class MemoryQueries(Queries):
     ) -> int | None:
         """Return the id of the report with this text, session, iteration, agent and task, or None."""
         sql = f"""
-            select id from session_memories
-            where content_hash = %(content_hash)s and memory_type = '{MemoryKind.REPORT}' and agent_id = %(agent_id)s
-                and session_id is not distinct from %(session_id)s and session_iter = %(session_iter)s
-                and task_code is not distinct from %(task_code)s
-            order by id limit 1
+            select m.id from session_memories m
+            where m.content_hash = %(content_hash)s and m.memory_type = '{MemoryKind.REPORT}'
+                and m.agent_id = %(agent_id)s and m.session_id is not distinct from %(session_id)s
+                and m.session_iter = %(session_iter)s and m.task_code is not distinct from %(task_code)s and {UNEXPIRED}
+            order by m.id limit 1
         """
         parameters = {
             "content_hash": content_hash,
@@ -189,6 +218,15 @@ class MemoryQueries(Queries):
                 select count(*) from session_memories m {{indexed_by:idx_embedding_model}}
                 where m.embedding_model_id is null and {condition.sql}
             """
+        elif since is None and scope.as_of in HIDDEN and condition.parameters.keys() <= {"kind"}:
+            # To look at the lifecycle of each of a million memories takes ten times as long.
+            stored = memory_filter(replace(scope, as_of=STORED)).sql
+            sql = f"""
+                select (select count(*) from session_memories m where {stored}) - (
+                    select count(*) from memory_lifecycle l join session_memories m on m.id = l.memory_id
+                    where {stored} and {HIDDEN[scope.as_of]}
+                ) as number
+            """
         if since is not None:
             sql += " and m.created_at >= %(since)s"
         return int(self.connection.fetch_value(sql, condition.parameters | {"since": since}))
@@ -204,16 +242,20 @@ class MemoryQueries(Queries):
         sql = f"select name, count(*) as number from ({named}) counted group by name order by name"
         return dict(self.connection.fetch(Counted, sql, condition.parameters))
 
-    def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
-        """Return memories created before a time: tagged ones, the least read first, or all others, the oldest first."""
+    def expendable(self, scope: Scope, limit: int | None = None) -> list[Expendable]:
+        """Return memories of a scope that are not pinned: tagged ones, the least read first, if it is of that kind.
+
+        Else all others, the oldest first.
+        """
+        condition = memory_filter(scope)
         sql = f"""
             select m.id, (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
             from session_memories m
-            where m.created_at < %(before)s and (m.memory_type = '{MemoryKind.TAGGED}') = %(tagged)s
+            where (m.memory_type = '{MemoryKind.TAGGED}') = %(tagged)s and {UNPINNED} and {condition.sql}
             order by case when %(tagged)s then m.access_count else 0 end, m.created_at, m.id limit %(limit)s
         """
-        parameters = {"before": before, "tagged": tagged, "limit": UNLIMITED if limit is None else limit}
-        return self.connection.fetch(Expendable, sql, parameters)
+        parameters = {"tagged": scope.kind is MemoryKind.TAGGED, "limit": UNLIMITED if limit is None else limit}
+        return self.connection.fetch(Expendable, sql, condition.parameters | parameters)
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         """Return the first `limit` memories of a scope after a cursor, in the order of their commits.

@@ -105,7 +105,11 @@ class PendingChanges(Queries):
 
     def defer_vectors(self, memory_id: int, lease: Lease) -> None:
         """Note that the holder of the lease computes the vectors of a memory after this transaction."""
-        sql = f"insert into pending_vectors values (%(id)s, %(owner)s, {UNTIL}, 0, {{now}})"
+        sql = f"""
+            insert into pending_vectors values (%(id)s, %(owner)s, {UNTIL}, 0, {{now}})
+            on conflict (memory_id) do update
+                set owner = excluded.owner, leased_until = excluded.leased_until, attempts = 0
+        """
         self.connection.later(sql, parameters_of(lease) | {"id": memory_id})
 
     def defer_missing_vectors(self) -> None:

@@ -102,6 +102,7 @@ class Portions(Queries):
         for whole in memories:
             memory, chunk_ids = whole.memory, [chunk.id for chunk in whole.chunks]
             writer.insert_row(memory, None if whole.passages is None else model_id)
+            writer.keep(memory.id, memory.expires_at, pinned=memory.pinned)
             if whole.chunks:
                 parts, enriched = [chunk.chunk for chunk in whole.chunks], whole.chunks[0].enriched
                 self.connection.insert("memory_chunks", rows_of_chunks(memory, parts, chunk_ids, enriched=enriched))

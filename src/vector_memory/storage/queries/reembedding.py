@@ -96,6 +96,11 @@ class SpareVectors(Queries, ABC):
         passages = stored_passages(memory, chunk_ids, embedded)
         self._writer.add_passages(memory, passages, embedded.vectors, embedded.states, prefix=SPARE)
 
+    def forget(self, memory_id: int) -> None:
+        """Delete the spare vectors of a memory, if it has any."""
+        if self.exist():
+            self.connection.later("delete from spare_memory_passages where memory_id = %(id)s", {"id": memory_id})
+
     def swap(self) -> None:
         """Put them in use, in a time that does not depend on their number; the old ones are no longer needed.
 

@@ -7,6 +7,7 @@ from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.connection import Asked, Counted, Queries, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.queries.lifecycle import UNEXPIRED
 from vector_memory.storage.records import MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 
 LISTED = """
@@ -35,16 +36,17 @@ order by s.turn desc, s.created_at desc, s.id desc
 LOOKED_THROUGH = 20_000
 """So many of a shared memory's newest prompts are looked through for a session of the project: in about 20 ms."""
 
-LATEST_OF_ALL = """
-select session_id from session_memories where session_id is not null and session_id is distinct from %(besides)s
-order by turn desc, created_at desc, id desc limit 1
+LATEST_OF_ALL = f"""
+select m.session_id from session_memories m
+where m.session_id is not null and m.session_id is distinct from %(besides)s and {UNEXPIRED}
+order by m.turn desc, m.created_at desc, m.id desc limit 1
 """
 
 # Hooks and imports store the project's folder with prompts.
 LATEST_SPOKEN_IN = f"""
 with prompts as (
     select m.session_id, {{project:m}} as folder, m.turn, m.created_at, m.id from session_memories m
-    where m.memory_type = '{MemoryKind.INPUT_PROMPT}' and m.session_iter = 1
+    where m.memory_type = '{MemoryKind.INPUT_PROMPT}' and m.session_iter = 1 and {UNEXPIRED}
     order by m.turn desc, m.created_at desc, m.id desc limit {LOOKED_THROUGH}
 )
 select session_id from prompts
@@ -53,11 +55,11 @@ order by turn desc, created_at desc, id desc limit 1
 """
 
 # Sessions whose agents named none have the project's name and a day.
-LATEST_OF_PROJECT = """
-select session_id from session_memories
-where session_id > %(prefix)s and session_id < %(end)s and length(session_id) = %(length)s
-    and session_id is distinct from %(besides)s
-order by turn desc, created_at desc, id desc limit 1
+LATEST_OF_PROJECT = f"""
+select m.session_id from session_memories m
+where m.session_id > %(prefix)s and m.session_id < %(end)s and length(m.session_id) = %(length)s
+    and m.session_id is distinct from %(besides)s and {UNEXPIRED}
+order by m.turn desc, m.created_at desc, m.id desc limit 1
 """
 
 # Of a text with the character NUL, which the original server stored, SQLite tells of what is before it.
@@ -75,23 +77,24 @@ where (m.turn, m.created_at) >= (%(turn)s, %(since)s) and {{unindexed:m.memory_t
         select 1 from session_memories p
         where p.session_id = m.session_id and p.memory_type = '{MemoryKind.INPUT_PROMPT}'
     ))
+    and {UNEXPIRED}
 order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
 """
 
-OF_SESSION = """
+OF_SESSION = f"""
 select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
     count(*) - count(embedding_model_id) as without_vectors, max(session_iter) as latest_iteration,
     min(created_at) as earliest_created, max(created_at) as latest_created
-from session_memories where session_id = %(id)s
+from session_memories m where m.session_id = %(id)s and {UNEXPIRED}
 """
 
-OF_ALL = """
+OF_ALL = f"""
 select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
     count(distinct session_id) as total_sessions, count(distinct agent_id) as total_agents,
     count(*) - count(embedding_model_id) as without_vectors,
     min(created_at) as earliest_created, max(created_at) as latest_created,
-    (select model from embedding_models) as embedding_model, {size} as database_bytes
-from session_memories
+    (select model from embedding_models) as embedding_model, {{size}} as database_bytes
+from session_memories m where {UNEXPIRED}
 """
 
 
@@ -120,7 +123,7 @@ def whole_from_row(**columns: Any) -> MemoryCounts:
 def counted_by(column: str, condition: str = "true") -> str:
     """Return the query for the number of memories for each value of a column."""
     return f"""
-        select {column} as name, count(*) as number from session_memories where {condition}
+        select {column} as name, count(*) as number from session_memories m where {condition} and {UNEXPIRED}
         group by {column} order by {column}
     """
 

@@ -10,7 +10,7 @@ from vector_memory.storage.postings import BUCKETS, PostingRows
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth, block_filter
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers, Vectors, cosines
-from vector_memory.storage.sqlite.dialect import as_sqlite, bound
+from vector_memory.storage.sqlite.dialect import as_sqlite
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.transactions import CHUNK_TABLE, MEMORY_TABLE, SqliteConnection, vector_dimensions
 from vector_memory.storage.sqlite.vec0.blocks import read_selected, read_vectors
@@ -52,7 +52,7 @@ class SqliteCandidates(Candidates):
             from session_memories m cross join memory_passages p on p.memory_id = m.id
             where {as_sqlite(condition.sql)}
         """
-        raw, parameters = self.connection.raw, bound(condition.parameters)
+        raw, parameters = self.connection.raw, self.connection.bound(condition.parameters)
         units, places, vectors = read_selected(raw, table_of(scope), len(query), select, parameters)
         # Not `@`: OpenBLAS splits it among threads, which wait for each other when the cores are busy.
         near = np.vecdot(vectors, query)[places]

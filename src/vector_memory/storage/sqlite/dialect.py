@@ -48,7 +48,7 @@ DIALECT = {
     "joined": Fragment("cast(coalesce(group_concat(?, ''), '') as blob)"),
     "no_bytes": "x''",
     "now": "unixepoch('subsec')",
-    "utc": "strftime('%%Y-%%m-%%dT%%H:%%M:%%f000+00:00', 'now')",
+    "utc": "%(utc)s",
     "size": "(select page_count * page_size from pragma_page_count(), pragma_page_size())",
 }
 """What `storage.connection` calls fragments."""

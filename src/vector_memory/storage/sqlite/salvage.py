@@ -17,6 +17,7 @@ from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.queries.lifecycle import Lifecycle
 from vector_memory.storage.queries.memories import memory_from_row
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations, schema_check
@@ -242,7 +243,9 @@ class Copier:
 
     def _bare(self, memory_id: int) -> Memory:
         row = valid_row(raw_row(self._source, memory_id))
-        return memory_from_row(**row | {"id": row["id"] or self._next_id()})
+        kept = attempt(lambda: self._reader.lifecycle(memory_id)) or Lifecycle()
+        lasting = {"expires_at": kept.expires_at, "pinned": kept.pinned}
+        return memory_from_row(**row | lasting | {"id": row["id"] or self._next_id()})
 
     def _next_id(self) -> int:
         """Return an id for a memory that has an impossible one. All others have been copied before."""

@@ -225,6 +225,7 @@ create index idx_agent_newest on session_memories(agent_id, memory_type, session
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, turn, created_at);
 create index idx_observed_report on session_memories({ABOUT_REPORT}) where memory_type = 'report_observation';
 create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
+create index idx_pinned on memory_lifecycle(memory_id) where pinned;
 create index idx_superseding on supersessions(newer_id);
 create index idx_keyword_block_kind on keyword_blocks(kind);
 create index idx_keyword_block_rules on keyword_blocks(rules);
@@ -252,6 +253,9 @@ create trigger keyword_block_removed after delete on keyword_blocks begin
 end;
 create trigger memory_deleted after delete on session_memories begin
     update erasure set deletes = deletes + 1;
+end;
+create trigger title_amended after update of title on session_memories begin
+    update memory_chunks set parent_title = new.title where parent_id = new.id;
 end;
 """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from vector_memory.domain import Fingerprint
+from vector_memory.domain import Fingerprint, utc_now
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.insert import Numbered
@@ -52,14 +52,22 @@ def table_for(*, chunked: bool) -> str:
 
 
 class SqliteConnection:
-    """`storage.connection.Connection` over a connection in a transaction, which is `raw`."""
+    """`storage.connection.Connection` over a connection in a transaction, which is `raw`.
+
+    Its time stands still, so that nothing expires between two statements.
+    """
 
     def __init__(self, raw: apsw.Connection) -> None:
         self.raw = raw
+        self._utc = utc_now()
+
+    def bound(self, parameters: Parameters) -> dict[str, Any]:
+        """Return parameters as SQLite takes them, and the time of the transaction."""
+        return {"utc": self._utc, **bound(parameters)}
 
     def fetch(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> list[T]:
         """Run a query and return `make(**columns)` for each row."""
-        return rows.fetch(self.raw, make, as_sqlite(sql), bound(parameters))
+        return rows.fetch(self.raw, make, as_sqlite(sql), self.bound(parameters))
 
     def fetch_one(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> T | None:
         """Run a query and return `make(**columns)` for its first row, or None."""
@@ -67,11 +75,11 @@ class SqliteConnection:
 
     def fetch_value(self, sql: str, parameters: Parameters = NOTHING) -> Any:
         """Run a query and return the first column of its first row, or None."""
-        return rows.fetch_value(self.raw, as_sqlite(sql), bound(parameters))
+        return rows.fetch_value(self.raw, as_sqlite(sql), self.bound(parameters))
 
     def fetch_column(self, sql: str, parameters: Parameters = NOTHING) -> list[Any]:
         """Run a query and return the first column of every row."""
-        return rows.fetch_column(self.raw, as_sqlite(sql), bound(parameters))
+        return rows.fetch_column(self.raw, as_sqlite(sql), self.bound(parameters))
 
     def batch(self, *asked: Asked) -> list[list[Any]]:
         """Run several queries, one after the other."""
@@ -79,7 +87,7 @@ class SqliteConnection:
 
     def later(self, sql: str, parameters: Parameters = NOTHING) -> None:
         """Run a statement at once."""
-        self.raw.execute(as_sqlite(sql), bound(parameters))
+        self.raw.execute(as_sqlite(sql), self.bound(parameters))
 
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows at once."""
