@@ -82,7 +82,17 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import-sessions --all --client codex": "all sessions of Codex",
     },
     "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "say what would be deleted"},
-    "cleanup": {"cleanup --days 365 --dry-run": "count what is older than a year", "cleanup --days 365": "delete it"},
+    "pin": {"pin 7 8": "two memories"},
+    "unpin": {"unpin 7": "let it age again"},
+    "amend": {
+        "amend 7 --title 'Exports are Parquet'": "give it another title",
+        "amend 7 --tags exports --tags storage": "replace its tags",
+    },
+    "cleanup": {
+        "cleanup --days 365 --dry-run": "count what is older than a year",
+        "cleanup --days 365": "delete it",
+        "cleanup --policy --retention 'working_memory=30d'": "delete what policies name",
+    },
     "backfill": {"backfill": "make everything searchable by meaning"},
     "reembed": {"reembed --embedding-model multilingual-e5-small": "change the model"},
     "models": {"models": "what can be used, and what is installed"},

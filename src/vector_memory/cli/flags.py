@@ -35,13 +35,20 @@ def listing(*names: str) -> type[Settings]:
 
 if TYPE_CHECKING:
     ModelSettings = Settings
+    RetentionSettings = Settings
 else:
     ModelSettings = listing(*OF_MODEL)
+    RetentionSettings = listing("retention")
 
 ModelSettingsFlags = Annotated[ModelSettings, Parameter(name="*", show=False)]
 """Settings for commands that need the model: the others are accepted but not listed."""
 
 DEFAULTS = ModelSettings()
+
+RetentionFlags = Annotated[RetentionSettings, Parameter(name="*", show=False)]
+"""Settings for the command that applies policies."""
+
+WITH_RETENTION = RetentionSettings()
 
 Switch = partial(Parameter, negative=(), show_default=False)
 """A flag that is off by default."""

@@ -27,6 +27,9 @@ Import and export:
 
 Maintenance:
   delete           delete memories, or a session
+  pin              keep memories whatever their age
+  unpin            undo pin
+  amend            change the title, description or tags of a memory
   cleanup          delete old memories
   backfill         compute missing vectors
   reembed          recompute all vectors with another model

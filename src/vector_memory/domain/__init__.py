@@ -18,7 +18,7 @@ from vector_memory.domain.search_request import SearchOrder as SearchOrder
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
-from vector_memory.domain.times import beginning_of, check_ttl, end_of, future_time, past_time
+from vector_memory.domain.times import beginning_of, check_lifetime, end_of, past_time
 from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.domain.validation import (
     MAX_CONTENT,
@@ -162,7 +162,7 @@ class NewMemory:
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
         title, agent_id, created_at = fields.get("title"), fields.get("agent_id"), fields.get("created_at")
-        expires_at, ttl_days = fields.get("expires_at"), fields.get("ttl_days")
+        ttl_days = fields.get("ttl_days")
         if kind is MemoryKind.KNOWLEDGE_BASE:
             extra["title"] = check_label("title", title, MAX_TITLE)
             category = check_optional_label("category", fields.get("category"), MAX_IDENTIFIER)
@@ -181,7 +181,7 @@ class NewMemory:
             parent_report_id=report_id,
             created_at=None if created_at is None else past_time("created_at", created_at),
             supersedes=parse_ids("supersedes", fields.get("supersedes")),
-            expires_at=None if expires_at is None else future_time("expires_at", expires_at),
+            expires_at=check_lifetime(ttl_days, fields.get("expires_at")),
             ttl_days=ttl_days,
         )
 
@@ -195,10 +195,6 @@ class NewMemory:
         check_optional_label("task_code", self.task_code, MAX_IDENTIFIER)
         check_optional_label("title", self.title, MAX_TITLE)
         check_optional_label("description", self.description, MAX_DESCRIPTION)
-        if self.ttl_days is not None and self.expires_at is not None:
-            raise ValidationError("Send ttl_days or expires_at, not both.")
-        if self.ttl_days is not None:
-            check_ttl(self.ttl_days)
 
 
 class Window(TypedDict, total=False):

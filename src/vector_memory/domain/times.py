@@ -61,11 +61,15 @@ def future_time(name: str, value: object) -> str:
     return at
 
 
-def check_ttl(days: float) -> float:
-    """Return for how many days something is kept. Raises ValidationError."""
-    if not isinstance(days, int | float) or isinstance(days, bool) or not 0 < days <= MAX_TTL_DAYS:
-        raise ValidationError(f"ttl_days must be a number above 0, up to {MAX_TTL_DAYS:,}.")
-    return days
+def check_lifetime(ttl_days: float | None, expires_at: object) -> str | None:
+    """Return the time of `future_time`; None without one. Raises ValidationError, also for a wrong number of days."""
+    if ttl_days is not None and expires_at is not None:
+        raise ValidationError("Send ttl_days or expires_at, not both.")
+    if ttl_days is not None:
+        is_number = isinstance(ttl_days, int | float) and not isinstance(ttl_days, bool)
+        if not is_number or not 0 < ttl_days <= MAX_TTL_DAYS:
+            raise ValidationError(f"ttl_days must be a number above 0, up to {MAX_TTL_DAYS:,}.")
+    return None if expires_at is None else future_time("expires_at", expires_at)
 
 
 def after_days(time: str, days: float) -> str:

@@ -48,8 +48,8 @@ class Amending:
     ) -> AmendResult:
         """Change the title, the description or the tags of a memory; None leaves one as it is, "" or [] removes it.
 
-        Its new words find it at once, and the bytes of the old ones are overwritten. If its vectors embed the title, they are recomputed in the background. Raises
-        NotFoundError, ValidationError.
+        Its new words find it at once, and the bytes of the old ones are overwritten. If its vectors embed the title,
+        they are recomputed in the background. Raises NotFoundError, ValidationError.
         """
         number, values = parse_id("memory_id", memory_id), self._checked(title, description, tags)
         while True:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Unpack
 
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now
-from vector_memory.domain.times import future_time
+from vector_memory.domain.times import check_lifetime
 from vector_memory.domain.validation import (
     MAX_IDENTIFIER,
     MAX_NOTE,
@@ -116,7 +116,7 @@ class TaggedMemories:
             content=content,
             metadata={"category": filed or OTHER},
             ttl_days=ttl_days,
-            expires_at=None if expires_at is None else future_time("expires_at", expires_at),
+            expires_at=check_lifetime(ttl_days, expires_at),
         )
         try:
             return tagged_receipt(self._writer.write(note, with_tags), forms, refused, doubt)

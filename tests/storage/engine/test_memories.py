@@ -290,11 +290,13 @@ def test_a_clean_up_finds_old_memories_and_the_tagged_ones_that_were_read_least(
     with storage.write() as writer:
         writer.record_access([notes[0]], "2026")
     with storage.read() as reader:
-        old = reader.expendable("2025", tagged=False)
+        old = reader.expendable(Scope(created_before="2024"))
         assert [(memory.id, memory.chunk_count) for memory in old] == [(earlier, 1), (later, 2)]
-        assert [memory.id for memory in reader.expendable("2025", tagged=False, limit=1)] == [earlier]
-        assert [memory.id for memory in reader.expendable("2025", tagged=True)] == notes[::-1]
-        assert young not in [memory.id for memory in reader.expendable("2026", tagged=False)]
+        assert [memory.id for memory in reader.expendable(Scope(created_before="2024"), limit=1)] == [earlier]
+        assert [memory.id for memory in reader.expendable(Scope(MemoryKind.TAGGED, created_before="2024"))] == notes[
+            ::-1
+        ]
+        assert young not in [memory.id for memory in reader.expendable(Scope(created_before="2025"))]
 
 
 @pytest.mark.parametrize("kind", [MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE])

@@ -17,6 +17,7 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import console, one_line, print_json, printable, resumable, say
 from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
 from vector_memory.domain.text import counted
+from vector_memory.domain.times import check_lifetime
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.files.syncing import Outcome, State
 from vector_memory.settings import DatabaseLocation, Settings
@@ -47,6 +48,8 @@ def ingest(
     task: Annotated[str | None, Parameter(help="Task label.")] = None,
     category: Annotated[str | None, Parameter(help="Category; for --kind knowledge_base.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None,
+    ttl_days: Annotated[float | None, Parameter(help="Days after which the memories expire.")] = None,
+    expires_at: Annotated[str | None, Parameter(help="Date or time at which they expire instead.")] = None,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
@@ -67,8 +70,16 @@ def ingest(
         session = _default_session(kind, paths)
     # Report errors that affect every file only once.
     Scope(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
+    check_lifetime(ttl_days, expires_at)
     fields = MemoryFields(
-        agent_id=agent, session_id=session, session_iter=iteration, task_code=task, tags=tags, category=category
+        agent_id=agent,
+        session_id=session,
+        session_iter=iteration,
+        task_code=task,
+        tags=tags,
+        category=category,
+        ttl_days=ttl_days,
+        expires_at=expires_at,
     )
     new_files = [path for path in files_of(address) if not path.exists()]
     with resumable(), SessionMemoryStore(address, settings) as store:

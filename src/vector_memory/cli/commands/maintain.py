@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,11 +11,13 @@ from cyclopts import Parameter
 from vector_memory.cli.commands import app
 from vector_memory.cli.flags import (
     DEFAULTS,
+    WITH_RETENTION,
     AsJson,
     LocationFlags,
     MemoryId,
     ModelSettingsFlags,
     Overwrite,
+    RetentionFlags,
     Switch,
     creatable,
     existing,
@@ -29,6 +32,7 @@ from vector_memory.cli.terminal import agreed, console, one_line, print_json, pr
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
+from vector_memory.results.overview import PolicyResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.overview import Overview
@@ -80,23 +84,39 @@ def delete(
 
 def cleanup(
     *,
-    days: Annotated[int, Parameter(help="Delete memories that were stored more than this many days ago.")] = 90,
+    days: Annotated[
+        int | None, Parameter(help="Delete memories that were stored more than this many days ago; default: 90.")
+    ] = None,
+    policy: Annotated[bool, Switch(help="Delete those that are older than --retention permits.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
+    settings: RetentionFlags = WITH_RETENTION,
 ) -> int:
-    """Permanently delete old memories of all kinds, except tagged ones. In a terminal it asks first."""
+    """Permanently delete old memories of all kinds, except tagged and pinned ones. In a terminal it asks first.
+
+    What has expired is erased, too.
+    """
+    if policy and days is not None:
+        raise ConfigurationError("--policy has its own numbers of days: omit --days, or --policy.")
+    days = 90 if days is None else days
     with opened(place, read_only=dry_run) as storage:
         deletion = Deletion(storage)
-        found = deletion.clean_up(days, dry_run=True)
-        what = f"{_memories(found.memories_deleted)} older than {counted(days, 'day')}"
+        clean_up = partial(deletion.apply, settings.retention) if policy else partial(deletion.clean_up, days)
+        found = clean_up(dry_run=True)
+        age = "policies permit" if policy else counted(days, "day")
+        what = f"{_memories(found.memories_deleted)} older than {age}"
         if not dry_run and found.memories_deleted:
             if not _may_delete(what, yes=yes):
                 return 1
-            found = deletion.clean_up(days, dry_run=False)
-    message = f"{'Would delete' if dry_run else 'Deleted'} {what}."
-    tell(found.model_dump() | {"message": message}, message, as_json=as_json)
+            found = clean_up(dry_run=False)
+        elif not dry_run:
+            deletion.erase_expired()
+    lines = [f"{'Would delete' if dry_run else 'Deleted'} {what}."]
+    if isinstance(found, PolicyResult):
+        lines += [f"  {rule}: {_memories(number)}" for rule, number in found.by_rule.items()]
+    tell(found.model_dump() | {"message": lines[0]}, "\n".join(lines), as_json=as_json)
     return 0
 
 

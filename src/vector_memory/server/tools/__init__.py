@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
+from vector_memory.server.tools import changes, curating, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
 from vector_memory.settings import Profile, Toolset
 
@@ -45,10 +45,15 @@ FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
 }
 """The functions behind the tools of each toolset, by purpose."""
 
+CURATING = (curating.pin_memory, curating.amend_memory)
+"""The functions behind the tools that a server has only with all toolsets."""
+
 
 def functions_of(toolsets: Iterable[Toolset]) -> list[Function]:
     """Return the functions behind the tools of several toolsets."""
-    return [function for toolset in toolsets for group in FUNCTIONS[toolset].values() for function in group]
+    chosen = list(toolsets)
+    functions = [function for toolset in chosen for group in FUNCTIONS[toolset].values() for function in group]
+    return [*functions, *(CURATING if set(chosen) == set(Toolset) else ())]
 
 
 made = cache(MemoryTool.of)

@@ -34,7 +34,7 @@ LONGEST: ContextVar[int] = ContextVar("LONGEST", default=LEAST_LIMIT)
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 """What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
 
-RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code"})
+RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code", "ttl_days"})
 """Parameters that a tool's short form accepts but does not list."""
 
 FOR_EXPERTS = frozenset({"explain"})

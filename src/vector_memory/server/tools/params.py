@@ -129,6 +129,7 @@ Tags = Annotated[
     # Stop at the first bad tag, so that a million bad tags give one message.
     list[str] | None, Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True), BeforeValidator(from_json)
 ]
+TtlDays = Annotated[float | None, Field(description="Expires after")]
 Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
 
 # Queries and limits.

@@ -24,6 +24,7 @@ from vector_memory.server.tools.params import (
     Tags,
     TaskCode,
     Title,
+    TtlDays,
     declared,
     found_by,
 )
@@ -36,7 +37,12 @@ DOCUMENT: Parameters = {**COMMON, "content": (Document,)}
 AGENT: Parameters = {"agent_id": (AgentId, None)}
 PLACE: Parameters = {"session_id": (SessionId, None), "session_iter": (OptionalIteration, None)}
 TASK: Parameters = {"task_code": (TaskCode, None)}
-FACTS: Parameters = {"description": (Description, None), "tags": (Tags, None), "metadata": (Metadata, None)}
+FACTS: Parameters = {
+    "description": (Description, None),
+    "tags": (Tags, None),
+    "metadata": (Metadata, None),
+    "ttl_days": (TtlDays, None),
+}
 
 BY_AGENT: Parameters = {**AGENT, **PLACE, **TASK, "title": (Title, None), **FACTS}
 """What goes with a memory of any agent in a session."""

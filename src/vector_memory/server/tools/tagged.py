@@ -40,6 +40,7 @@ from vector_memory.server.tools.params import (
     Query,
     Skip,
     Store,
+    TtlDays,
     WholeNumber,
     found_by,
     from_json,
@@ -72,9 +73,10 @@ async def store_memory(
     content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_NOTE} characters")],
     category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
     tags: Tags = None,
+    ttl_days: TtlDays = None,
 ) -> StoreTaggedResult:
     """Tagged note: store a lesson for all sessions and agents. Search first to avoid storing it twice."""
-    return await stored(store, store.tagged.store, content, category, tags)
+    return await stored(store, store.tagged.store, content, category, tags, ttl_days=ttl_days)
 
 
 @tool(
