@@ -6,7 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self, Unpack, cast
 
-from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder, Window
+from vector_memory.domain import (
+    ANY,
+    MemoryFields,
+    MemoryKind,
+    NewMemory,
+    Page,
+    Scope,
+    SearchMode,
+    SearchOrder,
+    Window,
+)
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
@@ -34,6 +44,7 @@ from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.recap import Past
 from vector_memory.sessions.review import Review
 from vector_memory.sessions.statistics import Statistics
+from vector_memory.sessions.superseding import Superseding
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address
@@ -111,7 +122,7 @@ class SessionMemoryStore:
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)
         self._documents = Documents(storage, budget, self._access, self._exports)
         self._task_context, self._statistics = TaskContext(storage, budget, self._access), Statistics(storage, budget)
-        self._deletion, self._overview = Deletion(storage), Overview(storage)
+        self._deletion, self._overview, self._superseding = Deletion(storage), Overview(storage), Superseding(storage)
         self._review = Review(storage, budget)
         self._amending = Amending(storage, self._background, settings.redact)
         vocabulary = Vocabulary(storage, self._model)
@@ -230,10 +241,14 @@ class SessionMemoryStore:
         return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
     def load_session_context_for_task(
-        self, session_id: str, session_iter: str | int | None = None, max_tokens: int | None = None
+        self,
+        session_id: str,
+        session_iter: str | int | None = None,
+        max_tokens: int | None = None,
+        as_of: str | None = None,
     ) -> documents.TaskContextResult:
         """Return what a sub-agent needs to go on with an iteration (or the latest), in 4,000 tokens by default."""
-        return self._task_context.load(session_id, session_iter, max_tokens)
+        return self._task_context.load(session_id, session_iter, max_tokens, as_of)
 
     def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> documents.ExpandedChunkResult:
         """Return a chunk with its neighbours, up to 50 on either side."""
@@ -295,9 +310,20 @@ class SessionMemoryStore:
         """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""
         return self._statistics.find_names(column, part, session_id)
 
-    def sync(self, scope: Scope) -> Sync:
-        """Return what keeps the memories of a scope in step with the files that they were made of."""
-        return Sync(self._storage, self._writer, self._deletion, Scope.checked(scope))
+    def sync(self, scope: Scope, *, keep_replaced: bool = False) -> Sync:
+        """Return what keeps the memories of a scope in step with the files that they were made of.
+
+        `keep_replaced`: edited texts supersede the earlier ones, which are deleted otherwise.
+        """
+        return Sync(self._storage, self._writer, self._deletion, Scope.checked(scope), keep_replaced=keep_replaced)
+
+    def supersede(self, memory_id: str | int, *older_ids: str | int) -> documents.SupersedeResult:
+        """Let a memory supersede others, which were stored before it: they are kept, and left out of searches."""
+        return self._superseding.supersede(memory_id, older_ids)
+
+    def release(self, memory_id: str | int, *older_ids: str | int) -> documents.SupersedeResult:
+        """Let a memory no longer supersede others."""
+        return self._superseding.release(memory_id, older_ids)
 
     def delete_memory(self, memory_id: str | int) -> documents.DeleteResult:
         """Delete a memory with everything derived from it."""
@@ -339,10 +365,20 @@ class SessionMemoryStore:
         return self._reembedding.run(on_progress)
 
     def export_memories(
-        self, target: Stream, session_id: str | None = None, *, with_vectors: bool = False, on_progress: Notify = None
+        self,
+        target: Stream,
+        session_id: str | None = None,
+        *,
+        with_vectors: bool = False,
+        as_of: str = ANY,
+        on_progress: Notify = None,
     ) -> Exported:
-        """Write a session's memories, or all, as JSON Lines. Raises NotFoundError for a session without any."""
-        return self._transfer.write(target, session_id, with_vectors=with_vectors, on_progress=on_progress)
+        """Write a session's memories, or all, as JSON Lines; `as_of`: only those that were current at a time.
+
+        Raises NotFoundError for a session without any.
+        """
+        scope = Scope(session_id=session_id, as_of=as_of)
+        return self._transfer.write(target, scope, with_vectors=with_vectors, on_progress=on_progress)
 
     def import_memories(self, source: Stream, *, as_session: str | None = None, on_progress: Notify = None) -> Imported:
         """Add the memories of an export, a seekable stream, to their session or to one named `as_session`.

@@ -39,6 +39,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "ingest": {
         "ingest docs": "all files of a folder, into the session `docs`",
         "ingest docs --sync": "replace edited files, delete the memories of deleted ones",
+        "ingest docs --sync --keep-replaced": "keep the earlier texts of edited files",
         "ingest docs --watch": "follow the files",
         "git log -n 50 | vector-memory ingest - --session log": "standard input",
     },
@@ -81,6 +82,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import-sessions --dry-run": "say what would be stored of this project",
         "import-sessions --all --client codex": "all sessions of Codex",
     },
+    "supersede": {"supersede 9 4 7": "9 replaces 4 and 7", "supersede 9 7 --release": "it does not replace 7"},
     "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "say what would be deleted"},
     "pin": {"pin 7 8": "two memories"},
     "unpin": {"unpin 7": "let it age again"},

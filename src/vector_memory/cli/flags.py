@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import create_model
 
-from vector_memory.domain import MemoryKind, Scope, Window
+from vector_memory.domain import ANY, MemoryKind, Scope, Window
 from vector_memory.domain.times import beginning_of, end_of
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
@@ -69,13 +69,20 @@ Since = Annotated[str | None, Parameter(name="--since", help="Only from this dat
 Until = Annotated[str | None, Parameter(name="--until", help="Only until the end of this date or time (UTC).")]
 
 
-def window(since: str | None, until: str | None) -> Window:
-    """Return the time between --since and --until as filters. Raises ValidationError."""
+AsOfTime = Annotated[
+    str | None,
+    Parameter(name="--as-of", help='What was current at the end of this date or time, or "any": superseded ones too.'),
+]
+
+
+def window(since: str | None, until: str | None, as_of: str | None = None) -> Window:
+    """Return the time between --since and --until, and --as-of, as filters. Raises ValidationError."""
     after = None if since is None else beginning_of("--since", since)
     before = None if until is None else end_of("--until", until)
     if after and before and after > before:
         raise ValidationError("--since is later than --until: nothing can be between them.")
-    return Window(created_after=after, created_before=before)
+    then = as_of if as_of in (None, ANY) else end_of("--as-of", as_of, or_else=f'"{ANY}"')
+    return Window(created_after=after, created_before=before, as_of=then)
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,11 @@ class FiltersInSession:
     task: Annotated[str | None, Parameter(help="Only this task.")] = None
     since: Since = None
     until: Until = None
+    as_of: AsOfTime = None
 
     def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
         """Return the memories of a kind that pass. Raises ValidationError."""
-        times = window(self.since, self.until)
+        times = window(self.since, self.until, self.as_of)
         return Scope(kind, agent_id=self.agent, session_iter=self.iteration, task_code=self.task, **times, **more)
 
 
@@ -178,9 +186,9 @@ def opened(place: DatabaseLocation, *, read_only: bool = True) -> AbstractContex
 def require_session(storage: Storage, session: str) -> None:
     """Raise NotFoundError if nothing is stored in a session, with the most similar name that is in use."""
     with storage.read() as reader:
-        if reader.count(Scope(session_id=session)):
+        if reader.count(Scope(session_id=session, as_of=ANY)):
             return
-        names, _ = reader.find_names("session_id", "", Scope(), NAMES_COMPARED)
+        names, _ = reader.find_names("session_id", "", Scope(as_of=ANY), NAMES_COMPARED)
     by_lower_case = {name.lower(): name for name in names}
     similar = get_close_matches(session.lower(), by_lower_case, n=1)
     advice = f'did you mean "{by_lower_case[similar[0]]}"?' if similar else "run `vector-memory sessions` to list them."

@@ -26,6 +26,7 @@ Import and export:
   import-sessions  store the past sessions of Claude Code and Codex
 
 Maintenance:
+  supersede        say that a memory replaces others
   delete           delete memories, or a session
   pin              keep memories whatever their age
   unpin            undo pin

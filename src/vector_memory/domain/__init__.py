@@ -6,7 +6,7 @@ Values are always valid: constructors raise a ValidationError that says what to 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -122,6 +122,7 @@ class MemoryFields(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     category: str | None
     parent_report_id: str | int | None
+    corrects: bool
     created_at: str | None
     supersedes: Sequence[str | int] | None
     ttl_days: float | None
@@ -161,6 +162,10 @@ class NewMemory:
         parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
+        if fields.get("corrects"):
+            if report_id is None:
+                raise ValidationError("corrects needs parent_report_id: the report that is partly wrong.")
+            extra["corrects"] = True
         title, agent_id, created_at = fields.get("title"), fields.get("agent_id"), fields.get("created_at")
         ttl_days = fields.get("ttl_days")
         if kind is MemoryKind.KNOWLEDGE_BASE:
@@ -197,15 +202,24 @@ class NewMemory:
         check_optional_label("description", self.description, MAX_DESCRIPTION)
 
 
+class Everything(Enum):
+    """What no caller can ask for: no text is equal to it."""
+
+    STORED = "stored"
+
+
+ANY, STORED = "any", Everything.STORED
+"""Values of `Scope.as_of`: also what was superseded; also what has expired and waits to be erased, for maintenance."""
+
+AsOf = str | Everything | None
+
+
 class Window(TypedDict, total=False):
-    """A time; `Scope` says what the bounds mean."""
+    """Times; `Scope` says what they mean."""
 
     created_after: str | None
     created_before: str | None
-
-
-ANY, STORED = "any", "stored"
-"""Values of `Scope.as_of`: also what was superseded; also what has expired and waits to be erased, for maintenance."""
+    as_of: str | None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -230,7 +244,7 @@ class Scope:
     after_id: int | None
     created_after: str | None
     created_before: str | None
-    as_of: str | None
+    as_of: AsOf
     sessions: tuple[str, ...] | None
 
     def __init__(  # noqa: PLR0913 - one parameter for each filter
@@ -247,7 +261,7 @@ class Scope:
         after_id: int | None = None,
         created_after: str | None = None,
         created_before: str | None = None,
-        as_of: str | None = None,
+        as_of: AsOf = None,
         sessions: tuple[str, ...] | None = None,
     ) -> None:
         values = {
@@ -262,7 +276,7 @@ class Scope:
             "after_id": after_id,
             "created_after": None if created_after is None else beginning_of("created_after", created_after),
             "created_before": None if created_before is None else end_of("created_before", created_before),
-            "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of),
+            "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of, or_else='"any"'),
             "sessions": sessions,
         }
         for name, value in values.items():

@@ -90,12 +90,15 @@ def beginning_of(name: str, period: object) -> str:
     return _moment(name, period, FIRST)
 
 
-def end_of(name: str, period: object) -> str:
-    """Return the last moment of a year, month, day, hour, minute or second. Raises ValidationError."""
-    return _moment(name, period, LAST)
+def end_of(name: str, period: object, or_else: str = "") -> str:
+    """Return the last moment of a year, month, day, hour, minute or second.
+
+    Raises ValidationError, which also names what a caller could send instead of a period.
+    """
+    return _moment(name, period, LAST, or_else)
 
 
-def _moment(name: str, period: object, pattern: str) -> str:
+def _moment(name: str, period: object, pattern: str, or_else: str = "") -> str:
     """Return the period's first or last moment. Without a time zone it is in UTC."""
     found = PERIOD.fullmatch(period.strip().upper()) if isinstance(period, str) else None
     try:
@@ -106,4 +109,5 @@ def _moment(name: str, period: object, pattern: str) -> str:
             return utc(text + pattern[len(text) :] + (found["zone"] or "Z"))
     except ValueError:  # there is no such month, day or hour
         pass
-    raise ValidationError(f"{name} must be a date or time, such as 2026-10-05, 2026-10 or 2026-10-05T14:30Z.")
+    other = f"{or_else}, or " if or_else else ""
+    raise ValidationError(f"{name} must be {other}a date or time, such as 2026-10-05, 2026-10 or 2026-10-05T14:30Z.")

@@ -82,7 +82,7 @@ class Copying:
         return CopiedMemories(done, written, replaced)
 
     def complete(self, on_progress: Progress | None = None) -> None:
-        """Write the index of words and the vocabulary of tags, and let the target give higher ids only."""
+        """Write how long memories are current, the index of words and the tags, and let only higher ids be given."""
         if self._is_complete():
             return
         tags, total, done = self._tags(), self._source.count(Scope(as_of=STORED)), 0
@@ -94,6 +94,7 @@ class Copying:
                 done += sum(len(block.contents.spans()) for block in blocks)
                 if on_progress is not None:
                     on_progress(done, total)
+            portions.set_lifetimes(self._source.upkeep.portions.lifetimes())
             portions.finish(self._source.last_ids(), ordered_tags(self._source, tags))
             if self._fingerprint is not None:
                 vectors = zip(tags.tags, tags.vectors, strict=True)
@@ -145,6 +146,7 @@ class Copying:
                 all(own <= other for own, other in zip(self._source.last_ids(), reader.last_ids(), strict=True))
                 and ordered_tags(self._source, tags) == ordered_tags(reader, copied)
                 and np.array_equal(tags.vectors, copied.vectors)
+                and mine.lifetimes() == theirs.lifetimes()
                 and all(own == other for own, other in zip_longest(self._blocks(mine), self._blocks(theirs)))
             )
 

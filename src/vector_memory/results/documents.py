@@ -3,7 +3,16 @@
 from pydantic import Field
 
 from vector_memory.results.rounding import Time, Value, unless_empty
-from vector_memory.results.sessions import Beginning, MemoryEntry, Omitted, ReportsResult, Result
+from vector_memory.results.sessions import (
+    SUPERSEDED,
+    Beginning,
+    MemoryEntry,
+    Omitted,
+    ReportsResult,
+    Result,
+    Succession,
+    unless_zero,
+)
 
 
 class TaskContextResult(ReportsResult):
@@ -15,6 +24,7 @@ class TaskContextResult(ReportsResult):
     recent_reports: list[Beginning] = Field(default=[])
     recent_working_memory: list[Beginning] = Field(default=[])
     recent_observations: list[Beginning] = Field(default=[])
+    superseded: int = unless_zero(SUPERSEDED)
     omitted: list[Omitted] = unless_empty([])
 
 
@@ -29,7 +39,7 @@ class ChunkEntry(Value):
     level: int
 
 
-class ExpandedChunkResult(ReportsResult):
+class ExpandedChunkResult(ReportsResult, Succession):
     """A chunk with its neighbours. `expanded_content` is the part of the document that they cover, without overlaps."""
 
     memory_id: int
@@ -47,7 +57,7 @@ class ExpandedChunkResult(ReportsResult):
     chunks: list[ChunkEntry] = Field(default=[])
 
 
-class DocumentResult(ReportsResult):
+class DocumentResult(ReportsResult, Succession):
     """A document as stored, or the part of it that fits."""
 
     memory_id: int
@@ -83,6 +93,13 @@ class AmendResult(Result):
     title: str | None = unless_empty()
     description: str | None = unless_empty()
     tags: list[str] = unless_empty([])
+
+
+class SupersedeResult(Result):
+    """What a memory supersedes now."""
+
+    memory_id: int
+    supersedes: list[int] = Field(default=[])
 
 
 class DeleteResult(Result):

@@ -110,7 +110,19 @@ NAMES = {"id": "memory_id", "created_at": "date", "agent_id": "agent"} | dict.fr
 """Names of a memory's fields that differ from the full form."""
 
 WHERE = ("memory_id", "id", "created_at", "agent_id")
-WHAT = ("title", "report_id", "match", "later", *CONTENT, "content_end", "context_before", "context_after")
+WHAT = (
+    "title",
+    "report_id",
+    "corrects",
+    "match",
+    "later",
+    "superseded_by",
+    "supersedes",
+    *CONTENT,
+    "content_end",
+    "context_before",
+    "context_after",
+)
 """The fields of a memory, in the order in which a model reads them; `WHERE` says which it is."""
 
 ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata")

@@ -1,9 +1,11 @@
 """Converts stored memories to results."""
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from vector_memory.domain import MatchLevel, MemoryKind
+from vector_memory.domain import AsOf, MatchLevel, MemoryKind, Scope
 from vector_memory.results.budget import cut
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import (
@@ -37,6 +39,16 @@ NOTED = 20
 NOTE = 150
 
 READ_WITH = "get_memory_by_id"
+
+LINKED = 100
+"""Maximum number of memories that an answer names as those that replaced another one, or were replaced by it."""
+
+
+class Superseded(NamedTuple):
+    """How many superseded memories an answer leaves out, and what replaced those that it contains, by id."""
+
+    number: int = 0
+    by: Mapping[int, list[int]] = MappingProxyType({})
 
 
 def said_of_cut(entries: Sequence[StoredText], read_with: str = READ_WITH) -> str:
@@ -110,15 +122,47 @@ def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
     return held | {"content": text, "content_end": end, "report_id": about if isinstance(about, int) else None}
 
 
-def observations_on(reader: Reader, sources: Iterable[Memory | Origin]) -> list[ObservationNote]:
-    """Return the latest observations on those of the memories that are reports, the oldest first."""
-    return notes_on(reader, {source.id for source in sources if source.memory_type == MemoryKind.REPORT})
+def observations_on(reader: Reader, sources: Iterable[Memory | Origin], as_of: AsOf = None) -> list[ObservationNote]:
+    """Return what `notes_on` returns for those of the memories that are reports."""
+    return notes_on(reader, {source.id for source in sources if source.memory_type == MemoryKind.REPORT}, as_of)
 
 
-def notes_on(reader: Reader, report_ids: Collection[int]) -> list[ObservationNote]:
-    """Return the latest observations on these reports, the oldest first."""
-    found = reader.observations_on(sorted(report_ids), NOTED, NOTE) if report_ids else []
+def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> list[ObservationNote]:
+    """Return the latest observations on these reports: corrections first, and of each the oldest."""
+    found = reader.observations_on(sorted(report_ids), NOTED, NOTE, as_of) if report_ids else []
     return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
+
+
+def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Superseded:
+    """Return what is superseded: what a scope of current memories leaves out, or of these memories of any other."""
+    if scope.as_of is None:
+        return Superseded(reader.count_superseded(scope))
+    by = by_first(reader.superseding(memory_ids)) if memory_ids else {}
+    return Superseded(by={older: newer[:LINKED] for older, newer in by.items()})
+
+
+def replaced_by(reader: Reader, memory_ids: Collection[int]) -> dict[int, list[int]]:
+    """Return which memories each of these has replaced."""
+    return by_first((newer, older) for older, newer in reader.superseded_by(memory_ids)) if memory_ids else {}
+
+
+def by_first(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the second values of pairs by the first ones."""
+    found = defaultdict[int, list[int]](list)
+    for first, second in pairs:
+        found[first].append(second)
+    return found
+
+
+def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
+    """Return the ids of what replaced a memory, and of what it replaced, by the names of their fields."""
+    newer, older = reader.together(
+        lambda reader: reader.superseding([memory_id]), lambda reader: reader.superseded_by([memory_id])
+    )
+    return {
+        "superseded_by": [link.newer_id for link in newer[:LINKED]],
+        "supersedes": [link.older_id for link in older[:LINKED]],
+    }
 
 
 def hoist_common_fields(answer: Result) -> Result:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from vector_memory.results.rounding import Time, Value, unless_empty
-from vector_memory.results.sessions import Provenance, Result
+from vector_memory.results.sessions import SUPERSEDED, Provenance, Result, Succession, unless_zero
 
 
 class SessionStatsResult(Result):
@@ -20,7 +20,7 @@ class SessionStatsResult(Result):
     latest_created: Time | None = None
 
 
-class TimelineEntry(Provenance):
+class TimelineEntry(Provenance, Succession):
     """A memory in a timeline. `beginning` is the first words of its content."""
 
     memory_id: int
@@ -34,6 +34,7 @@ class TimelineResult(Result):
 
     entries: list[TimelineEntry] = Field(default=[])
     total_memories: int = 0
+    superseded: int = unless_zero(SUPERSEDED)
 
 
 class ReviewedMemory(Value):

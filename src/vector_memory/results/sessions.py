@@ -26,6 +26,7 @@ SCORE = "What results are sorted by, 0 to 1"
 MATCH = "strong: it probably answers; related: on the topic; weak"
 LATER = "Newer than these memories of the answer and on their subject: it may correct them"
 REDACTED = "Private parts and secrets removed"
+SUPERSEDED = 'Superseded memories in the scope that were left out; as_of="any" finds them'
 
 
 def unless_both() -> Any:
@@ -88,7 +89,14 @@ class StoredText(Value):
     pinned: bool | None = unless_empty()
 
 
-class MemoryEntry(StoredText):
+class Succession(Value):
+    """Which memories replaced a memory, and which it replaced."""
+
+    superseded_by: list[int] = unless_empty([], "No longer current: these replaced it")
+    supersedes: list[int] = unless_empty([], "It replaced these")
+
+
+class MemoryEntry(StoredText, Succession):
     """A whole memory."""
 
     description: str | None
@@ -126,7 +134,7 @@ class FoundMemory(MemoryEntry, InContext):
         return self.id
 
 
-class Beginning(StoredText):
+class Beginning(StoredText, Succession):
     """A memory in a list of several: `content` is its first words, or all of a short text."""
 
     session_id: str | None = unless_empty()
@@ -145,12 +153,16 @@ class FoundBeginning(Beginning):
 
 
 class ObservationNote(Value):
-    """A correction of or an addition to a report of the answer: read the whole of it with get_memory_by_id."""
+    """A correction of or an addition to a report of the answer: read the whole of it with get_memory_by_id.
+
+    What `corrects` the report stands before what adds to it.
+    """
 
     id: int
     report_id: int
     agent_id: str
     created_at: Time
+    corrects: bool = Field(default=False, description="Part of the report is wrong", exclude_if=lambda held: not held)
     beginning: str
 
 
@@ -175,6 +187,7 @@ class SearchResult(ReportsResult):
     omitted: list[Omitted] = unless_empty([])
     confidence: MatchLevel | None = unless_empty(description="The best match")
     weak: int = unless_zero("Weak matches left out; next_offset leads to them")
+    superseded: int = unless_zero(SUPERSEDED)
     elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: number of strong matches outside the filters")
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
@@ -226,7 +239,7 @@ class SharedProvenance(Value):
     created_at: Time | None = unless_empty()
 
 
-class FoundChunk(SharedProvenance, InContext):
+class FoundChunk(SharedProvenance, InContext, Succession):
     """A chunk that matched. `similarity` is the cosine of its best passage, None if only words were compared."""
 
     chunk_id: int
@@ -249,7 +262,7 @@ class FoundChunk(SharedProvenance, InContext):
     granularity: Literal["fine"] = "fine"
 
 
-class FoundSection(SharedProvenance):
+class FoundSection(SharedProvenance, Succession):
     """A section with matching chunks. `similarity` is the mean of theirs, None if only words were compared."""
 
     memory_id: int
@@ -313,3 +326,4 @@ class ChangesResult(ReportsResult):
     total_new: int = Field(default=0, description="Number of new memories, including those not in this answer")
     confidence: MatchLevel | None = unless_empty(description="The best match")
     weak: int = unless_zero("Weak matches left out")
+    superseded: int = unless_zero(SUPERSEDED)

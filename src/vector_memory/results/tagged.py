@@ -11,9 +11,11 @@ from vector_memory.results.sessions import (
     MATCH,
     REDACTED,
     SCORE,
+    SUPERSEDED,
     Omitted,
     Result,
     Source,
+    Succession,
     unless_both,
     unless_zero,
 )
@@ -34,7 +36,7 @@ class StoreTaggedResult(Result):
     expires_at: Time | None = unless_empty()
 
 
-class TaggedMemory(Value):
+class TaggedMemory(Succession):
     """A tagged memory. `content_end` is set if the content is cut: read on from that offset."""
 
     id: int
@@ -75,6 +77,7 @@ class SearchTaggedResult(Result):
     omitted: list[Omitted] = unless_empty([], "Results that did not fit")
     confidence: MatchLevel | None = unless_empty(description="The best match")
     weak: int = unless_zero("Weak matches left out; next_offset leads to them")
+    superseded: int = unless_zero(SUPERSEDED)
     elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: strong matches with other categories and tags")
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
@@ -85,6 +88,7 @@ class RecentTaggedResult(Result):
     results: list[TaggedMemory] = Field(default=[], description="Newest first")
     total: int = 0
     count: int = 0
+    superseded: int = unless_zero(SUPERSEDED)
     next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
     omitted: list[Omitted] = unless_empty([], "Results that did not fit")
 

@@ -10,11 +10,13 @@ from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packed, ResponseBudget, explain, listed, omitted_memory
 from vector_memory.results.mapping import (
     READ_WITH,
+    Superseded,
     found_memory,
     matched_memory,
     notes_on,
     observations_on,
     said_of_cut,
+    superseded_in,
 )
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
 from vector_memory.search.confidence import Judgement
@@ -49,6 +51,7 @@ class Looked(NamedTuple):
     neighbours: Mapping[int, Neighbours] = MappingProxyType({})
     more: bool = False
     left_out: int = 0
+    superseded: Superseded = Superseded()
 
 
 class CoarseSearch:
@@ -108,11 +111,12 @@ class CoarseSearch:
             memories = reader.list_memories(
                 scope, page.limit + 1, page.offset, order="newest" if latest_first else "oldest"
             )
-            observations = observations_on(reader, memories)
+            observations = observations_on(reader, memories, scope.as_of)
+            superseded = superseded_in(reader, scope, [memory.id for memory in memories])
             notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
         found = [found_memory(memory) for memory in memories[: page.limit]]
         said = Judgement(notes=(*notes, *filter(None, [note])))
-        return Looked(found, said, observations, more=len(memories) > page.limit)
+        return Looked(found, said, observations, more=len(memories) > page.limit, superseded=superseded)
 
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
@@ -120,10 +124,12 @@ class CoarseSearch:
             count = max(CANDIDATES, page.end + 1)
             with self._retriever.judging(question, scope, count, memories=True) as (retrieval, judgement):
                 hits, left_out, more, said = on_page(judgement.hits, page)
-                memories, observations, around = retrieval.reader.together(
-                    lambda reader: reader.memories([hit.memory_id for hit in hits]),
-                    lambda reader: notes_on(reader, reports_among(scope, hits)),
-                    lambda reader: neighbours_of(reader, scope, [hit.memory_id for hit in hits], neighbours),
+                numbers = [hit.memory_id for hit in hits]
+                memories, observations, around, superseded = retrieval.reader.together(
+                    lambda reader: reader.memories(numbers),
+                    lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
+                    lambda reader: neighbours_of(reader, scope, numbers, neighbours),
+                    lambda reader: superseded_in(reader, scope, numbers),
                 )
                 short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
                 known = {number: around[number] for number in short & around.keys()}
@@ -133,7 +139,7 @@ class CoarseSearch:
             for hit in hits
         ]
         judgement = replace(judgement, notes=(*judgement.notes, *said))
-        return Looked(matched, judgement, observations, known, more=more, left_out=left_out)
+        return Looked(matched, judgement, observations, known, more=more, left_out=left_out, superseded=superseded)
 
     def _answer(
         self,
@@ -163,7 +169,8 @@ class CoarseSearch:
 
     def _found_fields(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields of an answer, with as many results as fit, or one line for each memory."""
-        found, judgement, observations, known, more, left_out = looked
+        _, judgement, observations, known, more, left_out, superseded = looked
+        found = [one.model_copy(update={"superseded_by": superseded.by.get(one.id, [])}) for one in looked.found]
         if page.detail == LINES:
             lines, answer = listed(budget, found, page, more=more)
             fields = {"lines": lines, "next_offset": answer.next_offset}
@@ -176,8 +183,9 @@ class CoarseSearch:
             "total_results": len(answer.results),
             "confidence": judgement.confidence,
             "weak": left_out,
+            "superseded": superseded.number,
             "elsewhere": judgement.elsewhere,
-            "message": summary(answer, said_with(judgement.notes, left_out), scope, self._read_with),
+            "message": summary(answer, said_with(judgement.notes, left_out, superseded.number), scope, self._read_with),
         }
 
 

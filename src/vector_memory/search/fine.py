@@ -1,9 +1,11 @@
 """Fine search: the chunks that match best."""
 
+from collections.abc import Mapping
+
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
-from vector_memory.results.mapping import notes_on, provenance
+from vector_memory.results.mapping import notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
@@ -35,17 +37,18 @@ class FineSearch:
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
                 hits, left_out, more, said = on_page(judgement.hits, page)
                 numbers = [hit.memory_id for hit in hits]
-                chunks, sources, observations, around = retrieval.reader.together(
+                chunks, sources, observations, around, superseded = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.memories(numbers) if IS_LEAN.get() else reader.origins(numbers),
-                    lambda reader: notes_on(reader, reports_among(scope, hits)),
+                    lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
                     lambda reader: neighbours_of(reader, scope, numbers, neighbours),
+                    lambda reader: superseded_in(reader, scope, numbers),
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
-        notes = said_with([*judgement.notes, *said], left_out)
+        notes = said_with([*judgement.notes, *said], left_out, superseded.number)
         require_all(sources, numbers)
-        matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id]) for hit in hits]
+        matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id], superseded.by) for hit in hits]
         if IS_LEAN.get():
             lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
             matched = shortened_hits(matched, retrieval.question.terms or (), lengths, page)
@@ -59,6 +62,7 @@ class FineSearch:
                 total_results=len(answer.results),
                 confidence=judgement.confidence,
                 weak=left_out,
+                superseded=superseded.number,
                 elsewhere=judgement.elsewhere,
                 observations=observations,
                 message=explain("chunk", answer, notes, read_with="expand_chunk_context"),
@@ -67,8 +71,10 @@ class FineSearch:
         return self._budget.for_page(page).fit(build)
 
 
-def found_chunk(hit: Hit, stored: StoredChunk, source: Memory | Origin) -> FoundChunk:
-    """Return a result for a chunk."""
+def found_chunk(
+    hit: Hit, stored: StoredChunk, source: Memory | Origin, superseded: Mapping[int, list[int]]
+) -> FoundChunk:
+    """Return a result for a chunk. `superseded`: by what, by memory."""
     chunk = stored.chunk
     return FoundChunk(
         **provenance(source),
@@ -83,6 +89,7 @@ def found_chunk(hit: Hit, stored: StoredChunk, source: Memory | Origin) -> Found
         score=hit.score,
         match=hit.match,
         later=list(hit.later),
+        superseded_by=superseded.get(hit.memory_id, []),
         similarity=hit.similarity,
         sources=list(hit.sources),
     )

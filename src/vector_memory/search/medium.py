@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
-from vector_memory.results.mapping import notes_on, provenance
+from vector_memory.results.mapping import notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
@@ -105,13 +105,14 @@ class MediumSearch:
                 ranked = rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in best}))), best)
                 sections, left_out, more, said = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
-                memories, observations = reader.together(
+                memories, observations, superseded = reader.together(
                     lambda reader: reader.memories(sorted(shown)),
-                    lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else ()),
+                    lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else (), scope.as_of),
+                    lambda reader: superseded_in(reader, scope, shown),
                 )
-        notes = said_with([*judgement.notes, *said], left_out)
+        notes = said_with([*judgement.notes, *said], left_out, superseded.number)
         require_all(memories, shown)
-        matched = [found_section(match, memories) for match in sections]
+        matched = [found_section(match, memories, superseded.by) for match in sections]
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
             matched = shortened_hits(matched, question.terms or (), lengths, page)
@@ -123,6 +124,7 @@ class MediumSearch:
                 total_results=len(answer.results),
                 confidence=judgement.confidence,
                 weak=left_out,
+                superseded=superseded.number,
                 elsewhere=judgement.elsewhere,
                 observations=observations,
                 message=explain("section", answer, notes, read_with="get_memory_by_id"),
@@ -172,8 +174,13 @@ def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[Matc
     )
 
 
-def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> FoundSection:
-    """Return a result for a section, with its text as in the document, without the overlaps of its chunks."""
+def found_section(
+    match: MatchedSection, memories: Mapping[int, Memory], superseded: Mapping[int, list[int]]
+) -> FoundSection:
+    """Return a result for a section, with its text as in the document, without the overlaps of its chunks.
+
+    `superseded`: by what, by memory.
+    """
     section, memory = match.section, memories[match.section.memory_id]
     path = " > ".join(section.headings)
     return FoundSection(
@@ -189,6 +196,7 @@ def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> Foun
         score=match.score,
         match=match.match,
         later=match.later,
+        superseded_by=superseded.get(memory.id, []),
         similarity=match.similarity,
         sources=match.sources,
         content_start=section.start,

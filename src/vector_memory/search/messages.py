@@ -114,7 +114,11 @@ def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
     return f"There are closer matches elsewhere: {', '.join(places)}."
 
 
-def said_with(notes: Sequence[str | None], left_out: int) -> list[str]:
-    """Return the notes, with a sentence that counts the weak results left out; a lean answer has a count of its own."""
-    said = None if IS_LEAN.get() or not left_out else f"{counted(left_out, 'weak match', 'weak matches')} left out."
-    return list(filter(None, [*notes, said]))
+def said_with(notes: Sequence[str | None], left_out: int, superseded: int = 0) -> list[str]:
+    """Return the notes, with what was left out: weak results, superseded memories. A lean answer has the counts."""
+    counts = (
+        (left_out, counted(left_out, "weak match", "weak matches")),
+        (superseded, counted(superseded, "superseded memory", "superseded memories")),
+    )
+    said = [] if IS_LEAN.get() else [f"{what} left out." for number, what in counts if number]
+    return list(filter(None, [*notes, *said]))

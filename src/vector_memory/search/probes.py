@@ -92,7 +92,7 @@ def joined(answers: Sequence[A], page: Page, budget: ResponseBudget) -> A:
         lines, packed = [], budget.packed(wanted, shown, page, omitted_hit, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
-    notes = said_with(list(dict.fromkeys(chain(notes_of(answers, best), said))), left_out)
+    notes = said_with(list(dict.fromkeys(chain(notes_of(answers, best), said))), left_out, first.superseded)
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
         "total_results": len(packed.results),
@@ -179,6 +179,7 @@ def notes_of(answers: Sequence[SearchResult], best: MatchLevel | None) -> Iterat
 
 
 def of_all(answers: Sequence[SearchResult]) -> list[ObservationNote]:
-    """Return the latest observations of all answers, each once, the oldest first."""
+    """Return the latest observations of all answers, each once: corrections first, and of each the oldest."""
     known = {note.id: note for answer in answers for note in answer.observations}
-    return [known[number] for number in sorted(known)][-NOTED:]
+    latest = sorted(known.values(), key=lambda note: (note.corrects, note.id))[-NOTED:]
+    return sorted(latest, key=lambda note: (not note.corrects, note.id))

@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
+from vector_memory.domain import ANY, TRAITS, MemoryKind, Page, Scope
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.mapping import BEGINNING, beginning, observations_on, said_of_beginnings
+from vector_memory.results.mapping import (
+    BEGINNING,
+    LINKED,
+    beginning,
+    observations_on,
+    replaced_by,
+    said_of_beginnings,
+    superseded_in,
+)
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import judged
@@ -65,11 +73,21 @@ class Changes:
         with self._timer.time("search_changes"), self._storage.read() as reader:
             end = reader.cursor()
             start, lost = position(cursor, end)
-            total = reader.count(replace(scope, after_id=start.memory_id))
+            since = replace(scope, after_id=start.memory_id)
+            total = reader.count(since)
             memories = reader.changes_after(start, scope, page.limit)
-            is_empty = not total and not reader.count(Scope(session_id=scope.session_id))
-            observations = observations_on(reader, memories)
-        found = [FoundBeginning(**beginning(memory, length)) for memory in memories]
+            is_empty = not total and not reader.count(Scope(session_id=scope.session_id, as_of=ANY))
+            observations = observations_on(reader, memories, scope.as_of)
+            superseded = superseded_in(reader, since, ids := [memory.id for memory in memories])
+            replaced = replaced_by(reader, ids)
+        found = [
+            FoundBeginning(
+                **beginning(memory, length),
+                superseded_by=superseded.by.get(memory.id, []),
+                supersedes=replaced.get(memory.id, [])[:LINKED],
+            )
+            for memory in memories
+        ]
 
         def build(budget: ResponseBudget) -> ChangesResult:
             shown = budget.share(found)
@@ -80,6 +98,7 @@ class Changes:
                 cursor=str(end if not has_more else Cursor(shown[-1].id) if shown else start),
                 has_more=has_more,
                 total_new=total,
+                superseded=superseded.number,
                 observations=observations,
                 message=" ".join(filter(None, (lost, said))),
             )
@@ -103,7 +122,9 @@ class Changes:
                 hits, left_out, _, said = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = retrieval.note_on_missing(scope)
-                observations = observations_on(reader, memories.values())
+                observations = observations_on(reader, memories.values(), scope.as_of)
+                superseded = superseded_in(reader, scope, memories.keys())
+                replaced = replaced_by(reader, memories.keys())
         found = [
             FoundBeginning(
                 **beginning(memories[hit.id], length),
@@ -111,6 +132,8 @@ class Changes:
                 match=hit.match,
                 later=list(hit.later),
                 similarity=hit.similarity,
+                superseded_by=superseded.by.get(hit.id, []),
+                supersedes=replaced.get(hit.id, [])[:LINKED],
             )
             for hit in hits
         ]
@@ -134,6 +157,7 @@ class Changes:
                 observations=observations,
                 confidence=confidence,
                 weak=left_out,
+                superseded=superseded.number,
                 message=" ".join([best_message(shown, total), *said_with(notes, left_out)]),
             )
 

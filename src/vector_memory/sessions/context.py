@@ -1,6 +1,7 @@
 """What an agent needs to continue a session."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
@@ -15,7 +16,14 @@ from vector_memory.domain.validation import (
 )
 from vector_memory.results.budget import ResponseBudget, omitted_memory
 from vector_memory.results.documents import TaskContextResult
-from vector_memory.results.mapping import READ_WITH, beginning, memory_entry, observations_on, said_of_beginnings
+from vector_memory.results.mapping import (
+    READ_WITH,
+    beginning,
+    memory_entry,
+    observations_on,
+    said_of_beginnings,
+    superseded_in,
+)
 from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.storage.base import Reader, Storage
@@ -42,18 +50,22 @@ class TaskContext:
         self._budget = budget
         self._access = access
 
-    def load(self, session_id: str, session_iter: str | int | None, max_tokens: int | None) -> TaskContextResult:
+    def load(
+        self, session_id: str, session_iter: str | int | None, max_tokens: int | None, as_of: str | None = None
+    ) -> TaskContextResult:
         """Return what is pinned, the latest context of a session's iteration, its prompts, and beginnings of findings.
 
         Without an iteration it is the latest. Reports of earlier iterations fill up what the iteration has too few of.
+        `as_of`: as in a Scope.
         """
         check_label("session_id", session_id, MAX_IDENTIFIER)
         wanted = None if session_iter is None else parse_iteration(session_iter)
+        session = Scope(session_id=session_id, as_of=as_of)
         if max_tokens is not None:
             check_range("max_tokens", max_tokens, MIN_TOKENS, LARGEST)
         with self._storage.read() as reader:
-            iteration = latest_iteration(reader, session_id) if wanted is None else wanted
-            gathered = Gathered(reader, session_id, iteration)
+            iteration = latest_iteration(reader, session) if wanted is None else wanted
+            gathered = Gathered(reader, session, iteration)
         found = gathered.in_order
         handed_out: list[StoredText] = []
 
@@ -70,29 +82,33 @@ class TaskContext:
 class Gathered:
     """What a session holds for one of its iterations."""
 
-    def __init__(self, reader: Reader, session_id: str, iteration: int) -> None:
+    def __init__(self, reader: Reader, session: Scope, iteration: int) -> None:
         self._iteration = iteration
 
         def of(kind: MemoryKind, limit: int = RECENT, *, session_iter: int | None = iteration) -> list[Memory]:
-            return reader.list_memories(Scope(kind, session_id=session_id, session_iter=session_iter), limit)
+            return reader.list_memories(replace(session, kind=kind, session_iter=session_iter), limit)
 
         contexts = of(MemoryKind.SESSION_CONTEXT, 1)
         # What the user asked in earlier iterations still holds.
         prompts = of(MemoryKind.INPUT_PROMPT, MAX_LIMIT, session_iter=None)
-        reports = reports_until(reader, session_id, iteration)
+        reports = reports_until(reader, session, iteration)
         notes = [*of(MemoryKind.WORKING_MEMORY), *of(MemoryKind.REPORT_OBSERVATION)]
         self._latest_context = next(iter(contexts or of(MemoryKind.SESSION_CONTEXT, 1, session_iter=None)), None)
-        self._prompts = reader.count(Scope(MemoryKind.INPUT_PROMPT, session_id=session_id))
-        self._observations: list[ObservationNote] = observations_on(reader, reports)
-        pinned = [memory for memory in reader.pinned(Scope(session_id=session_id), PINNED) if memory not in contexts]
-        entries: list[StoredText] = [
+        self._prompts = reader.count(replace(session, kind=MemoryKind.INPUT_PROMPT))
+        self._observations: list[ObservationNote] = observations_on(reader, reports, session.as_of)
+        pinned = [memory for memory in reader.pinned(session, PINNED) if memory not in contexts]
+        found: list[MemoryEntry | Beginning] = [
             *(Beginning(**beginning(memory)) for memory in pinned),
             *map(memory_entry, contexts),
             *map(whole, prompts[:PROMPTS_FIRST]),
             *(Beginning(**beginning(memory)) for memory in (*reports, *notes)),
             *map(whole, prompts[PROMPTS_FIRST:]),
         ]
-        self.in_order = [*{entry.id: entry for entry in reversed(entries)}.values()][::-1]
+        entries = [*{entry.id: entry for entry in reversed(found)}.values()][::-1]
+        self._superseded, by = superseded_in(reader, session, [entry.id for entry in entries])
+        self.in_order: list[StoredText] = [
+            entry.model_copy(update={"superseded_by": by.get(entry.id, [])}) for entry in entries
+        ]
         """The memories in the order in which they get room in an answer."""
 
     def answer(self, entries: Sequence[StoredText], omitted: list[Omitted]) -> TaskContextResult:
@@ -110,6 +126,7 @@ class Gathered:
             recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
             recent_observations=by_kind[MemoryKind.REPORT_OBSERVATION],
             observations=self._observations,
+            superseded=self._superseded,
             omitted=omitted,
             message=self._said(entries, omitted),
         )
@@ -135,17 +152,17 @@ class Gathered:
         return said
 
 
-def latest_iteration(reader: Reader, session_id: str) -> int:
+def latest_iteration(reader: Reader, session: Scope) -> int:
     """Return the highest iteration of a session; 1 for an unknown one."""
-    return reader.session_counts(session_id).latest_iteration or 1
+    return next((memory.session_iter for memory in reader.list_memories(session, 1)), 1)
 
 
-def reports_until(reader: Reader, session_id: str, iteration: int) -> list[Memory]:
+def reports_until(reader: Reader, session: Scope, iteration: int) -> list[Memory]:
     """Return the latest reports of an iteration and those before it, by iteration and time."""
     found: list[Memory] = []
     offset = 0
     while len(found) < RECENT:
-        page = reader.list_memories(Scope(MemoryKind.REPORT, session_id=session_id), RECENT, offset)
+        page = reader.list_memories(replace(session, kind=MemoryKind.REPORT), RECENT, offset)
         found += [memory for memory in page if memory.session_iter <= iteration]
         offset += RECENT
         if len(page) < RECENT:

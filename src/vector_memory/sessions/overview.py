@@ -2,13 +2,15 @@
 
 from dataclasses import asdict
 
-from vector_memory.domain import Scope
+from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range, parse_id
-from vector_memory.results.mapping import memory_entry
+from vector_memory.results.mapping import memory_entry, succession_of, superseded_in
 from vector_memory.results.overview import MemoryStatsResult, TimelineEntry, TimelineResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.storage.base import Storage
+
+EVERYTHING = Scope(as_of=STORED)
 
 MAX_MOMENTS = 100_000
 
@@ -28,30 +30,33 @@ class Overview:
         with self._storage.read() as reader:
             moments = reader.timeline(scope, limit, EXCERPT_LENGTH)
             total = reader.count(scope)
+            superseded, by = superseded_in(reader, scope, [each.memory_id for each in moments])
+        entries = [TimelineEntry.model_validate(each, from_attributes=True) for each in moments]
         return TimelineResult(
-            entries=[TimelineEntry.model_validate(each, from_attributes=True) for each in moments],
+            entries=[each.model_copy(update={"superseded_by": by.get(each.memory_id, [])}) for each in entries],
             total_memories=total,
+            superseded=superseded,
             message=f"{len(moments):,} of {counted(total, 'memory', 'memories')}.",
         )
 
     def count(self) -> int:
         """Return the number of memories of the whole file."""
         with self._storage.read() as reader:
-            return reader.count(Scope())
+            return reader.count(EVERYTHING)
 
     def count_pending(self) -> int:
         """Return the number of memories whose vectors are being computed now."""
         with self._storage.read() as reader:
-            return reader.pending(Scope()).memories
+            return reader.pending(EVERYTHING).memories
 
     def memory_stats(self) -> MemoryStatsResult:
         """Return the statistics of the whole file."""
         with self._storage.read() as reader:
-            counts, pending = reader.statistics(), reader.pending(Scope()).memories
+            counts, pending = reader.statistics(), reader.pending(EVERYTHING).memories
         return MemoryStatsResult(**asdict(counts), pending_vectors=pending)
 
     def memory(self, memory_id: str | int) -> MemoryEntry:
         """Return a memory in full; this does not count as reading it."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
-            return memory_entry(reader.memory(number))
+            return memory_entry(reader.memory(number)).model_copy(update=succession_of(reader, number))

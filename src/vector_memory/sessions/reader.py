@@ -11,7 +11,7 @@ from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.documents import ChunkEntry, DocumentResult, ExpandedChunkResult, ExportResult, MemoryResult
-from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on, provenance
+from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on, provenance, succession_of
 from vector_memory.results.rounding import to_second
 from vector_memory.results.sessions import ObservationNote
 from vector_memory.sessions.access_counts import AccessRecorder
@@ -39,11 +39,11 @@ class Documents:
 
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
         """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
-        memory, observations = self._find(memory_id)
+        memory, observations, succession = self._find(memory_id)
 
         def build(budget: ResponseBudget) -> MemoryResult:
             text, end = budget.cut(memory.content, offset)
-            entry = budget.slim(memory_entry(memory).model_copy(update={"content": ""}))
+            entry = budget.slim(memory_entry(memory).model_copy(update={"content": "", **succession}))
             return MemoryResult(
                 memory=entry.model_copy(update={"content": text, "content_end": end}),
                 observations=observations,
@@ -54,10 +54,11 @@ class Documents:
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
         """Return a document from `offset` on, exactly as it was stored."""
-        memory, observations = self._find(memory_id)
+        memory, observations, succession = self._find(memory_id)
         frame = DocumentResult(
             memory_id=memory.id,
             **provenance(memory),
+            **succession,
             chunk_count=memory.chunk_count,
             content_length=len(memory.content),
             content="",
@@ -73,7 +74,7 @@ class Documents:
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
         """Write a document to a file and return the file's path."""
-        memory, _ = self._find(memory_id)
+        memory, _, _ = self._find(memory_id)
         data = as_markdown(memory).encode()
         path = self._exports.write(output_path, data, overwrite=overwrite)
         self._access.record([memory.id])
@@ -97,17 +98,17 @@ class Documents:
             index = target.chunk.index
             around = reader.chunks_of(target.memory_id, index - surrounding_chunks, index + surrounding_chunks)
             memory = reader.memory(target.memory_id)
-            observations = observations_on(reader, [memory])
+            noted = {"observations": observations_on(reader, [memory]), **succession_of(reader, memory.id)}
 
         def build(budget: ResponseBudget) -> ExpandedChunkResult:
             answer = expanded_chunk(budget, memory, target, around, surrounding_chunks)
-            return answer.model_copy(update={"observations": observations})
+            return answer.model_copy(update=noted)
 
         return self._budget.fit(build)
 
     def describe(self, memory_id: str | int) -> str:
         """Describe a memory in one line, for a question to the user."""
-        memory, _ = self._find(memory_id)
+        memory, _, _ = self._find(memory_id)
         # With line breaks, a title could pass for a part of the question.
         words = "".join(letter if letter.isprintable() else " " for letter in memory.title or "").split()
         title = f" '{shorten(' '.join(words), TITLE_SHOWN, placeholder='...')}'" if words else ""
@@ -119,11 +120,12 @@ class Documents:
             self._access.record([memory.id])
         return answer
 
-    def _find(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote]]:
+    def _find(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote], dict[str, Any]]:
+        """Return a memory, the observations on it, and the fields that say what replaced it, and what it replaced."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             memory = existing_memory(reader, number)
-            return memory, observations_on(reader, [memory])
+            return memory, observations_on(reader, [memory]), succession_of(reader, number)
 
 
 def existing_memory(reader: Reader, number: int) -> Memory:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from vector_memory.domain import MemoryKind, Project, Scope
+from vector_memory.domain import ANY, MemoryKind, Project, Scope
 from vector_memory.domain.search_request import LAST
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.results.rounding import to_second
@@ -68,7 +68,7 @@ class Past:
     def last_session(self, project: Project, besides: str | None) -> str | None:
         """Return the session that the word "last" stands for: one of that name if it exists, else that of a recap."""
         with self._storage.read() as reader:
-            return LAST if reader.count(Scope(session_id=LAST)) else reader.latest_session(project, besides)
+            return LAST if reader.count(Scope(session_id=LAST, as_of=ANY)) else reader.latest_session(project, besides)
 
     def recap(self, project: Project, besides: str) -> Told | None:
         """Return a recap of the last session in which the user spoke, other than `besides`.

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 
-from vector_memory.domain import Scope
+from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range
 from vector_memory.results.budget import ResponseBudget
@@ -58,7 +58,7 @@ class Statistics:
     def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
         """Return up to 100 names in use that contain `part`, and their total number."""
         with self._storage.read() as reader:
-            names, total = reader.find_names(column, part, Scope(session_id=session_id), MAX_LIMIT)
+            names, total = reader.find_names(column, part, Scope(session_id=session_id, as_of=ANY), MAX_LIMIT)
         return fitting_values(names, self._budget.room), total
 
 

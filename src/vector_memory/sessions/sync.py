@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from vector_memory.domain import NewMemory, Scope
+from vector_memory.domain import ANY, NewMemory, Scope
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
@@ -28,24 +29,33 @@ class Synced(NamedTuple):
 class Sync:
     """The memories of a scope by their files, as they were when it was made and as it changes them since.
 
-    A file has one memory. Texts are replaced in one transaction, so that whatever happens, no text of a file that is
-    still there is missing.
+    A file has one current memory. Texts are replaced in one transaction, so that whatever happens, no text of a file
+    that is still there is missing. `keep_replaced`: an edited text supersedes the earlier one, which is deleted
+    otherwise. What is kept of a file goes with the file.
     """
 
-    def __init__(self, storage: Storage, writer: MemoryWriter, deletion: Deletion, scope: Scope) -> None:
+    def __init__(
+        self, storage: Storage, writer: MemoryWriter, deletion: Deletion, scope: Scope, *, keep_replaced: bool = False
+    ) -> None:
         self._storage = storage
         self._writer = writer
         self._deletion = deletion
+        self._keep_replaced = keep_replaced
+        self._superseded: dict[Origin, list[int]] = defaultdict(list)
         self._known: dict[Origin, list[Imprint]] = defaultdict(list)
         self._kept: dict[Origin, Imprint] = {}
         self._awaited: Collection[str] = ()
         self._by_hash: dict[str, list[Imprint]] = defaultdict(list)
         self._settled: set[int] = set()
         with storage.read() as reader:
-            for memory in reader.imprints(scope):
+            current = set(reader.ids(scope))
+            for memory in reader.imprints(replace(scope, as_of=ANY)):
                 root, source = memory.metadata.get("root"), memory.metadata.get("source")
                 if isinstance(root, str) and isinstance(source, str):
-                    self._known[Origin(root, source)].append(memory)
+                    if memory.id in current:
+                        self._known[Origin(root, source)].append(memory)
+                    else:
+                        self._superseded[Origin(root, source)].append(memory.id)
 
     def origins(self) -> list[Origin]:
         """Return the files that have memories."""
@@ -87,24 +97,45 @@ class Sync:
         """
         mine = [known for known in self._known.get(origin, ()) if known.content_hash not in self._awaited]
         if origin in self._kept:
-            replaced = self._unsettled(mine)
-            self._delete(replaced)
-            return Synced("updated" if replaced else "unchanged", self._kept[origin].id)
+            replaced, kept_id = self._unsettled(mine), self._kept[origin].id
+            superseded = self._supersede(kept_id, replaced) if self._keep_replaced else []
+            self._delete([number for number in replaced if number not in superseded])
+            self._settled.update(superseded)
+            return Synced("updated" if replaced else "unchanged", kept_id)
         memory = new()
         alike = [*mine, *self._by_hash.get(self.hash_of(memory.content), ())]
         replaced = self._unsettled(alike)
         self._writer.recall([known.id for known in alike])
-        saved = self._writer.write(memory, replacing=replaced)
+        kept = self._edited(mine, memory) if self._keep_replaced else []
+        if kept:  # the date in the file is that of its first text
+            memory = replace(memory, supersedes=(*memory.supersedes, *kept), created_at=None)
+        saved = self._writer.write(memory, replacing=[number for number in replaced if number not in kept])
         self._settled.update(replaced)
         return Synced("updated" if replaced else "stored", saved.id)
 
     def remove_rest(self) -> list[tuple[Origin, int]]:
-        """Delete the remaining earlier texts of the files; return the files and the ids."""
+        """Delete the remaining earlier texts of the files, with those they superseded; return the files and the ids."""
         rest = [(origin, number) for origin, each in self._known.items() for number in self._unsettled(each)]
         ids = [number for _, number in rest]
         self._writer.recall(ids)  # it may come back in a moment
+        # The oldest first: otherwise what the newest superseded would be current in the meantime.
+        for origin in {origin for origin, _ in rest}:
+            self._delete(self._superseded.pop(origin, []))
         self._delete(ids)
         return rest
+
+    def _edited(self, mine: Iterable[Imprint], memory: NewMemory) -> list[int]:
+        """Return the file's current memories with another text than its new one."""
+        content_hash = self.hash_of(memory.content)
+        return self._unsettled(known for known in mine if known.content_hash != content_hash)
+
+    def _supersede(self, memory_id: int, replaced: Iterable[int]) -> list[int]:
+        """Let a memory supersede those of these that were stored before it; return them."""
+        with self._storage.write() as writer:
+            older = list(writer.origins([number for number in replaced if number < memory_id]))
+            if older and writer.origins([memory_id]):
+                writer.supersede(memory_id, older)
+            return older
 
     def _unsettled(self, memories: Iterable[Imprint]) -> list[int]:
         return [known.id for known in memories if known.id not in self._settled]

@@ -99,9 +99,10 @@ class MemoryWriter:
     ) -> StoredMemory:
         """Store a memory with its chunks, words and vectors, and delete the memories that it replaces.
 
-        Both happen in one transaction. `captured`: by a hook or an import, not by an agent. Without a usable model the
-        text is stored anyway, and its vectors are computed once there is a model. Raises DuplicateMemoryError,
-        NotFoundError (the report of an observation), QuotaExceededError, ChunkingError, DatabaseError.
+        Both happen in one transaction, and what these superseded, it supersedes. `captured`: by a hook or an import,
+        not by an agent. Without a usable model the text is stored anyway, and its vectors are computed once there is a
+        model. Raises DuplicateMemoryError, NotFoundError (the report of an observation, or what it supersedes),
+        QuotaExceededError, ChunkingError, DatabaseError.
         """
         self._storage.require_time_to_write()
         memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
@@ -122,9 +123,12 @@ class MemoryWriter:
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         with self._storage.write() as writer:
+            inherited = [older for number in replacing for older in writer.unlink(number)]
             for number in replacing:
                 writer.delete(number)
             require_storable(writer, memory, content_hash, at=at)
+            older = dict.fromkeys([*memory.supersedes, *inherited])
+            memory = replace(memory, supersedes=tuple(number for number in older if number not in replacing))
             self._room.require(writer)
             embedded, late_problem = usable(writer, embedded)
             if finish is not None:
@@ -210,12 +214,17 @@ def require_storable(
     `at`: an equal memory of another time is not the same one.
     """
     existing = reader.find_duplicate(memory, content_hash, at)
-    if existing is not None and existing not in replacing:
+    if existing is not None and existing not in {*replacing, *memory.supersedes}:
         raise DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
     report_id = memory.parent_report_id
     if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
         raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or omit it.")
-    missing = set(memory.supersedes).difference(reader.origins(memory.supersedes)) if memory.supersedes else ()
+    require_existing(reader, memory.supersedes)
+
+
+def require_existing(reader: Reader, memory_ids: Collection[int]) -> None:
+    """Raise NotFoundError if one of the memories that are to be superseded does not exist."""
+    missing = set(memory_ids).difference(reader.origins(list(memory_ids))) if memory_ids else ()
     if missing:
         raise NotFoundError(f"There is no memory {min(missing)} to supersede: send ids of stored memories, or omit it.")
 
@@ -250,8 +259,9 @@ def with_title(memory: NewMemory) -> NewMemory:
 def receipt(stored: StoredMemory) -> StoreMemoryResult:
     """Return what was stored, and how it can be found."""
     memory, (vectors, how) = stored.memory, index_state(stored)
+    said = f"Stored {memory.kind} {stored.id}: {length_message(stored)}{how}"
     return StoreMemoryResult(
-        message=f"Stored {memory.kind} {stored.id}: {length_message(stored)}{how}",
+        message=f"{said} {supersedes_message(memory)}" if memory.supersedes else said,
         memory_id=stored.id,
         memory_type=memory.kind,
         agent_id=memory.agent_id,
@@ -265,6 +275,11 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
         created_at=stored.created_at,
         expires_at=memory.expires_at,
     )
+
+
+def supersedes_message(memory: NewMemory) -> str:
+    """Say which memories are no longer current."""
+    return f"It supersedes {', '.join(map(str, memory.supersedes))}."
 
 
 def length_message(stored: StoredMemory) -> str:

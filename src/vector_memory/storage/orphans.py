@@ -20,8 +20,11 @@ ORPHANS: Mapping[str, str] = {
     "later_links": f"{NO_MEMORY.format(column='older_id')} or {NO_MEMORY.format(column='newer_id')}",
     "pending_vectors": NO_MEMORY.format(column="memory_id"),
     "memory_lifecycle": NO_MEMORY.format(column="memory_id"),
+    "supersessions": f"""
+        {NO_MEMORY.format(column="older_id")} or {NO_MEMORY.format(column="newer_id")} or t.older_id >= t.newer_id
+    """,
 }
-"""By table, which is `t`."""
+"""By table, which is `t`. Only later memories supersede others."""
 
 
 def count_orphans(conditions: Mapping[str, str], value_of: Callable[[str], int]) -> dict[str, int]:

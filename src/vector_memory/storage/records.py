@@ -62,12 +62,13 @@ class Memory(Origin):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """An observation on a report, without its text but the `beginning` of it."""
+    """An observation on a report, without its text but the `beginning` of it. `corrects`: not all of it holds."""
 
     id: int
     report_id: int
     agent_id: str
     created_at: str
+    corrects: bool
     beginning: str
 
 

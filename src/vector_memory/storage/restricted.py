@@ -4,13 +4,13 @@ Whatever is not defined here cannot be reached: other sessions, knowledge and ta
 cleaning up, and tags. Sessions that may not be seen are as if they did not exist.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from vector_memory.domain import STORED, MemoryKind, NewMemory, Project, Scope
+from vector_memory.domain import STORED, AsOf, MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.lifecycle import Link
@@ -95,8 +95,10 @@ class LimitedReader(Limited[Reader]):
         found = self._whole.origins(memory_ids)
         return {number: origin for number, origin in found.items() if origin.session_id in self._sessions}
 
-    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
-        found = self._whole.observations_on(self._seen(report_ids), limit, characters)
+    def observations_on(
+        self, report_ids: Sequence[int], limit: int, characters: int, as_of: AsOf = None
+    ) -> list[Observation]:
+        found = self._whole.observations_on(self._seen(report_ids), limit, characters, as_of)
         seen = self.origins([observation.id for observation in found])
         return [observation for observation in found if observation.id in seen]
 
@@ -151,6 +153,15 @@ class LimitedReader(Limited[Reader]):
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
         return self._whole.count(self.visible(scope), since=since, without_vectors=without_vectors)
 
+    def count_superseded(self, scope: Scope) -> int:
+        return self._whole.count_superseded(self.visible(scope))
+
+    def superseding(self, memory_ids: Collection[int]) -> list[Link]:
+        return self._seen_links(self._whole.superseding(memory_ids))
+
+    def superseded_by(self, memory_ids: Collection[int]) -> list[Link]:
+        return self._seen_links(self._whole.superseded_by(memory_ids))
+
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         return self._whole.count_by(self.visible(scope), by)
 
@@ -175,7 +186,7 @@ class LimitedReader(Limited[Reader]):
 
     def cursor(self) -> Cursor:
         # The newest of all would tell how much other sessions store, and when.
-        newest = max(self._whole.ids(self.visible(Scope())), default=0)
+        newest = max(self._whole.ids(self.visible(Scope(as_of=STORED))), default=0)
         return Cursor(newest, may_fall=True, gaps=self._whole.cursor().gaps)
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
@@ -196,6 +207,10 @@ class LimitedReader(Limited[Reader]):
     def require_unexpired(self, memory_id: int) -> None:
         self._whole.require_unexpired(memory_id, self.visible(Scope(as_of=STORED)))
 
+    def _seen_links(self, links: Sequence[Link]) -> list[Link]:
+        seen = self.origins(list({memory_id for link in links for memory_id in link}))
+        return [link for link in links if link.older_id in seen and link.newer_id in seen]
+
     def _require(self, memory_id: int) -> None:
         if not self.origins([memory_id]):
             self.require_unexpired(memory_id)
@@ -214,6 +229,17 @@ class LimitedWriter(LimitedReader):
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         self.require_writable(new.session_id)
         return self._writer.add_memory(new, derived, content_hash=content_hash, history=history)
+
+    def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
+        self._require(newer_id)
+        self._writer.supersede(newer_id, self._seen(list(older_ids)))
+
+    def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
+        self._require(newer_id)
+        self._writer.release(newer_id, self._seen(list(older_ids)))
+
+    def unlink(self, memory_id: int) -> list[int]:
+        return self._writer.unlink(memory_id) if self.origins([memory_id]) else []
 
     def delete(self, memory_id: int) -> int | None:
         return self._writer.delete(memory_id) if self.origins([memory_id]) else None

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from vector_memory.domain.text import counted
 from vector_memory.results.sessions import FoundMemory, MemoryEntry
 from vector_memory.results.tagged import FoundTagged, Health, StoreTaggedResult, TaggedMemory
-from vector_memory.sessions.writer import StoredMemory
+from vector_memory.sessions.writer import StoredMemory, supersedes_message
 from vector_memory.storage.records import Memory
 from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import RefusedTag
@@ -22,6 +22,8 @@ def tagged_receipt(
     """Return what was stored, under which category and tags, and which tags were refused."""
     memory = stored.memory
     messages = [f"Stored memory {stored.id}: {counted(len(memory.content), 'character')}."]
+    if memory.supersedes:
+        messages.append(supersedes_message(memory))
     if doubt:
         messages.append(f"Stored as {OTHER}: {doubt}")
     messages += tags_messages(forms, refused)

@@ -15,6 +15,7 @@ from vector_memory.domain.validation import (
     check_range,
     check_text,
     parse_id,
+    parse_ids,
 )
 from vector_memory.errors import (
     DuplicateMemoryError,
@@ -49,7 +50,7 @@ from vector_memory.tagged.answers import (
     tagged_receipt,
 )
 from vector_memory.tagged.categories import CATEGORIES, OTHER
-from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, RefusedTag, accept_tags
+from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, STORED_TAGGED, RefusedTag, accept_tags
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 
 MAX_KEPT = 10_000_000
@@ -90,14 +91,16 @@ class TaggedMemories:
         content: str,
         category: str | None = None,
         tags: Sequence[str] | None = None,
+        supersedes: Sequence[str | int] | None = None,
         *,
         ttl_days: float | None = None,
         expires_at: str | None = None,
     ) -> StoreTaggedResult:
         """Store a note of at most 10,000 characters under the canonical forms of its category and tags.
 
-        Invalid tags are left out, and the receipt names them. A note that is stored gets the tags that it lacks. Raises
-        DuplicateMemoryError if it lacks none, MemoryStorageError if the limit is reached, ValidationError.
+        Invalid tags are left out, and the receipt names them. A note that is stored, and supersedes nothing, gets the
+        tags that it lacks. Raises DuplicateMemoryError if it lacks none, NotFoundError (what it supersedes),
+        MemoryStorageError if the limit is reached, ValidationError.
         """
         check_text("content", content, MAX_NOTE)
         accepted, refused = accept_tags(tag_list(tags))
@@ -115,12 +118,15 @@ class TaggedMemories:
             agent_id=SHARED_AGENT,
             content=content,
             metadata={"category": filed or OTHER},
+            supersedes=parse_ids("supersedes", supersedes),
             ttl_days=ttl_days,
             expires_at=check_lifetime(ttl_days, expires_at),
         )
         try:
             return tagged_receipt(self._writer.write(note, with_tags), forms, refused, doubt)
         except DuplicateMemoryError as error:
+            if note.supersedes:
+                raise
             return self._with_more_tags(error, accepted, computed, refused)
 
     def _with_more_tags(
@@ -167,7 +173,7 @@ class TaggedMemories:
             total=self._count(filters.scope),
             count=len(found.results),
             message=" ".join(filter(None, [found.message, *filters.messages])),
-            **found.model_dump(include={"next_offset", "omitted", "confidence", "weak", "elsewhere"}),
+            **found.model_dump(include={"next_offset", "omitted", "confidence", "weak", "superseded", "elsewhere"}),
         )
 
     def filters(
@@ -195,7 +201,7 @@ class TaggedMemories:
             total=self._count(scope),
             count=len(found.results),
             message=found.message,
-            **found.model_dump(include={"next_offset", "omitted"}),
+            **found.model_dump(include={"next_offset", "omitted", "superseded"}),
         )
 
     def get(self, memory_id: str | int, offset: int = 0) -> TaggedMemoryResult:
@@ -217,10 +223,10 @@ class TaggedMemories:
         """Return the number of notes, by category and of the last 7 days, and how much of the limit they use."""
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            total = reader.count(ALL_TAGGED)
-            unindexed = reader.count(ALL_TAGGED, without_vectors=True) - reader.pending(ALL_TAGGED).memories
-            stored = reader.count_by(ALL_TAGGED, "category")
-            recent = reader.count(ALL_TAGGED, since=since)
+            total = reader.count(STORED_TAGGED)
+            unindexed = reader.count(STORED_TAGGED, without_vectors=True) - reader.pending(STORED_TAGGED).memories
+            stored = reader.count_by(STORED_TAGGED, "category")
+            recent = reader.count(STORED_TAGGED, since=since)
             size = reader.statistics().database_bytes
         categories: Counter[str] = Counter()
         for category, count in stored.items():
@@ -247,13 +253,13 @@ class TaggedMemories:
         check_range("days_old", days_old, 0, MAX_DAYS)
         check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
         with self._storage.read() as reader:
-            total = reader.count(ALL_TAGGED)
+            total = reader.count(STORED_TAGGED)
             surplus = reader.expendable(older_than(days_old, MemoryKind.TAGGED), max(0, total - max_to_keep))
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
             deleted, _ = self._deletion.delete_all(memory.id for memory in surplus)
             # Other processes may have stored and deleted notes in the meantime.
-            left = self._count(ALL_TAGGED)
+            left = self._count(STORED_TAGGED)
         return ClearResult(
             deleted_count=deleted, remaining_count=left, message=clearing_message(deleted, left, days_old, max_to_keep)
         )
@@ -290,7 +296,7 @@ class TaggedMemories:
             return reader.count(scope)
 
     def _require_room(self, reader: Reader) -> None:
-        if reader.count(ALL_TAGGED) >= self._limit:
+        if reader.count(STORED_TAGGED) >= self._limit:
             raise MemoryStorageError(
                 f"Memory limit reached ({self._limit:,}). Run clear_old_memories with a smaller max_to_keep, or raise "
                 "VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."

@@ -183,8 +183,8 @@ def test_a_report_is_found_by_its_text_and_labels(storage: Storage) -> None:
     memory_id = add(storage, new)
     place = {"agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": "t"}
     with storage.read() as reader:
-        assert reader.find_report(content_hash=content_hash(new), **place) == memory_id
-        assert reader.find_report(content_hash=content_hash(new), **place | {"task_code": None}) is None
+        assert reader.find_copy(content_hash=content_hash(new), **place) == memory_id
+        assert reader.find_copy(content_hash=content_hash(new), **place | {"task_code": None}) is None
 
 
 def test_chunks_are_read_by_id_by_position_and_without_their_texts(storage: Storage) -> None:

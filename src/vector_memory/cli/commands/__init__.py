@@ -34,6 +34,7 @@ COMMANDS = {
     "import": "transfer:import_",
     "copy": "transfer:copy",
     "import-sessions": "transfer:import_sessions",
+    "supersede": "maintain:supersede",
     "delete": "maintain:delete",
     "pin": "curate:pin",
     "unpin": "curate:unpin",

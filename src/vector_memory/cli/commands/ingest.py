@@ -43,6 +43,9 @@ def ingest(
         bool, Switch(help="Replace the memories of edited files, and delete those of files removed from a folder.")
     ] = False,
     watch: Annotated[bool, Switch(help="Like --sync, and again after every change.")] = False,
+    keep_replaced: Annotated[
+        bool, Switch(help="With --sync or --watch: keep earlier texts of edited files, superseded by the new ones.")
+    ] = False,
     agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line",
     iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None,
     task: Annotated[str | None, Parameter(help="Task label.")] = None,
@@ -50,6 +53,9 @@ def ingest(
     tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None,
     ttl_days: Annotated[float | None, Parameter(help="Days after which the memories expire.")] = None,
     expires_at: Annotated[str | None, Parameter(help="Date or time at which they expire instead.")] = None,
+    supersedes: Annotated[
+        list[str] | None, Parameter(help="Id of a memory that the file replaces; repeatable.")
+    ] = None,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
@@ -66,6 +72,10 @@ def ingest(
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
     _require_files(paths, is_sync=sync or watch)
+    if keep_replaced and not (sync or watch):
+        raise ConfigurationError("--keep-replaced is for --sync and --watch: without them nothing is replaced.")
+    if supersedes and (sync or watch):
+        raise ConfigurationError("--supersedes is for files that are stored once: leave out --sync and --watch.")
     if session is None:
         session = _default_session(kind, paths)
     # Report errors that affect every file only once.
@@ -80,10 +90,11 @@ def ingest(
         category=category,
         ttl_days=ttl_days,
         expires_at=expires_at,
+        supersedes=supersedes,
     )
     new_files = [path for path in files_of(address) if not path.exists()]
     with resumable(), SessionMemoryStore(address, settings) as store:
-        ingestion = Ingestion(store, kind, fields)
+        ingestion = Ingestion(store, kind, fields, keep_replaced=keep_replaced)
         outcomes, outdated = (ingestion.synced(paths), 0) if sync or watch else ingestion.added(paths)
         output = IngestOutput(session, SYNCED if sync or watch else ADDED, as_json=as_json)
         missing = store.get_memory_stats().without_vectors

@@ -157,10 +157,16 @@ Files = dict[str, Origin]
 
 
 class Ingestion:
-    """Stores files as memories of one kind that differ in nothing but what comes from the file."""
+    """Stores files as memories of one kind that differ in nothing but what comes from the file.
 
-    def __init__(self, store: SessionMemoryStore, kind: MemoryKind, fields: MemoryFields) -> None:
+    `keep_replaced`: earlier texts of edited files are superseded, not deleted.
+    """
+
+    def __init__(
+        self, store: SessionMemoryStore, kind: MemoryKind, fields: MemoryFields, *, keep_replaced: bool = False
+    ) -> None:
         self._store = store
+        self._keep_replaced = keep_replaced
         self._kind = kind
         self._fields = fields
         self._file_sync = FileSync(self._memory_of, status_of)
@@ -209,7 +215,7 @@ class Ingestion:
         return matched_files(words, lambda path, reason: self.left_out.append(LeftOut(path, reason)))
 
     def _sync(self) -> Sync:
-        return self._store.sync(self._scope)
+        return self._store.sync(self._scope, keep_replaced=self._keep_replaced)
 
     def _memory_of(self, file: str, origin: Origin) -> NewMemory:
         text = text_in_file(file)

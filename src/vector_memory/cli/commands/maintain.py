@@ -29,13 +29,14 @@ from vector_memory.cli.flags import (
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import agreed, console, one_line, print_json, progress, resumable, say, tell
-from vector_memory.domain import Scope
+from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
 from vector_memory.results.overview import PolicyResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.superseding import Superseding
 from vector_memory.settings import DatabaseLocation
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def delete(
         if session is not None:
             require_session(storage, session)
             with storage.read() as reader:
-                numbers = reader.ids(Scope(session_id=session))
+                numbers = reader.ids(Scope(session_id=session, as_of=STORED))
             what = f"{_memories(len(numbers))} of session {one_line(session)}"
         else:
             entries = [Overview(storage).memory(number) for number in dict.fromkeys(memory_ids)]
@@ -80,6 +81,20 @@ def delete(
     body = {"success": True, "dry_run": dry_run, "memory_id": single, "memory_ids": numbers, "message": message}
     tell(body, message, as_json=as_json)
     return 0
+
+
+def supersede(
+    newer: MemoryId,
+    *older: MemoryId,
+    release: Annotated[bool, Switch(help="Say that it no longer supersedes them.")] = False,
+    as_json: AsJson = False,
+    place: LocationFlags = DatabaseLocation(),
+) -> None:
+    """Say that a memory supersedes others, which were stored before it: searches leave these out from now on."""
+    with opened(place, read_only=False) as storage:
+        change = Superseding(storage).release if release else Superseding(storage).supersede
+        result = change(newer, older)
+    tell(result.model_dump(), result.message or "", as_json=as_json)
 
 
 def cleanup(

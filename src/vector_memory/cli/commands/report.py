@@ -19,7 +19,7 @@ from vector_memory.cli.flags import (
     require_session,
 )
 from vector_memory.cli.terminal import progress, tell
-from vector_memory.domain import Scope
+from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.maintenance.report import SessionReports
@@ -87,7 +87,7 @@ def file_name(session: str) -> str:
 
 def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
     with storage.read() as reader:
-        names, _ = reader.find_names("session_id", "", Scope(), MOST_SESSIONS)
+        names, _ = reader.find_names("session_id", "", Scope(as_of=ANY), MOST_SESSIONS)
     if not names:
         raise NotFoundError("There are no sessions: nothing was written.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from vector_memory.cli.flags import (
     AsJson,
+    AsOfTime,
     Filters,
     FiltersInSession,
     LocationFlags,
@@ -59,12 +60,13 @@ def sessions(
     agent: OfAgent = None,
     since: Since = None,
     until: Until = None,
+    as_of: AsOfTime = None,
     limit: Annotated[int, Parameter(help="Maximum number of sessions (1-100).")] = 20,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List the sessions, latest activity first."""
-    scope = Scope(agent_id=agent, **window(since, until))
+    scope = Scope(agent_id=agent, **window(since, until, as_of))
     with opened(place) as storage:
         found = Statistics(storage, ResponseBudget(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
     if as_json:
@@ -173,6 +175,14 @@ def print_timeline(found: TimelineResult) -> None:
         out.print(line)
     if not found.entries:
         out.print("No memories match: leave out a filter.")
+    print_superseded(found)
+
+
+def print_superseded(found: TimelineResult) -> None:
+    """Print how many superseded memories are left out."""
+    if found.superseded:
+        what = counted(found.superseded, "superseded memory", "superseded memories")
+        console().print(Text(f"{what} left out; --as-of any lists them", style="dim"))
 
 
 def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
@@ -198,6 +208,7 @@ def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
         out.print(Text(shown, style="dim"))
     elif not found.entries:
         out.print("No memories match: leave out a filter." if is_filtered else "The memory is empty.")
+    print_superseded(found)
 
 
 def cut_to(text: str, length: int) -> str:
@@ -219,6 +230,8 @@ def print_memory(memory: MemoryEntry) -> None:
         "metadata": ", ".join(f"{name}: {value}" for name, value in memory.metadata.items()),
         "stored": f"{moment(memory.created_at)} (UTC)",
         "read": f"{counted(memory.access_count, 'time')}",
+        "superseded by": ", ".join(map(str, memory.superseded_by)),
+        "supersedes": ", ".join(map(str, memory.supersedes)),
         "size": counted(memory.content_length, "character"),
     }
     out.print(Text(f"memory {memory.id}", style="bold"))

@@ -21,10 +21,11 @@ from vector_memory.cli.flags import (
     existing,
     files_of,
     given_path,
+    window,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import one_line, progress, resumable, tell
-from vector_memory.domain import MemoryKind
+from vector_memory.domain import ANY, MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
 from vector_memory.maintenance.copying import CopiedMemories, copying
@@ -49,19 +50,24 @@ def export(
         Path, Parameter(alias="-o", help="File to write; - is standard output.", allow_leading_hyphen=True)
     ] = STANDARD,
     vectors: Annotated[bool, Switch(help="Include the vectors.")] = False,
+    as_of: Annotated[str, Parameter(help="Only what was current at the end of this date or time.")] = ANY,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
-    """Write one session, or the whole memory, as JSON Lines. Servers can keep writing."""
+    """Write one session, or the whole memory, as JSON Lines. Servers can keep writing.
+
+    Without --as-of, superseded memories are written too, with what superseded them.
+    """
     address = existing(place)
+    then = window(None, None, as_of).get("as_of") or ANY
     with SessionMemoryStore(address, read_only=True) as store, progress("Memories") as update:
         if output == STANDARD:
-            store.export_memories(sys.stdout.buffer, session, with_vectors=vectors, on_progress=update)
+            store.export_memories(sys.stdout.buffer, session, with_vectors=vectors, as_of=then, on_progress=update)
             return
         target = given_path(output)
         with new_file(target, overwrite=overwrite, databases=files_of(address)) as stream:
-            written = store.export_memories(stream, session, with_vectors=vectors, on_progress=update)
+            written = store.export_memories(stream, session, with_vectors=vectors, as_of=then, on_progress=update)
     with_them = "with" if written.with_vectors else "without"
     tell(
         {"success": True, **written._asdict(), "file": str(target), "bytes": target.stat().st_size},

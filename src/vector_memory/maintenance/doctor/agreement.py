@@ -177,7 +177,7 @@ def sorted_row(row: bytes) -> bytes:
 
 def unknown_tags(reader: Reader) -> dict[str, int]:
     """Return the tags of tagged memories that are not canonical, with the number of their memories."""
-    used = reader.count_by(Scope(kind=MemoryKind.TAGGED), "tag")
+    used = reader.count_by(Scope(kind=MemoryKind.TAGGED, as_of=STORED), "tag")
     known = {tag.tag for tag in reader.canonical_tags(list(used))}
     return {tag: count for tag, count in used.items() if tag and tag not in known}
 
@@ -210,6 +210,7 @@ def agreements(
         "text": compared,
         "keywords": indexed,
         "tags": lambda: [tags(unknown_tags(reader))],
+        "superseded": lambda: [superseded(reader.wrong_lifecycles())],
         "unindexed": lambda: [unindexed(reader)],
         "fingerprint": lambda: [fingerprint(reader, indexer)],
         "reembedding": lambda: reembedding(reader),
@@ -262,6 +263,12 @@ def tags(unknown: Collection[str]) -> Finding:
     """Say which tags are in use, but not canonical."""
     message = f"Not canonical: {counted(len(unknown), 'tag')} of tagged memories."
     return agreement("tags", "Every tag of a tagged memory is canonical.", unknown and message)
+
+
+def superseded(wrong: Collection[int]) -> Finding:
+    """Say which memories are not superseded as what supersedes them says."""
+    message = f"Superseded otherwise than their links say: {named(wrong)}."
+    return agreement("superseded", "Exactly the memories that others supersede are superseded.", wrong and message)
 
 
 def orphans(rows: Mapping[str, int]) -> Finding:

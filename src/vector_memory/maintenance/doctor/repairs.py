@@ -41,6 +41,10 @@ class Repairs:
                     strip_derived(writer, faults_in(writer, self._translated), misfiled)
                 writer.keywords.fill()
                 done.append("Rebuilt the keyword index.")
+            if "superseded" in wrong:
+                others = writer.wrong_lifecycles()
+                writer.refresh(others)
+                done.append(f"Corrected when {counted(len(others), 'memory', 'memories')} were superseded.")
             if "tags" in wrong:
                 done.append(add_unknown_tags(writer, unknown_tags(writer), utc_now()))
         if usable and (stripped or "unindexed" in wrong):
@@ -63,11 +67,13 @@ def strip_derived(writer: Writer, faults: Faults, misfiled: Collection[int]) -> 
 
     Memories with damaged text are left alone: their chunks may be all that is left of it.
     """
+    lifetimes = writer.upkeep.portions.lifetimes()
     for memory in writer.memories(sorted((faults.derived | set(misfiled)) - faults.text)).values():
         chunks = [] if memory.id in faults.chunks else writer.chunks_of(memory.id)
         writer.delete(memory.id)
         bare = WholeMemory(replace(memory, chunk_count=len(chunks)), chunks, None)
         writer.upkeep.portions.add_memories([bare], None)
+    writer.upkeep.portions.set_lifetimes(lifetimes)
 
 
 def add_unknown_tags(writer: Writer, tags: dict[str, int], now: str) -> str:

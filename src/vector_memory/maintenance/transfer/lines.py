@@ -132,8 +132,18 @@ class ReportKey(Line):
     task_code: Name | None
 
 
+class MemoryKey(ReportKey):
+    """What identifies a memory in every file: also its kind, and its time among those with the same text."""
+
+    memory_type: Name
+    created_at: Time
+
+
 class MemoryLine(Line):
-    """A memory. Only the first three fields are required. `parent`: the report that an observation is about."""
+    """A memory. Only the first three fields are required. `parent`: the report that an observation is about.
+
+    `supersedes`: the memories that it replaced, whose lines precede its own.
+    """
 
     memory_type: str
     agent_id: str
@@ -153,6 +163,7 @@ class MemoryLine(Line):
     expires_at: Time | None = Field(default=None, exclude_if=lambda at: at is None)
     pinned: bool = Field(default=False, exclude_if=lambda pinned: not pinned)
     parent: ReportKey | None = None
+    supersedes: list[MemoryKey] = []
     chunks: list[ChunkLine] = []
     passages: list[PassageLine] = []
 
@@ -178,7 +189,9 @@ class MemoryLine(Line):
         ]
 
 
-UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "title", "description", "expires_at"}
+UNCHANGED = {
+    "agent_id", "content", "session_id", "session_iter", "task_code", "title", "description", "created_at", "expires_at"
+}  # fmt: skip
 """Fields of a line that a new memory has as they are."""
 
 L = TypeVar("L", bound=Line)

@@ -5,9 +5,9 @@ An invalid file therefore changes nothing, and an interrupted import can be repe
 """
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from vector_memory.maintenance.transfer.lines import (
     MAX_HEADINGS,
     ChunkLine,
     Header,
+    MemoryKey,
     MemoryLine,
     ModelLine,
     PassageLine,
@@ -32,9 +33,12 @@ from vector_memory.maintenance.transfer.lines import (
     parse_memory,
     storable_line,
 )
+from vector_memory.results.mapping import replaced_by
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
+
+K = TypeVar("K", bound=ReportKey)
 
 PARENT = "parent_report_id"
 
@@ -77,14 +81,14 @@ class Transfer:
         self._indexer = indexer
 
     def write(
-        self, target: IO[bytes], session_id: str | None, *, with_vectors: bool, on_progress: Progress | None = None
+        self, target: IO[bytes], scope: Scope, *, with_vectors: bool, on_progress: Progress | None = None
     ) -> Exported:
         """Write the memories of a session, or all, from one snapshot. Only one memory at a time is in memory.
 
         Raises NotFoundError if nothing is stored in the session.
         """
         with self._storage.read() as reader:
-            ids = reader.ids(Scope(session_id=session_id))
+            ids, session_id = reader.ids(scope), scope.session_id
             if session_id is not None and not ids:
                 raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
             model = reader.fingerprint() if with_vectors else None
@@ -92,9 +96,11 @@ class Transfer:
                 session_id=session_id, memories=len(ids), vectors=None if model is None else ModelLine(**asdict(model))
             )
             target.write(header.encoded())
+            superseded = replaced_by(reader, ids)
             for done, memory_id in enumerate(ids, start=1):
                 memory = reader.memory(memory_id)
-                target.write(memory_line(reader, memory, with_vectors=model is not None).encoded())
+                line = memory_line(reader, memory, superseded.get(memory_id, ()), with_vectors=model is not None)
+                target.write(line.encoded())
                 if on_progress is not None:
                     on_progress(done, len(ids))
         return Exported(len(ids), model is not None)
@@ -149,6 +155,8 @@ class Transfer:
             if is_duplicate(writer, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
+            older = (writer.find_copy(**key.model_dump()) for key in line.supersedes)
+            new = replace(new, supersedes=tuple({number for number in older if number is not None}))
             memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
             if line.pinned:
                 writer.pin(memory_id, pinned=True)
@@ -160,12 +168,13 @@ class Transfer:
         )
 
 
-def memory_line(reader: Reader, memory: Memory, *, with_vectors: bool) -> MemoryLine:
-    """Return the line of a memory."""
+def memory_line(reader: Reader, memory: Memory, superseded: Sequence[int], *, with_vectors: bool) -> MemoryLine:
+    """Return the line of a memory, which supersedes these."""
     passages = reader.passages_of(memory) if with_vectors else []
     return MemoryLine(
         **{name: getattr(memory, name) for name in MemoryLine.model_fields if hasattr(memory, name)},
         parent=report_of(reader, memory),
+        supersedes=[key_of(MemoryKey, each) for each in reader.memories(superseded).values()],
         chunks=[
             ChunkLine(
                 # The original server's headings may be longer than this one allows.
@@ -191,9 +200,12 @@ def report_of(reader: Reader, memory: Memory) -> ReportKey | None:
     """Return the key of the report that an observation is about: its id means nothing in another file."""
     report_id = report_id_in(memory.memory_type, memory.metadata)
     report = None if report_id is None else reader.memories([report_id]).get(report_id)
-    if report is None:
-        return None
-    return ReportKey(**{name: getattr(report, name) for name in ReportKey.model_fields})
+    return None if report is None else key_of(ReportKey, report)
+
+
+def key_of(kind: type[K], memory: Memory) -> K:
+    """Return what identifies a memory in every file."""
+    return kind(**{name: getattr(memory, name) for name in kind.model_fields})
 
 
 def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
@@ -232,7 +244,7 @@ def with_report(reader: Reader, line: MemoryLine) -> LinkedMemory:
     if report_id_in(new.kind, new.metadata) is None:
         return LinkedMemory(new, orphaned=False)
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
-    report_id = None if line.parent is None else reader.find_report(**line.parent.model_dump())
+    report_id = None if line.parent is None else reader.find_copy(**line.parent.model_dump())
     if report_id is None:
         return LinkedMemory(replace(new, metadata=others), orphaned=True)
     linked = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)
@@ -242,9 +254,15 @@ def with_report(reader: Reader, line: MemoryLine) -> LinkedMemory:
 def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine:
     """Return the line with the session's new id. A parent report in another session keeps its own."""
     changes: dict[str, object] = {"session_id": new_id} if line.session_id == session_id else {}
-    if line.parent is not None and line.parent.session_id == session_id:
-        changes["parent"] = line.parent.model_copy(update={"session_id": new_id})
+    if line.parent is not None:
+        changes["parent"] = moved_key(line.parent, session_id, new_id)
+    changes["supersedes"] = [moved_key(key, session_id, new_id) for key in line.supersedes]
     return line.model_copy(update=changes)
+
+
+def moved_key(key: K, session_id: str | None, new_id: str) -> K:
+    """Return a key with the new id of its session if that is the one."""
+    return key.model_copy(update={"session_id": new_id}) if key.session_id == session_id else key
 
 
 def history_of(line: MemoryLine) -> History:

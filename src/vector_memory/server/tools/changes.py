@@ -10,6 +10,7 @@ from vector_memory.domain.validation import check_range
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.tools.params import (
     READS,
+    AsOf,
     CreatedAfter,
     CreatedBefore,
     InSession,
@@ -50,6 +51,7 @@ async def search_changes(
     task_code: OfTask = None,
     created_after: CreatedAfter = None,
     created_before: CreatedBefore = None,
+    as_of: AsOf = None,
     limit: Limit = 20,
     full: Annotated[bool, Field(description="Whole texts, as far as they fit, not beginnings")] = False,
     max_tokens: MaxTokens = None,
@@ -70,6 +72,7 @@ async def search_changes(
         task_code=task_code,
         created_after=created_after,
         created_before=created_before,
+        as_of=as_of,
     )
     page = Page(limit=limit, max_tokens=max_tokens)
 

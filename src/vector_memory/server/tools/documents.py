@@ -15,6 +15,7 @@ from vector_memory.results.documents import (
 from vector_memory.server.tools.params import (
     DELETES,
     READS,
+    AsOf,
     ChunkId,
     InSession,
     LatestIteration,
@@ -37,9 +38,10 @@ def load_session_context_for_task(
     session_id: InSession,
     session_iter: LatestIteration = None,
     max_tokens: Annotated[WholeNumber | None, Field(description="Maximum answer length; default 4000")] = None,
+    as_of: AsOf = None,
 ) -> TaskContextResult:
     """Continue a session: read its saved state and prompts, and the beginnings of its latest reports and notes."""
-    return store.load_session_context_for_task(session_id, session_iter, max_tokens)
+    return store.load_session_context_for_task(session_id, session_iter, max_tokens, as_of)
 
 
 @tool(title="Expand chunk context", annotations=READS)

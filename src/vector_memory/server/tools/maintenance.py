@@ -9,6 +9,7 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import Field
 
+from vector_memory.domain import Window
 from vector_memory.domain.text import counted
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
@@ -18,6 +19,7 @@ from vector_memory.server.tools.params import (
     CLEANS_UP,
     DELETES,
     READS,
+    AsOf,
     CreatedAfter,
     CreatedBefore,
     InSession,
@@ -49,9 +51,11 @@ def list_sessions(
     agent_id: OfAgent = None,
     created_after: CreatedAfter = None,
     created_before: CreatedBefore = None,
+    as_of: AsOf = None,
 ) -> SessionsResult:
     """List sessions, latest activity first."""
-    return store.list_sessions(limit, agent_id, created_after=created_after, created_before=created_before)
+    window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
+    return store.list_sessions(limit, agent_id, **window)
 
 
 @tool(title="Delete memory", annotations=DELETES)

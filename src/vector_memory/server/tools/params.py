@@ -120,6 +120,8 @@ OfCategory = Annotated[str | None, Field(description="Filter")]
 CreatedAfter = Annotated[str | None, Field(description="ISO date or time"), BeforeValidator(_year_as_text)]
 CreatedBefore = Annotated[str | None, Field(description="Inclusive"), BeforeValidator(_year_as_text)]
 
+AsOf = Annotated[str | None, Field(description='Time, or "any"'), BeforeValidator(_year_as_text)]
+
 # Content.
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]
 Document = Annotated[str, Field(description=f"Markdown with headings, up to {MAX_CONTENT} characters")]
@@ -131,6 +133,8 @@ Tags = Annotated[
 ]
 TtlDays = Annotated[float | None, Field(description="Expires after")]
 Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
+
+Supersedes = Annotated[list[Any] | None, Field(description="Ids it replaces"), BeforeValidator(from_json)]
 
 # Queries and limits.
 Query = Annotated[str, Field(description="Question or phrase")]
@@ -156,6 +160,7 @@ Order = Annotated[
 MemoryId = Annotated[str | Number, Field(description="From a store or search")]
 ChunkId = Annotated[str | Number, Field(description="chunk_id from a search")]
 ReportId = Annotated[str | Number | None, Field(description="The report")]
+Corrects = Annotated[bool, Field(description="Part of it is wrong")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
 ]

@@ -16,6 +16,7 @@ from vector_memory.results.sessions import (
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     READS,
+    AsOf,
     CreatedAfter,
     CreatedBefore,
     Detail,
@@ -47,7 +48,11 @@ from vector_memory.server.tools.tracing import traced
 if TYPE_CHECKING:
     from vector_memory.search.explaining import Grain
 
-DATES: Parameters = {"created_after": (CreatedAfter, None), "created_before": (CreatedBefore, None)}
+DATES: Parameters = {
+    "created_after": (CreatedAfter, None),
+    "created_before": (CreatedBefore, None),
+    "as_of": (AsOf, None),
+}
 AGENT: Parameters = {"agent_id": (OfAgent, None)}
 SESSIONS: Parameters = {
     **AGENT,

@@ -12,6 +12,7 @@ from vector_memory.server.tools.params import (
     STORES,
     AgentId,
     Content,
+    Corrects,
     Description,
     Document,
     Metadata,
@@ -21,6 +22,7 @@ from vector_memory.server.tools.params import (
     ReportId,
     SessionId,
     Store,
+    Supersedes,
     Tags,
     TaskCode,
     Title,
@@ -42,6 +44,7 @@ FACTS: Parameters = {
     "tags": (Tags, None),
     "metadata": (Metadata, None),
     "ttl_days": (TtlDays, None),
+    "supersedes": (Supersedes, None),
 }
 
 BY_AGENT: Parameters = {**AGENT, **PLACE, **TASK, "title": (Title, None), **FACTS}
@@ -91,7 +94,7 @@ TOOLS = (
     storing(
         MemoryKind.REPORT_OBSERVATION,
         "Save a correction or addition to a report.",
-        {**TEXT, **BY_AGENT, "parent_report_id": (ReportId, None)},
+        {**TEXT, **BY_AGENT, "parent_report_id": (ReportId, None), "corrects": (Corrects, False)},
         "correct, add to report, save memory",
     ),
     storing(

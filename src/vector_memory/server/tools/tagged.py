@@ -8,7 +8,7 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import BeforeValidator, Field
 
-from vector_memory.domain import Page
+from vector_memory.domain import Page, Window
 from vector_memory.domain.search_request import MAX_NOTES
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_NOTE
@@ -32,6 +32,7 @@ from vector_memory.server.tools.params import (
     DELETES,
     READS,
     STORES,
+    AsOf,
     CreatedAfter,
     CreatedBefore,
     Explain,
@@ -40,6 +41,7 @@ from vector_memory.server.tools.params import (
     Query,
     Skip,
     Store,
+    Supersedes,
     TtlDays,
     WholeNumber,
     found_by,
@@ -73,10 +75,11 @@ async def store_memory(
     content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_NOTE} characters")],
     category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
     tags: Tags = None,
+    supersedes: Supersedes = None,
     ttl_days: TtlDays = None,
 ) -> StoreTaggedResult:
     """Tagged note: store a lesson for all sessions and agents. Search first to avoid storing it twice."""
-    return await stored(store, store.tagged.store, content, category, tags, ttl_days=ttl_days)
+    return await stored(store, store.tagged.store, content, category, tags, supersedes, ttl_days=ttl_days)
 
 
 @tool(
@@ -93,6 +96,7 @@ def search_memories(
     tags: AnyOfTags = None,
     created_after: CreatedAfter = None,
     created_before: CreatedBefore = None,
+    as_of: AsOf = None,
     offset: Skip = 0,
     explain: Explain = None,
 ) -> SearchTaggedResult:
@@ -101,7 +105,8 @@ def search_memories(
     If a question names a time ("last week"), send its dates as created_after and created_before.
     """
     page = Page.of_notes(limit, offset)
-    filters = store.tagged.filters(category, tags, created_after=created_after, created_before=created_before)
+    window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
+    filters = store.tagged.filters(category, tags, **window)
     search = partial(store.tagged.find, query, filters)
     return traced(store, search, query, filters.scope, page, explain)
 
@@ -117,10 +122,12 @@ def list_recent_memories(
     limit: Limit = 10,
     created_after: CreatedAfter = None,
     created_before: CreatedBefore = None,
+    as_of: AsOf = None,
     offset: Skip = 0,
 ) -> RecentTaggedResult:
     """Tagged notes: read the most recent ones, newest first."""
-    return store.tagged.list_recent(limit, offset, created_after=created_after, created_before=created_before)
+    window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
+    return store.tagged.list_recent(limit, offset, **window)
 
 
 @tool(title="Get tagged note by id", annotations=READS)

@@ -18,6 +18,7 @@ DIALECT = {
     "category": Fragment("?.category"),
     "project": Fragment("?.project"),
     "about_report": Fragment("?.about_report"),
+    "corrects": Fragment("""position('"corrects": true' in ?.metadata) > 0"""),
     "characters": Fragment("?.content_length"),
     "octets": Fragment("?.content_bytes"),
     "indexed_by": Fragment(""),
@@ -65,6 +66,13 @@ COLUMNS = {
     },
     "keyword_memories": {"memory_id": "bigint", "block_id": "bigint"},
     "keyword_postings": {"id": "bigint", "postings": "bytea"},
+    "memory_lifecycle": {
+        "memory_id": "bigint",
+        "expires_at": "text",
+        "superseded_at": "text",
+        "superseded_until": "text",
+        "pinned": "boolean",
+    },
     "supersessions": {"older_id": "bigint", "newer_id": "bigint"},
     "canonical_tags": {"tag": "text", "frequency": "integer", "created_at": "text"},
     "memory_chunks": {

@@ -75,6 +75,7 @@ create table memory_lifecycle (
 );
 create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
 create index idx_pinned on memory_lifecycle(memory_id) where pinned;
+create index idx_superseded_at on memory_lifecycle(superseded_at) where superseded_at is not null;
 
 create table supersessions (
     older_id bigint not null references session_memories(id) on delete cascade,

@@ -83,8 +83,8 @@ class Candidates(Queries, ABC):
         """Return the ids of memories, of any kind, that have expired or are superseded, unless `members` knows them."""
         if scope.as_of not in HIDDEN or parameters_of(scope).keys() != {"kind"}:
             return []
-        hidden = f"select memory_id from memory_lifecycle l where {HIDDEN[scope.as_of]}"
-        sql = f"select {{listed:memory_id}} from ({hidden}) h"
+        hidden = f"select memory_id as id from memory_lifecycle l where {HIDDEN[scope.as_of]}"
+        sql = f"select {{listed:id}} from ({hidden}) h"
         found: list[int] = json.loads(self.connection.fetch_value(sql) or "[]")
         return found
 

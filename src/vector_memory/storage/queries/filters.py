@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from vector_memory.domain import ANY, STORED, Scope
+from vector_memory.domain import ANY, STORED, AsOf, Scope
 from vector_memory.storage.queries.lifecycle import CURRENT, CURRENT_THEN, EXPIRED, OUTDATED, UNEXPIRED
 
 
@@ -29,10 +29,10 @@ CONDITIONS = {
     "as_of": CURRENT_THEN,
 }
 
-LIFETIMES = {None: [CURRENT], ANY: [UNEXPIRED]}
+LIFETIMES: dict[AsOf, list[str]] = {None: [CURRENT], ANY: [UNEXPIRED]}
 """Conditions for the values of `as_of` that are not times."""
 
-HIDDEN = {None: OUTDATED, ANY: EXPIRED}
+HIDDEN: dict[AsOf, str] = {None: OUTDATED, ANY: EXPIRED}
 """Whether memories whose lifecycle is `l` do not fulfil them."""
 
 

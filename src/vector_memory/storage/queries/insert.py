@@ -257,10 +257,13 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
 
 
 def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:
-    """Return the query for the id of the memory with the same content in the same place, of a time if given."""
+    """Return the query for the id of the memory with the same content in the same place, of a time if given.
+
+    It is current, or of the same time, as what is imported again.
+    """
     condition = "" if at is None else " and m.created_at = %(at)s"
-    sql = f"select m.id {DUPLICATES}{condition} and {CURRENT} order by m.id limit 1"
-    return Asked(value_of, sql, place_of(memory, content_hash) | {"at": at})
+    sql = f"select m.id {DUPLICATES}{condition} and (m.created_at = %(created_at)s or {CURRENT}) order by m.id limit 1"
+    return Asked(value_of, sql, place_of(memory, content_hash) | {"at": at, "created_at": memory.created_at})
 
 
 def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """How long memories are current: until they expire, or until a later memory supersedes them.
 
-`supersessions` has who supersedes whom. What follows from it, and from times of expiry, is kept in `memory_lifecycle`,
-so that a search asks one row for each memory that has one. A memory is superseded from when the first memory that
-supersedes it was created until all of these have expired, with all that supersede them in turn; usually for ever.
+`supersessions` has who supersedes whom. A memory is superseded while any memory is left that supersedes it, also by way
+of others: what a memory supersedes is left to those that supersede it in turn, once it has expired or is deleted. What
+follows is kept in `memory_lifecycle`, so that a search asks for one row of each memory that has one: from when on a
+memory is superseded, and when all that supersedes it will have expired; usually never.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from vector_memory.storage.connection import Queries
@@ -13,41 +14,77 @@ from vector_memory.storage.connection import Queries
 EXPIRED = "l.expires_at <= {utc}"
 """Whether a memory whose lifecycle is `l` no longer exists for readers. A transaction has one time for all of them."""
 
-OUTDATED = f"""
-({EXPIRED} or l.superseded_at is not null and (l.superseded_until is null or l.superseded_until > {{utc}}))
-"""
+SUPERSEDED = "l.superseded_at is not null and (l.superseded_until is null or l.superseded_until > {utc})"
+"""Whether it is superseded now. When that began does not matter: clocks differ."""
+
+OUTDATED = f"({EXPIRED} or {SUPERSEDED})"
 """Whether it has expired or is superseded."""
 
-UNEXPIRED = f"""
-not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and {EXPIRED})
-"""
+UNEXPIRED = f"not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and {EXPIRED})"
 """Whether a memory `m` still exists for readers."""
 
-CURRENT = f"""
-not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and {OUTDATED})
-"""
+CURRENT = f"not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and {OUTDATED})"
 """Whether it also is not superseded."""
 
-UNPINNED = """
-not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned)
-"""
+UNPINNED = "not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned)"
 """Whether age or a policy may remove it."""
 
-CURRENT_THEN = """
+CURRENT_THEN = f"""
 m.created_at <= %(as_of)s and not exists (
     select 1 from memory_lifecycle l where l.memory_id = m.id and (
-        l.expires_at <= {utc}
-        or l.superseded_at <= %(as_of)s and (l.superseded_until is null or l.superseded_until > %(as_of)s)
+        {EXPIRED} or l.expires_at <= %(as_of)s or l.superseded_at <= %(as_of)s and exists (
+            with recursive newer(id) as (
+                select newer_id from supersessions where older_id = m.id
+                union select s.newer_id from newer join supersessions s on s.older_id = newer.id
+            )
+            select 1 from newer join session_memories n on n.id = newer.id
+            where n.created_at <= %(as_of)s and not exists (
+                select 1 from memory_lifecycle l where l.memory_id = n.id
+                    and ({EXPIRED} or l.expires_at <= %(as_of)s)
+            )
+        )
     )
 )
 """
-"""Whether it was stored and not superseded at a time. What has expired since then is gone."""
+"""Whether it was stored, and neither superseded nor expired, at a time. What has expired since then is as if it had
+been deleted, for itself and for what it superseded: so it does not matter when it is erased."""
 
-SUPERSEDING = """
-select n.created_at, l.expires_at, l.superseded_at, l.superseded_until
-from supersessions s join session_memories n on n.id = s.newer_id left join memory_lifecycle l on l.memory_id = n.id
-where s.older_id = %(id)s
+FOLLOWING = """
+select older_id as memory_id, min(since) as superseded_at,
+    case when count(until) = count(*) then max(until) end as superseded_until
+from (
+    select s.older_id,
+        case when l.superseded_at < n.created_at then l.superseded_at else n.created_at end as since,
+        case when l.superseded_at is not null and l.superseded_until is null then null
+            when l.superseded_until > l.expires_at then l.superseded_until else l.expires_at end as until
+    from supersessions s join session_memories n on n.id = s.newer_id
+    left join memory_lifecycle l on l.memory_id = n.id where {condition}
+) direct group by older_id
 """
+"""From when until when memories are superseded, given when those that supersede them directly are, and expire."""
+
+WRONG = f"""
+select f.memory_id from ({FOLLOWING.format(condition="true")}) f
+left join memory_lifecycle l on l.memory_id = f.memory_id
+where l.superseded_at is distinct from f.superseded_at or l.superseded_until is distinct from f.superseded_until
+union
+select memory_id from memory_lifecycle
+where superseded_at is not null and memory_id not in (select older_id from supersessions)
+"""
+"""The memories of which `memory_lifecycle` says something else."""
+
+
+def links(near: str, far: str) -> str:
+    """Return the query for the links of memories, from their column `near` to `far`, past what has expired."""
+    expired = f"exists (select 1 from memory_lifecycle l where l.memory_id = s.{far} and {EXPIRED})"
+    return f"""
+        with recursive linked(start, id, is_gone) as (
+            select s.{near}, s.{far}, {expired} from supersessions s where s.{near} {{among:ids}}
+            union select k.start, s.{far}, {expired} from linked k join supersessions s on s.{near} = k.id
+            where k.is_gone
+        )
+        select start as {near}, id as {far} from linked where not is_gone order by start, id
+    """
 
 
 class Lifecycle(NamedTuple):
@@ -59,20 +96,12 @@ class Lifecycle(NamedTuple):
     pinned: bool = False
 
 
-class Superseding(NamedTuple):
-    """A memory that supersedes another one: when it was created, and its own lifecycle."""
+class Superseded(NamedTuple):
+    """From when until when a memory is superseded."""
 
-    created_at: str
-    expires_at: str | None
+    memory_id: int
     superseded_at: str | None
     superseded_until: str | None
-
-    @property
-    def until(self) -> str | None:
-        """When neither it nor what supersedes it is left; None: never."""
-        if self.expires_at is None or (self.superseded_at is not None and self.superseded_until is None):
-            return None
-        return max(self.expires_at, self.superseded_until or self.expires_at)
 
 
 class Link(NamedTuple):
@@ -80,6 +109,10 @@ class Link(NamedTuple):
 
     older_id: int
     newer_id: int
+
+
+MOST_COUNTED = 1_000
+"""Superseded memories of a scope that are counted."""
 
 
 class LifecycleQueries(Queries):
@@ -104,19 +137,17 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch_one(Lifecycle, sql, {"id": memory_id}) or Lifecycle()
 
-    def superseding(self, memory_ids: Sequence[int]) -> list[Link]:
-        """Return what supersedes memories directly, by ascending ids of both."""
-        sql = """
-            select older_id, newer_id from supersessions where older_id {among:ids} order by older_id, newer_id
-        """
-        return self.connection.fetch(Link, sql, {"ids": list(memory_ids)})
+    def superseding(self, memory_ids: Collection[int]) -> list[Link]:
+        """Return what supersedes memories, by ascending ids of both."""
+        return self.connection.fetch(Link, links("older_id", "newer_id"), {"ids": list(memory_ids)})
 
-    def superseded_by(self, memory_ids: Sequence[int]) -> list[Link]:
-        """Return what memories supersede directly, by ascending ids of both."""
-        sql = """
-            select older_id, newer_id from supersessions where newer_id {among:ids} order by newer_id, older_id
-        """
-        return self.connection.fetch(Link, sql, {"ids": list(memory_ids)})
+    def superseded_by(self, memory_ids: Collection[int]) -> list[Link]:
+        """Return what memories supersede, by ascending ids of both."""
+        return self.connection.fetch(Link, links("newer_id", "older_id"), {"ids": list(memory_ids)})
+
+    def wrong_lifecycles(self) -> list[int]:
+        """Return the memories that are not superseded as what supersedes them says."""
+        return self.connection.fetch_column(WRONG)
 
 
 class LifecycleChanges(LifecycleQueries):
@@ -124,12 +155,12 @@ class LifecycleChanges(LifecycleQueries):
 
     def expire(self, memory_id: int, at: str | None) -> None:
         """Let a memory expire at a time, or never."""
-        self._set(memory_id, "expires_at", at)
-        self._refresh(link.older_id for link in self.superseded_by([memory_id]))
+        self._set(memory_id, expires_at=at)
+        self.refresh(self._superseded_directly(memory_id))
 
     def pin(self, memory_id: int, *, pinned: bool) -> None:
         """Pin a memory, or unpin it."""
-        self._set(memory_id, "pinned", pinned)
+        self._set(memory_id, pinned=pinned)
 
     def keep(self, memory_id: int, expires_at: str | None, *, pinned: bool) -> None:
         """Let a new memory expire at a time, unless that is None, and pin it if it is `pinned`."""
@@ -139,50 +170,56 @@ class LifecycleChanges(LifecycleQueries):
             self.pin(memory_id, pinned=True)
 
     def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
-        """Let a memory supersede others, which were stored before it: so no memory supersedes itself in the end."""
+        """Let a memory supersede others, which have lower ids: so no memory supersedes itself in the end."""
         older = list(older_ids)
-        self.connection.insert(
-            "supersessions", [{"older_id": each, "newer_id": newer_id} for each in older], "on conflict do nothing"
-        )
-        self._refresh(older)
+        self._link(Link(each, newer_id) for each in older)
+        self.refresh(older)
 
     def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
         """Let a memory no longer supersede others."""
         older = list(older_ids)
         sql = "delete from supersessions where newer_id = %(newer)s and older_id {among:ids}"
         self.connection.later(sql, {"newer": newer_id, "ids": older})
-        self._refresh(older)
+        self.refresh(older)
 
     def unlink(self, memory_id: int) -> list[int]:
         """Prepare for deleting a memory, and return what it supersedes: from now on, what supersedes it does."""
-        older = [link.older_id for link in self.superseded_by([memory_id])]
+        older = self._superseded_directly(memory_id)
         if older:
-            newer = [link.newer_id for link in self.superseding([memory_id])]
-            rows = [{"older_id": one, "newer_id": other} for one in older for other in newer]
-            self.connection.insert("supersessions", rows, "on conflict do nothing")
+            sql = "select older_id, newer_id from supersessions where older_id = %(id)s"
+            newer = [link.newer_id for link in self.connection.fetch(Link, sql, {"id": memory_id})]
+            self._link(Link(one, other) for one in older for other in newer)
             self.connection.later("delete from supersessions where newer_id = %(id)s", {"id": memory_id})
-            self._refresh(older)
+            self.refresh(older)
         return older
 
-    def _refresh(self, memory_ids: Iterable[int]) -> None:
-        """Set from when until when memories are superseded, and what follows for those that they supersede."""
-        waiting = list(memory_ids)
-        while waiting:
-            memory_id = waiting.pop()
-            found = self.connection.fetch(Superseding, SUPERSEDING, {"id": memory_id})
-            ends = [each.until for each in found]
-            since = min((each.created_at for each in found), default=None)
-            until = None if None in ends else max(filter(None, ends), default=None)
-            known = self.lifecycle(memory_id)
-            if (since, until) != (known.superseded_at, known.superseded_until):
-                self._set(memory_id, "superseded_at", since)
-                self._set(memory_id, "superseded_until", until)
-                waiting += [link.older_id for link in self.superseded_by([memory_id])]
+    def _link(self, found: Iterable[Link]) -> None:
+        self.connection.insert("supersessions", [link._asdict() for link in found], "on conflict do nothing")
 
-    def _set(self, memory_id: int, column: str, value: object) -> None:
-        """Set one column of the lifecycle of a memory."""
-        sql = f"""
-            insert into memory_lifecycle (memory_id, {column}) values (%(id)s, %(value)s)
-            on conflict (memory_id) do update set {column} = excluded.{column}
+    def _superseded_directly(self, memory_id: int) -> list[int]:
+        sql = "select older_id from supersessions where newer_id = %(id)s"
+        return self.connection.fetch_column(sql, {"id": memory_id})
+
+    def refresh(self, memory_ids: Iterable[int]) -> None:
+        """Set from when until when memories are superseded, and what follows for those that they supersede.
+
+        The newest come first, so each is set once.
         """
-        self.connection.later(sql, {"id": memory_id, "value": value})
+        waiting = set(memory_ids)
+        while waiting:
+            waiting.remove(memory_id := max(waiting))
+            known, sql = self.lifecycle(memory_id), FOLLOWING.format(condition="s.older_id = %(id)s")
+            found = self.connection.fetch_one(Superseded, sql, {"id": memory_id}) or Superseded(memory_id, None, None)
+            if (known.superseded_at, known.superseded_until) != found[1:]:
+                self._set(memory_id, superseded_at=found.superseded_at, superseded_until=found.superseded_until)
+                waiting.update(self._superseded_directly(memory_id))
+
+    def _set(self, memory_id: int, **values: object) -> None:
+        """Set columns of the lifecycle of a memory."""
+        names, placed = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+        changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+        sql = f"""
+            insert into memory_lifecycle (memory_id, {names}) values (%(id)s, {placed})
+            on conflict (memory_id) do update set {changes}
+        """
+        self.connection.later(sql, values | {"id": memory_id})

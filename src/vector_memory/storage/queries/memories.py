@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from vector_memory.domain import STORED, MemoryKind, Scope
+from vector_memory.domain import STORED, AsOf, MemoryKind, Scope
 from vector_memory.errors import expired_memory, no_memory
 from vector_memory.storage.connection import UNLIMITED, Counted, Queries
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
-from vector_memory.storage.queries.lifecycle import EXPIRED, UNEXPIRED, UNPINNED
+from vector_memory.storage.queries.lifecycle import CURRENT, EXPIRED, MOST_COUNTED, SUPERSEDED, UNEXPIRED, UNPINNED
 from vector_memory.storage.records import (
     CountedBy,
     Cursor,
@@ -66,6 +66,11 @@ def imprint_from_row(*, id: int, content_hash: str, metadata: str) -> Imprint:  
     return Imprint(id, content_hash, object_in(metadata))
 
 
+def observation_from_row(*, metadata: str, **columns: Any) -> Observation:
+    """Return an Observation for a row. Callers may store anything under the name `corrects`."""
+    return Observation(corrects=object_in(metadata).get("corrects") is True, **columns)
+
+
 def beside(side: str, order: str) -> str:
     """Return the query for what stands on one side of a memory.
 
@@ -75,8 +80,8 @@ def beside(side: str, order: str) -> str:
         (select {{json_lists:id, beginning}} from (
             select n.id, substr(n.content, 1, %(characters)s) as beginning from session_memories n
             where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
-                and {UNEXPIRED.replace("m.id", "n.id")}
                 and {{project:n}} is not null and (not %(same_agent)s or n.agent_id = m.agent_id)
+                and {CURRENT.replace("m.id", "n.id")}
                 and (n.turn, n.created_at, n.id) {side} (m.turn, m.created_at, m.id)
             order by n.turn {order}, n.created_at {order}, n.id {order} limit %(count)s
         ) beside)
@@ -135,18 +140,25 @@ class MemoryQueries(Queries):
         sql = f"select m.id, m.content_hash, m.metadata from session_memories m where {condition.sql} order by m.id"
         return self.connection.fetch(imprint_from_row, sql, condition.parameters)
 
-    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
-        """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
+    def observations_on(
+        self, report_ids: Sequence[int], limit: int, characters: int, as_of: AsOf = None
+    ) -> list[Observation]:
+        """Return the last observations on these reports, with the beginnings of their text.
+
+        The oldest come first, but corrections before all others. `as_of`: as in a Scope.
+        """
+        condition = memory_filter(Scope(as_of=as_of))
         sql = f"""
-            select m.id, cast({{about_report:m}} as bigint) as report_id, m.agent_id, m.created_at,
+            select m.id, cast({{about_report:m}} as bigint) as report_id, m.agent_id, m.created_at, m.metadata,
                 substr(m.content, 1, %(characters)s) as beginning
             from session_memories m {{indexed_by:idx_observed_report}}
             where m.memory_type = '{MemoryKind.REPORT_OBSERVATION}' and {{about_report:m}} {{among_texts:reports}}
-                and {UNEXPIRED}
-            order by m.id desc limit %(limit)s
+                and {condition.sql}
+            order by coalesce({{corrects:m}}, false) desc, m.id desc limit %(limit)s
         """
-        parameters = {"reports": list(report_ids), "limit": limit, "characters": characters}
-        return self.connection.fetch(Observation, sql, parameters)[::-1]
+        parameters = condition.parameters | {"reports": list(report_ids), "limit": limit, "characters": characters}
+        found = self.connection.fetch(observation_from_row, sql, parameters)
+        return sorted(found, key=lambda one: (not one.corrects, one.id))
 
     def neighbours(
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
@@ -188,18 +200,31 @@ class MemoryQueries(Queries):
         sql = f"select m.id from session_memories m where {condition.sql} order by m.id"
         return self.connection.fetch_column(sql, condition.parameters)
 
-    def find_report(
-        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
+    def find_copy(
+        self,
+        *,
+        content_hash: str,
+        agent_id: str,
+        session_id: str | None,
+        session_iter: int,
+        task_code: str | None,
+        memory_type: str = MemoryKind.REPORT,
+        created_at: str | None = None,
     ) -> int | None:
-        """Return the id of the report with this text, session, iteration, agent and task, or None."""
+        """Return the id of the memory with this text, kind, session, iteration, agent and task, or None.
+
+        Of several the one of this time, or else the first.
+        """
         sql = f"""
             select m.id from session_memories m
-            where m.content_hash = %(content_hash)s and m.memory_type = '{MemoryKind.REPORT}'
-                and m.agent_id = %(agent_id)s and m.session_id is not distinct from %(session_id)s
-                and m.session_iter = %(session_iter)s and m.task_code is not distinct from %(task_code)s and {UNEXPIRED}
-            order by m.id limit 1
+            where m.content_hash = %(content_hash)s and m.memory_type = %(memory_type)s and m.agent_id = %(agent_id)s
+                and m.session_id is not distinct from %(session_id)s and m.session_iter = %(session_iter)s
+                and m.task_code is not distinct from %(task_code)s and {UNEXPIRED}
+            order by case when m.created_at = %(created_at)s then 0 else 1 end, m.id limit 1
         """
         parameters = {
+            "memory_type": str(memory_type),
+            "created_at": created_at,
             "content_hash": content_hash,
             "agent_id": agent_id,
             "session_id": session_id,
@@ -230,6 +255,19 @@ class MemoryQueries(Queries):
         if since is not None:
             sql += " and m.created_at >= %(since)s"
         return int(self.connection.fetch_value(sql, condition.parameters | {"since": since}))
+
+    def count_superseded(self, scope: Scope) -> int:
+        """Return how many memories a scope leaves out because they are superseded now, at most MOST_COUNTED."""
+        if scope.as_of is not None:
+            return 0
+        condition = memory_filter(replace(scope, as_of=STORED))
+        sql = f"""
+            select count(*) from (
+                select 1 from memory_lifecycle l join session_memories m on m.id = l.memory_id
+                where {SUPERSEDED} and ({EXPIRED}) is not true and {condition.sql} limit {MOST_COUNTED}
+            ) superseded
+        """
+        return int(self.connection.fetch_value(sql, condition.parameters))
 
     def count_all(self) -> int:
         """Return the number of memories, also of those that may not be seen."""

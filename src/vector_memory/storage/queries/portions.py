@@ -2,17 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.connection import Queries
+from vector_memory.storage.connection import Asked, Queries
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import BUCKETS, Contents, row_id
 from vector_memory.storage.queries import chunks, memories
 from vector_memory.storage.queries.insert import rows_of_chunks
 from vector_memory.storage.queries.keywords import CONTENTS, PostingsRow
+from vector_memory.storage.queries.lifecycle import Link
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
 from vector_memory.storage.terms import RULES
@@ -35,9 +36,31 @@ class WordBlock(NamedTuple):
     postings: dict[int, bytes]
 
 
+class StoredLifecycle(NamedTuple):
+    """A row of `memory_lifecycle`."""
+
+    memory_id: int
+    expires_at: str | None
+    superseded_at: str | None
+    superseded_until: str | None
+    pinned: bool
+
+
+class Lifetimes(NamedTuple):
+    """How long memories are current, and which supersede others."""
+
+    lifecycles: list[StoredLifecycle]
+    links: list[Link]
+
+
 def word_block(*, id: int, kind: str, units: int, rules: int, **contents: bytes) -> WordBlock:  # noqa: A002
     """Return a block without postings."""
     return WordBlock(id, kind, units, rules, Contents(**contents), {})
+
+
+def stored_lifecycle(*, pinned: int, **columns: Any) -> StoredLifecycle:
+    """Return a StoredLifecycle for a row."""
+    return StoredLifecycle(pinned=bool(pinned), **columns)
 
 
 class Portions(Queries):
@@ -91,6 +114,22 @@ class Portions(Queries):
             select count(*) from keyword_memories k join keyword_blocks b on b.id = k.block_id where b.rules < %(rules)s
         """
         return int(self.connection.fetch_value(sql, {"rules": RULES}))
+
+    def lifetimes(self) -> Lifetimes:
+        """Return how long memories are current, if not for ever."""
+        sql = """
+            select memory_id, expires_at, superseded_at, superseded_until, pinned from memory_lifecycle
+            order by memory_id
+        """
+        links = "select older_id, newer_id from supersessions order by older_id, newer_id"
+        return Lifetimes(*self.connection.batch(Asked(stored_lifecycle, sql), Asked(Link, links)))
+
+    def set_lifetimes(self, lifetimes: Lifetimes) -> None:
+        """Replace how long memories are current."""
+        self.connection.later("delete from supersessions")
+        self.connection.later("delete from memory_lifecycle")
+        self.connection.insert("memory_lifecycle", [row._asdict() for row in lifetimes.lifecycles])
+        self.connection.insert("supersessions", [link._asdict() for link in lifetimes.links])
 
     def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
         """Add memories with the ids that they and their chunks have. Their words are not indexed yet.

@@ -7,7 +7,7 @@ from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.connection import Asked, Counted, Queries, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import memory_filter
-from vector_memory.storage.queries.lifecycle import UNEXPIRED
+from vector_memory.storage.queries.lifecycle import CURRENT, UNEXPIRED
 from vector_memory.storage.records import MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 
 LISTED = """
@@ -73,7 +73,7 @@ LEFT_SINCE = f"""
 select {MOMENTS} from session_memories m
 where (m.turn, m.created_at) >= (%(turn)s, %(since)s) and {{unindexed:m.memory_type}} = %(kind)s
     and m.session_id is distinct from %(besides)s
-    and (m.session_id = %(session_id)s or not exists (
+    and {CURRENT} and (m.session_id = %(session_id)s or not exists (
         select 1 from session_memories p
         where p.session_id = m.session_id and p.memory_type = '{MemoryKind.INPUT_PROMPT}'
     ))

@@ -22,6 +22,7 @@ DIALECT = {
     "category": Fragment("case json_type(?.metadata, '$.category') when 'text' then ?.metadata ->> '$.category' end"),
     "project": Fragment("?.metadata ->> '$.project'"),
     "about_report": Fragment(ABOUT_REPORT.replace("metadata", "?.metadata")),
+    "corrects": Fragment("json_type(?.metadata, '$.corrects') = 'true'"),
     "characters": Fragment("length(?.content)"),
     "octets": Fragment("octet_length(?.content)"),
     "indexed_by": Fragment("indexed by ?"),

@@ -19,6 +19,7 @@ from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.lifecycle import Lifecycle
 from vector_memory.storage.queries.memories import memory_from_row
+from vector_memory.storage.queries.portions import Lifetimes
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations, schema_check
 from vector_memory.storage.sqlite.legacy import CHUNKED, normal_tags, text_of
@@ -49,9 +50,11 @@ RANGES = {"session_iter": (999_999_999, 1), "access_count": (MOST, 0), "chunk_co
 INVALID_RECORDS = f"""
     select 'sqlite_sequence' from sqlite_sequence
     where typeof(name) <> 'text' or typeof(seq) <> 'integer' or seq not between 0 and {MOST}
+    union select 'memory_lifecycle' from memory_lifecycle
+    where datetime(coalesce(expires_at, '2000-01-01')) is null or pinned not in (0, 1)
     union select 'erasure' where not exists (select 1 from erasure where max(deletes, erased) between 0 and {MOST})
 """
-"""The highest ids ever given, and what processes tell one another."""
+"""The highest ids ever given, what is kept for how long, and what processes tell one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +218,21 @@ class Copier:
             if not self._put(attempt(lambda: self._whole(portion))):  # noqa: B023 - is called at once
                 lost += [number for number in portion if not self._copy_alone(number)]
         self._writer.keywords.rebuild()
+        self._copy_lifetimes()
         self._writer.upkeep.portions.finish(self._given, attempt(self._reader.canonical_tags) or [])
         return Salvaged(len(ids) - len(lost), lost)
+
+    def _copy_lifetimes(self) -> None:
+        """Copy when memories expire, which are pinned, and which supersede others."""
+        found = attempt(self._reader.upkeep.portions.lifetimes) or Lifetimes([], [])
+        there = set(fetch_column(self._target, f"select id from {TEXTS}"))
+        for row in found.lifecycles:
+            if row.memory_id in there:
+                self._writer.expire(row.memory_id, row.expires_at if is_time(row.expires_at) else None)
+                self._writer.pin(row.memory_id, pinned=row.pinned)
+        for link in found.links:
+            if link.older_id < link.newer_id and there.issuperset(link):
+                self._writer.supersede(link.newer_id, [link.older_id])
 
     def _ids_given(self) -> LastIds:
         last_ids = attempt(self._reader.last_ids) or LastIds(0, 0)

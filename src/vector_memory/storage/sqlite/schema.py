@@ -226,6 +226,7 @@ create index idx_task_newest on session_memories(task_code, memory_type, session
 create index idx_observed_report on session_memories({ABOUT_REPORT}) where memory_type = 'report_observation';
 create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
 create index idx_pinned on memory_lifecycle(memory_id) where pinned;
+create index idx_superseded_at on memory_lifecycle(superseded_at) where superseded_at is not null;
 create index idx_superseding on supersessions(newer_id);
 create index idx_keyword_block_kind on keyword_blocks(kind);
 create index idx_keyword_block_rules on keyword_blocks(rules);
