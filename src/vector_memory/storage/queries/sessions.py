@@ -77,7 +77,6 @@ where (m.turn, m.created_at) >= (%(turn)s, %(since)s) and {{unindexed:m.memory_t
         select 1 from session_memories p
         where p.session_id = m.session_id and p.memory_type = '{MemoryKind.INPUT_PROMPT}'
     ))
-    and {UNEXPIRED}
 order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
 """
 
