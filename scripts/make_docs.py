@@ -30,6 +30,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 TABLES = {
     "schema_migrations": "The versions that the file has had.",
     "session_memories": "One row for each memory of any kind, with its text exactly as stored.",
+    "memory_lifecycle": "When memories expire and are superseded, and which are pinned; only of those.",
+    "supersessions": "Which memory supersedes which.",
     "memory_chunks": "The chunks of memories, with their place in the text.",
     "embedding_models": "The model that made the vectors. Vectors of different models are never mixed.",
     "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",

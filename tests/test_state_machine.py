@@ -49,6 +49,8 @@ class Remembered:
     session_iter: int
     content: str
     days_old: int = 0
+    expires: bool = False
+    pinned: bool = False
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -57,7 +59,8 @@ class Remembered:
 
     def fields(self) -> dict[str, Any]:
         """Return the arguments that store this."""
-        return {"agent_id": self.agent_id, "session_id": self.session_id, "session_iter": self.session_iter}
+        place = {"agent_id": self.agent_id, "session_id": self.session_id, "session_iter": self.session_iter}
+        return place | ({"ttl_days": 30} if self.expires else {})
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -83,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.close()
             shutil.rmtree(self.folder)
 
-    memories = st.builds(Remembered, KINDS, AGENTS, SESSIONS, ITERATIONS, CONTENTS)
+    memories = st.builds(Remembered, KINDS, AGENTS, SESSIONS, ITERATIONS, CONTENTS, expires=st.booleans())
 
     @rule(target=ids, memory=memories, elsewhere=st.booleans())
     def store_memory(self, memory: Remembered, elsewhere: bool) -> int:
@@ -128,9 +131,28 @@ class StoreMachine(RuleBasedStateMachine):
             created_at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
             execute(self.store, "update session_memories set created_at = ? where id = ?", created_at, number)
 
+    @rule(number=ids)
+    def expire(self, number: int) -> None:
+        """What has expired is gone from the model at once, whenever it is erased."""
+        if number in self.model and self.model[number].expires:
+            del self.model[number]
+            at = "2020-01-01T00:00:00.000000+00:00"
+            execute(self.store, "update memory_lifecycle set expires_at = ? where memory_id = ?", at, number)
+
+    @rule()
+    def erase_expired(self) -> None:
+        self.store.erase_expired()
+        assert len(execute(self.store, "select id from session_memories")) == len(self.model)
+
+    @rule(number=ids, pinned=st.booleans())
+    def pin(self, number: int, pinned: bool) -> None:
+        if number in self.model:
+            self.model[number] = replace(self.model[number], pinned=pinned)
+            (self.store.pin if pinned else self.store.unpin)(number)
+
     @rule(days=st.integers(1, 200), dry_run=st.booleans(), elsewhere=st.booleans())
     def clean_up(self, days: int, dry_run: bool, elsewhere: bool) -> None:
-        old = [number for number, memory in self.model.items() if memory.days_old >= days]
+        old = [number for number, memory in self.model.items() if memory.days_old >= days and not memory.pinned]
         answer = (
             self.other.call("cleanup_old_memories", days, dry_run=dry_run)
             if elsewhere
