@@ -19,7 +19,7 @@ from vector_memory.cli.arguments import MODELS, accepted
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
 from vector_memory.results.sessions import Result
-from vector_memory.server.tools import by_purpose, offered
+from vector_memory.server.tools import CURATING, by_purpose, made, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.server.tools.schemas import compact
 from vector_memory.settings import FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings, Toolset
@@ -228,7 +228,9 @@ def tools() -> Iterator[str]:
             f"{len(offered([toolset], read_only=True))} of them:"
         )
         yield from ("", *(f"- {title}: {names(members)}" for title, members in by_purpose(toolset).items()), "")
-    for title, members in (group for toolset in Toolset for group in by_purpose(toolset).items()):
+    curating = {"Curating": tuple(map(made, CURATING))}
+    yield from (f"`--toolsets all` also offers {names(curating['Curating'])}.", "")
+    for title, members in (group for groups in (*map(by_purpose, Toolset), curating) for group in groups.items()):
         yield from (f"## {title}", "")
         for tool in members:
             yield from one_tool(tool)

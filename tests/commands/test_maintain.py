@@ -47,6 +47,43 @@ def test_a_cleanup_deletes_what_is_old(memory: Path, run: Run) -> None:
     assert len(contents(memory)) == 3
 
 
+def test_policies_delete_what_is_older_than_they_permit_but_nothing_that_is_pinned(memory: Path, run: Run) -> None:
+    """A dry run says what each rule names, and the strictest rule counts."""
+    with SessionMemoryStore(memory) as store:
+        execute(store, "update session_memories set created_at = '2020-01-01T00:00:00+00:00'")
+        number = execute(store, "select min(id) from session_memories where session_id = 'outage'")[0][0]
+    assert run("cleanup", "--policy").err.startswith("vector-memory: There is no policy: set VECTOR_MEMORY_RETENTION")
+    assert run("cleanup", "--policy", "--days", "3").code == 2
+    assert run("cleanup", "--policy", "--retention", "outages=3d").code == 2
+    assert run("pin", number).out == "Pinned 1 memory.\n"
+    rules = ("--retention", "session:out*=30d; agent:nobody=1d; input_prompt=9999d")
+    said = "Would delete 2 memories older than policies permit.\n  session:out*=30d: 2 memories\n"
+    assert run("cleanup", "--policy", "--dry-run", *rules).out.startswith(said)
+    assert len(contents(memory)) == 5
+    answer = run("cleanup", "--policy", "--json", *rules).json
+    assert (answer["memories_deleted"], answer["by_rule"]["agent:nobody=1d"]) == (2, 0)
+    assert len(contents(memory)) == 3
+    assert run("unpin", number, 10**6).code == 1
+    assert run("unpin", number, "--json").json["memory_ids"] == [number]
+    assert run("cleanup", "--policy", *rules).out.startswith("Deleted 1 memory")
+
+
+def test_a_memory_is_amended_in_place(memory: Path, run: Run) -> None:
+    answer = run("amend", 2, "--title", "Lock in the ledger", "--tags", "ledger", "--json").json
+    assert (answer["title"], answer["tags"]) == ("Lock in the ledger", ["ledger"])
+    assert "Lock in the ledger" in run("show", 2).out
+    assert run("amend", 2).err == ("vector-memory: There is nothing to change: send a title, a description or tags.\n")
+
+
+def test_ingested_files_expire(memory: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "note.md").write_text("# Note\n\nFor a day.\n")
+    assert run("ingest", tmp_path / "notes", "--ttl-days", 0).err.startswith("vector-memory: ttl_days must be")
+    assert run("ingest", tmp_path / "notes", "--expires-at", "2999").code == 0
+    with SessionMemoryStore(memory) as store:
+        assert execute(store, "select expires_at from memory_lifecycle") == [("2999-12-31T23:59:59.999999+00:00",)]
+
+
 @pytest.mark.parametrize(("answer", "left"), [(b"\n", 5), (b"n\n", 5), (b"y\n", 2)])
 def test_in_a_terminal_deleting_asks_first(answer: bytes, left: int, memory: Path) -> None:
     """Whatever is not yes deletes nothing."""

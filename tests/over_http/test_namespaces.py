@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engines import execute
 from over_http.conftest import SETTINGS
 from vector_memory.errors import ClosedMemoryError, NotFoundError
 from vector_memory.outbox.folder import outboxes_of
@@ -83,6 +84,23 @@ def test_waiting_texts_of_a_namespace_are_stored_without_a_call(folder: Path) ->
     assert [spaces.is_open(name) for name in NAMES] == [False, False, True]
     eventually(outbox.is_empty)
     assert count(spaces, "red") == 1
+    spaces.close()
+
+
+def test_what_has_expired_in_a_namespace_that_nobody_uses_is_erased(folder: Path) -> None:
+    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0)
+    store(spaces, "red")
+    with spaces.in_use("red"):
+        spaces.open("red")
+        memory(spaces, "red").store_memory("working_memory", "Gone.", session_id="s", ttl_days=1)
+        sql = "update memory_lifecycle set expires_at = '2020-01-01T00:00:00.000000+00:00'"
+        execute(memory(spaces, "red"), sql)
+    spaces.unload_idle()
+    spaces.start_background_work()
+    spaces.unload_idle()
+    assert not any(map(spaces.is_open, NAMES))
+    with SessionMemoryStore(FolderRegistry(folder).address("red"), SETTINGS, read_only=True) as red:
+        assert execute(red, "select content from session_memories") == [("Text.",)]
     spaces.close()
 
 
