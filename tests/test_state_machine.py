@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +28,7 @@ from faults.effort import effort
 from lattice import LatticeEmbedder
 from other_process import SETTINGS, OtherProcess
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
-from vector_memory.errors import DuplicateMemoryError, NotFoundError
+from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
 from vector_memory.store import SessionMemoryStore
 
 # Few of everything, so that memories often differ in one thing only.
@@ -74,6 +75,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "memory.db"
         self.model: dict[int, Remembered] = {}
+        self.links: set[tuple[int, int]] = set()
+        """Who supersedes whom: the older one, and the newer."""
         self.largest_id = 0
         self.store = self._opened()
         self.other.use(self.path)
@@ -88,11 +91,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     memories = st.builds(Remembered, KINDS, AGENTS, SESSIONS, ITERATIONS, CONTENTS, expires=st.booleans())
 
-    @rule(target=ids, memory=memories, elsewhere=st.booleans())
-    def store_memory(self, memory: Remembered, elsewhere: bool) -> int:
-        answer = self._store(memory, elsewhere=elsewhere)
-        existing = [number for number, known in self.model.items() if known.place == memory.place]
-        if existing:
+    @rule(target=ids, memory=memories, supersedes=st.lists(ids, max_size=2), elsewhere=st.booleans())
+    def store_memory(self, memory: Remembered, supersedes: list[int], elsewhere: bool) -> int:
+        older = [number for number in supersedes if number in self.model]
+        answer = self._store(memory, older, elsewhere=elsewhere)
+        existing = [number for number in self._current() if self.model[number].place == memory.place]
+        if existing and existing[0] not in older:
             assert answer == (False, existing[0])
             return existing[0]
         stored, number = answer
@@ -100,20 +104,47 @@ class StoreMachine(RuleBasedStateMachine):
         assert number > self.largest_id
         self.largest_id = number
         self.model[number] = memory
+        self.links |= {(each, number) for each in older}
         return number
 
-    def _store(self, memory: Remembered, *, elsewhere: bool) -> tuple[bool, int]:
+    def _store(self, memory: Remembered, older: list[int], *, elsewhere: bool) -> tuple[bool, int]:
+        fields = memory.fields() | {"supersedes": older}
         if elsewhere:
-            answer = self.other.call("store_memory", memory.kind, memory.content, **memory.fields())
+            answer = self.other.call("store_memory", memory.kind, memory.content, **fields)
             return answer["success"], answer["memory_id"]
         try:
-            return True, self.store.store_memory(memory.kind, memory.content, **memory.fields()).memory_id or 0
+            return True, self.store.store_memory(memory.kind, memory.content, **fields).memory_id or 0
         except DuplicateMemoryError as error:
             return False, error.memory_id
 
+    def _current(self) -> list[int]:
+        """Return the memories that no other one supersedes."""
+        return sorted(self.model.keys() - {older for older, _ in self.links})
+
+    def _forget(self, number: int) -> None:
+        """Delete a memory: what it superseded is left to those that supersede it."""
+        del self.model[number]
+        older = {one for one, newer in self.links if newer == number}
+        newer = {other for one, other in self.links if one == number}
+        self.links = {link for link in self.links if number not in link} | {(a, b) for a in older for b in newer}
+
+    @rule(newer=ids, older=ids, release=st.booleans(), elsewhere=st.booleans())
+    def supersede(self, newer: int, older: int, release: bool, elsewhere: bool) -> None:
+        link, name = (older, newer), "release" if release else "supersede"
+        allowed = link in self.links if release else {newer, older} <= self.model.keys() and older < newer
+        if elsewhere:
+            assert self.other.call(name, newer, older)["success"] is allowed
+        else:
+            with nullcontext() if allowed else pytest.raises(ValidationError):
+                getattr(self.store, name)(newer, older)
+        if allowed:
+            self.links = self.links - {link} if release else self.links | {link}
+
     @rule(number=consumes(ids), elsewhere=st.booleans())
     def delete(self, number: int, elsewhere: bool) -> None:
-        present = self.model.pop(number, None) is not None
+        present = number in self.model
+        if present:
+            self._forget(number)
         if elsewhere:
             assert self.other.call("delete_memory", number)["success"] is present
             return
@@ -162,7 +193,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert answer["chunks_deleted"] == sum(TRAITS[self.model[number].kind].chunked for number in old)
         if not dry_run:
             for number in old:
-                del self.model[number]
+                self._forget(number)
 
     @rule(number=ids)
     def read(self, number: int) -> None:
@@ -172,22 +203,35 @@ class StoreMachine(RuleBasedStateMachine):
             assert number not in self.model
         else:
             assert content == self.model[number].content
+            memory = self.store.get_memory_by_id(number).memory
+            assert memory.superseded_by == sorted(newer for older, newer in self.links if older == number)
+            assert memory.supersedes == sorted(older for older, newer in self.links if newer == number)
 
-    @rule(query=CONTENTS, kind=KINDS, agent=st.none() | AGENTS, session=st.none() | SESSIONS, limit=st.integers(1, 20))
-    def search(self, query: str, kind: MemoryKind, agent: str | None, session: str | None, limit: int) -> None:
-        scope = Scope(kind, agent_id=agent, session_id=session)
-        found = (
-            [chunk.memory_id for chunk in self.store.search_chunks(query, scope, Page(limit=limit)).results]
-            if TRAITS[kind].chunked
-            else [memory.id for memory in self.store.search_memories(query, scope, Page(limit=limit)).results]
-        )
-        assert found == self._nearest(query, scope)[:limit]
+    @rule(
+        query=CONTENTS,
+        kind=KINDS,
+        agent=st.none() | AGENTS,
+        session=st.none() | SESSIONS,
+        limit=st.integers(1, 20),
+        as_of=st.sampled_from([None, "any"]),
+    )
+    def search(
+        self, query: str, kind: MemoryKind, agent: str | None, session: str | None, limit: int, as_of: str | None
+    ) -> None:
+        scope = Scope(kind, agent_id=agent, session_id=session, as_of=as_of)
+        search = self.store.search_chunks if TRAITS[kind].chunked else self.store.search_memories
+        answer = search(query, scope, Page(limit=limit))
+        numbers = [one.memory_id for one in answer.results]
+        assert numbers == self._nearest(query, scope)[:limit]
+        left_out = len(self._nearest(query, replace(scope, as_of="any"))) - len(self._nearest(query, scope))
+        assert answer.superseded == (0 if as_of else left_out)
 
     def _nearest(self, query: str, scope: Scope) -> list[int]:
         wanted = [
             number
             for number, memory in self.model.items()
-            if memory.kind == scope.kind
+            if (scope.as_of == "any" or number in self._current())
+            and memory.kind == scope.kind
             and scope.agent_id in (None, memory.agent_id)
             and scope.session_id in (None, memory.session_id)
         ]

@@ -298,3 +298,56 @@ def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -
     finally:
         child.kill()
         child.communicate()
+
+
+def kept(path: Path) -> dict[str, list[str]]:
+    """Return all texts of the session `notes`, each with those that it superseded."""
+    with SessionMemoryStore(path, TOY, read_only=True) as store:
+        entries = store.get_timeline(Scope(session_id="notes", as_of="any")).entries
+        read = [store.get_memory_by_id(entry.memory_id).memory for entry in entries]
+        return {
+            one.content: [store.get_memory_by_id(number).memory.content for number in one.supersedes] for one in read
+        }
+
+
+def test_earlier_texts_are_kept_and_superseded_if_asked_until_the_file_is_gone(
+    notes: Path, tmp_path: Path, run: Run
+) -> None:
+    """A file's history is a chain; a text that comes back is stored again; what vanished takes its history along."""
+    memory, sync = tmp_path / "memory.db", ("ingest", "notes", "--sync", "--keep-replaced")
+    for text in ("One.", "Two.", "Three.", "One."):
+        (notes / "a.md").write_text(f"---\ndate: 2026-01-01\n---\n{text}")
+        assert run(*sync).code == 0
+    assert [text.split()[-1] for text in contents(memory)] == ["One.", "Second.", "Two.", "Three.", "One."]
+    assert len(all_ids(memory)) == 2
+    (notes / "c.md").write_text((notes / "a.md").read_text())
+    (notes / "a.md").unlink()
+    assert "Updated: notes/c.md" in run(*sync).out
+    assert [text.split()[-1] for text in contents(memory)] == ["One.", "Second.", "Two.", "Three.", "One."]
+    (notes / "b.md").write_text("# B\n\nEdited.")
+    assert run("ingest", "notes", "--sync").code == 0
+    (notes / "c.md").write_text("Four.")
+    assert run("ingest", "notes", "--sync").code == 0
+    assert {text.split()[-1]: len(older) for text, older in kept(memory).items()} == {
+        "Edited.": 0, "One.": 0, "Two.": 1, "Three.": 1, "Four.": 1,
+    }  # fmt: skip
+    (notes / "d.md").write_text("Five.")
+    run(*sync)
+    (notes / "d.md").write_text("Six.")
+    run(*sync)
+    (notes / "d.md").unlink()
+    assert "Removed: notes/d.md" in run(*sync).out
+    assert not {"Five.", "Six."} & {text.split()[-1] for text in contents(memory)}
+
+
+def test_texts_that_were_added_without_sync_are_superseded_by_the_latest(notes: Path, tmp_path: Path, run: Run) -> None:
+    run("ingest", "notes")
+    (notes / "a.md").write_text("# A\n\nEdited.")
+    run("ingest", "notes")
+    run("ingest", "notes", "--sync", "--keep-replaced")
+    assert kept(tmp_path / "memory.db")["# A\n\nEdited."] == ["# A\n\nFirst."]
+
+
+def test_keeping_what_is_replaced_needs_something_that_replaces(notes: Path, run: Run) -> None:
+    assert "--keep-replaced is for --sync and --watch" in run("ingest", str(notes), "--keep-replaced").err
+    assert "leave out --sync" in run("ingest", str(notes), "--sync", "--supersedes", "1").err

@@ -36,6 +36,8 @@ class Batches:
                     times = {time for its_hash, time in on_the_way if its_hash == content_hash}
                     times.update(reader.times_of_duplicates(first, content_hash))
                     new += without_nearest([first, *others], times)
+                elif first.created_at in reader.times_of_duplicates(first, content_hash):
+                    continue  # it may have been superseded since
                 elif reader.find_duplicate(first, content_hash) is None:
                     new.append(first)
         chosen = set(map(id, new))

@@ -189,9 +189,7 @@ class MemoryLine(Line):
         ]
 
 
-UNCHANGED = {
-    "agent_id", "content", "session_id", "session_iter", "task_code", "title", "description", "created_at", "expires_at"
-}  # fmt: skip
+UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "title", "description", "expires_at"}
 """Fields of a line that a new memory has as they are."""
 
 L = TypeVar("L", bound=Line)

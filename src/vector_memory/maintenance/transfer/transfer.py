@@ -226,9 +226,12 @@ def without_excess_chunks(line: MemoryLine) -> MemoryLine:
 
 
 def is_duplicate(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
-    """Return whether the memory of a line is already stored."""
+    """Return whether the memory of a line is already stored, and current, or superseded but of the same time."""
     at = line.created_at if new.kind is MemoryKind.INPUT_PROMPT else None  # people repeat themselves
-    return reader.find_duplicate(new, hash_of(line.content), at) is not None
+    content_hash = hash_of(line.content)
+    if reader.find_duplicate(new, content_hash, at) is not None:
+        return True
+    return line.created_at is not None and line.created_at in reader.times_of_duplicates(new, content_hash)
 
 
 class LinkedMemory(NamedTuple):

@@ -89,9 +89,9 @@ class DuplicateQueries(Queries):
     """Finds the memory with the same content in the same place."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
-        """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None.
+        """Return the id of the current memory with the same text, kind, session, iteration, agent and task, or None.
 
-        `at`: only of one that was created at this time.
+        `at`: of the one that was created at this time instead.
         """
         return next(iter(self.connection.fetch(*duplicate_of(new, content_hash, at))), None)
 
@@ -257,13 +257,10 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
 
 
 def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:
-    """Return the query for the id of the memory with the same content in the same place, of a time if given.
-
-    It is current, or of the same time, as what is imported again.
-    """
-    condition = "" if at is None else " and m.created_at = %(at)s"
-    sql = f"select m.id {DUPLICATES}{condition} and (m.created_at = %(created_at)s or {CURRENT}) order by m.id limit 1"
-    return Asked(value_of, sql, place_of(memory, content_hash) | {"at": at, "created_at": memory.created_at})
+    """Return the query for the id of the memory with the same content in the same place: of a time, or the current."""
+    condition = CURRENT if at is None else "m.created_at = %(at)s"
+    sql = f"select m.id {DUPLICATES} and {condition} order by m.id limit 1"
+    return Asked(value_of, sql, place_of(memory, content_hash) | {"at": at})
 
 
 def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:

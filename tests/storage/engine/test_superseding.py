@@ -1,0 +1,190 @@
+"""Which memories are current, now and at a time: like a dictionary of memories and a set of links."""
+
+from dataclasses import dataclass, field
+from itertools import count
+from uuid import uuid4
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine_memories import Engine, add, new_memory
+from faults.effort import effort
+from vector_memory.domain import ANY, STORED, Scope, utc_now
+from vector_memory.storage.base import Storage
+
+DAYS = st.integers(1, 9)
+PLACES = st.integers(0, 7)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("store"), DAYS, st.lists(PLACES, max_size=2)),
+        st.tuples(st.just("supersede"), PLACES, st.lists(PLACES, min_size=1, max_size=2)),
+        st.tuples(st.just("release"), PLACES, st.lists(PLACES, min_size=1, max_size=2)),
+        st.tuples(st.just("expire"), PLACES, st.sampled_from(["past", "future", None])),
+        st.tuples(st.just("delete"), PLACES, st.just([])),
+    ),
+    max_size=25,
+)  # fmt: skip
+FUTURE = {"past": "2020-01-01T00:00:00.000000+00:00", "future": "2030-01-05T12:00:00.000000+00:00", None: None}
+TIMES = [None, ANY, *(f"2026-01-{day:02}" for day in range(1, 11)), "2031"]
+
+
+def moment(day: int) -> str:
+    return f"2026-01-{day:02}T12:00:00.000000+00:00"
+
+
+@dataclass
+class Model:
+    """Times of creation and of expiry by id, and who supersedes whom: (older, newer)."""
+
+    created: dict[int, str] = field(default_factory=dict)
+    expiry: dict[int, str | None] = field(default_factory=dict)
+    links: set[tuple[int, int]] = field(default_factory=set)
+
+    def without(self, number: int) -> None:
+        """Delete a memory: what it superseded is left to those that supersede it."""
+        older = {one for one, newer in self.links if newer == number}
+        newer = {other for one, other in self.links if one == number}
+        self.links = {link for link in self.links if number not in link} | {(a, b) for a in older for b in newer}
+        del self.created[number], self.expiry[number]
+
+    def successors(self, number: int) -> set[int]:
+        direct = {newer for older, newer in self.links if older == number}
+        return direct.union(*map(self.successors, direct)) if direct else set()
+
+    def is_there(self, number: int, until: str) -> bool:
+        at = self.expiry[number]
+        return at is None or at > until
+
+    def visible(self, as_of: str | None) -> list[int]:
+        """Return what a scope finds."""
+        scope, now = Scope(as_of=as_of), utc_now()
+        then = scope.as_of if isinstance(scope.as_of, str) and as_of != ANY else None
+        found = []
+        for number, created in self.created.items():
+            newer = [] if as_of == ANY else self.successors(number)
+            until = max(now, then or now)
+            if not self.is_there(number, until) or (then and created > then):
+                continue
+            if not any(self.is_there(one, until) and (not then or self.created[one] <= then) for one in newer):
+                found.append(number)
+        return found
+
+
+def answers(storage: Storage, session: str) -> dict[str | None, list[int]]:
+    with storage.read() as reader:
+        return {as_of: reader.ids(Scope(session_id=session, as_of=as_of)) for as_of in TIMES}
+
+
+@settings(
+    max_examples=effort(quick=25, long=300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(steps=STEPS)
+def test_what_is_current_follows_from_the_links_whatever_happens(
+    storage: Storage, steps: list[tuple[str, int, list[int]]]
+) -> None:
+    """Forks, chains, deleted and expired memories, any order of their times; and erasing changes no answer."""
+    session, model, ids, texts = uuid4().hex, Model(), list[int](), count()
+    for step, value, more in steps:
+        if step == "store":
+            older = [ids[place] for place in more if place < len(ids) and ids[place] in model.created]
+            new = new_memory(f"text {next(texts)}", session_id=session, supersedes=tuple(dict.fromkeys(older)))
+            ids.append(add(storage, new, model=None, at=moment(value)))
+            model.created[ids[-1]], model.expiry[ids[-1]] = moment(value), None
+            model.links |= {(one, ids[-1]) for one in older}
+        elif value < len(ids) and ids[value] in model.created:
+            number = ids[value]
+            older = [
+                ids[place] for place in more or () if step != "expire" and place < value and ids[place] in model.created
+            ]
+            with storage.write() as writer:
+                if step == "supersede":
+                    writer.supersede(number, older)
+                    model.links |= {(one, number) for one in older}
+                elif step == "release":
+                    writer.release(number, older)
+                    model.links -= {(one, number) for one in older}
+                elif step == "expire":
+                    writer.expire(number, FUTURE[more])
+                    model.expiry[number] = FUTURE[more]
+                else:
+                    writer.delete(number)
+                    model.without(number)
+    found = answers(storage, session)
+    assert found == {as_of: model.visible(as_of) for as_of in TIMES}
+    with storage.write() as writer:
+        assert writer.wrong_lifecycles() == []
+        for number in set(writer.ids(Scope(session_id=session, as_of=STORED))).difference(found[ANY]):
+            writer.delete(number)
+    assert answers(storage, session) == found
+
+
+def supersede(storage: Storage, newer: int, *older: int) -> None:
+    with storage.write() as writer:
+        writer.supersede(newer, older)
+
+
+def current(storage: Storage) -> list[int]:
+    with storage.read() as reader:
+        return reader.ids(Scope())
+
+
+def test_deleting_the_middle_of_a_chain_lets_its_end_supersede_its_beginning(storage: Storage) -> None:
+    first, second, third = (add(storage, new_memory(text)) for text in "abc")
+    supersede(storage, second, first)
+    supersede(storage, third, second)
+    with storage.write() as writer:
+        writer.delete(second)
+        assert writer.superseding([first]) == [(first, third)]
+    assert current(storage) == [third]
+    with storage.write() as writer:
+        writer.delete(third)
+    assert current(storage) == [first]
+
+
+def test_what_has_expired_supersedes_nothing_and_is_passed_over_in_links(storage: Storage) -> None:
+    first, second, third = (add(storage, new_memory(text)) for text in "abc")
+    supersede(storage, second, first)
+    supersede(storage, third, second)
+    with storage.write() as writer:
+        writer.expire(second, utc_now(1))
+        assert writer.superseding([first]) == [(first, third)]
+        assert writer.superseded_by([third]) == [(first, third)]
+        writer.expire(third, utc_now(1))
+        assert writer.superseding([first]) == []
+    assert current(storage) == [first]
+
+
+def test_only_superseded_memories_of_a_scope_are_counted(storage: Storage) -> None:
+    first, second, third = (add(storage, new_memory(text)) for text in "abc")
+    other = add(storage, new_memory("d", session_id="other"))
+    supersede(storage, third, first, second)
+    with storage.write() as writer:
+        writer.expire(second, utc_now(1))
+        assert writer.count_superseded(Scope()) == writer.count_superseded(Scope("report", session_id="s")) == 1
+        assert writer.count_superseded(Scope(session_id="other")) == writer.count_superseded(Scope(as_of=ANY)) == 0
+        writer.supersede(other, [third])
+        assert writer.count_superseded(Scope()) == 2
+
+
+def test_the_same_text_is_no_duplicate_once_it_is_superseded_but_one_of_the_same_time_is(storage: Storage) -> None:
+    new = new_memory("a")
+    first = add(storage, new, at=moment(1))
+    supersede(storage, add(storage, new_memory("b")), first)
+    with storage.write() as writer:
+        known = writer.memory(first).content_hash
+        assert writer.find_duplicate(new, known) is None
+        assert writer.find_duplicate(new, known, moment(2)) is None
+        assert writer.find_duplicate(new, known, moment(1)) == first
+
+
+def test_two_handles_that_supersede_the_same_memory_make_a_fork(engine: Engine) -> None:
+    storage, other = engine.storage, engine.open()
+    first, second, third = (add(storage, new_memory(text)) for text in "abc")
+    supersede(storage, second, first)
+    supersede(other, third, first)
+    with storage.write() as writer:
+        assert writer.superseding([first]) == [(first, second), (first, third)]
+        writer.release(second, [first])
+    assert current(other) == [second, third]

@@ -1,0 +1,285 @@
+"""Memories that later ones have replaced: kept, left out unless somebody asks, and back once nothing replaces them."""
+
+import io
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vector_memory.domain import MemoryKind, Page, Scope
+from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
+from vector_memory.results.sessions import Result
+from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
+
+CSV, PARQUET = "# Export\n\nThe export writes CSV.", "# Export\n\nThe export writes Parquet."
+QUERY = "what does the export write"
+PAST, BETWEEN, LATER = "2026-01-01T08:00Z", "2026-01-02", "2026-01-03T08:00Z"
+
+Look = Callable[[SessionMemoryStore, str | None], Result]
+
+
+def reports(as_of: str | None) -> Scope:
+    return Scope(MemoryKind.REPORT, session_id="s", as_of=as_of)
+
+
+LOOKS: dict[str, Look] = {
+    "chunks": lambda store, as_of: store.search_chunks(QUERY, reports(as_of)),
+    "chunks of all sessions": lambda store, as_of: store.search_chunks(QUERY, Scope(MemoryKind.REPORT, as_of=as_of)),
+    "chunks by words": lambda store, as_of: store.search_chunks("writes", reports(as_of), mode="keyword"),
+    "several questions": lambda store, as_of: store.search_chunks([QUERY, "CSV"], reports(as_of)),
+    "sections": lambda store, as_of: store.search_sections(QUERY, reports(as_of)),
+    "documents": lambda store, as_of: store.search_documents(QUERY, reports(as_of)),
+    "the newest documents": lambda store, as_of: store.search_documents(None, reports(as_of)),
+    "listed": lambda store, as_of: store.search_scoped(reports(as_of)),
+    "changes": lambda store, as_of: store.search_changes(Scope(session_id="s", as_of=as_of)),
+    "the best changes": lambda store, as_of: store.search_changes(Scope(session_id="s", as_of=as_of), query=QUERY),
+    "context": lambda store, as_of: store.load_session_context_for_task("s", as_of=as_of),
+    "timeline": lambda store, as_of: store.get_timeline(Scope(session_id="s", as_of=as_of)),
+}
+
+
+def found_in(answer: Any) -> dict[int, list[int]]:
+    """Return the memories of an answer, and what it says has replaced each."""
+    each = next(getattr(answer, name) for name in ("results", "entries", "recent_reports") if hasattr(answer, name))
+    return {getattr(one, "memory_id", None) or one.id: one.superseded_by for one in each}
+
+
+@pytest.fixture
+def pair(store: SessionMemoryStore) -> tuple[int, int]:
+    """A report, and a later one that supersedes it."""
+    old = store.store_memory("report", CSV, session_id="s", created_at=PAST).memory_id
+    new = store.store_memory("report", PARQUET, session_id="s", created_at=LATER, supersedes=[old])
+    assert (new.message or "").endswith(f"It supersedes {old}.")
+    return old, new.memory_id
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_superseded_memory_is_left_out_counted_and_found_as_of_then_or_any_time(
+    store: SessionMemoryStore, pair: tuple[int, int], look: Look
+) -> None:
+    old, new = pair
+    now = look(store, None)
+    assert found_in(now) == {new: []}
+    assert now.superseded == 1
+    anything = look(store, "any")
+    assert found_in(anything) == {old: [new], new: []}
+    assert "superseded" not in anything.model_dump()
+    assert found_in(look(store, BETWEEN)) == {old: [new]}
+    assert found_in(look(store, "2025")) == {}
+    assert found_in(look(store, "2026-01-03")) == {new: []}
+    assert found_in(look(store, "2026-01-03T07:59:59Z")) == {old: [new]}
+    store.delete_memory(new)
+    assert found_in(look(store, None)) == {old: []}
+    assert found_in(look(store, BETWEEN)) == {old: []}
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_search_says_what_it_left_out_and_as_of_is_among_its_filters(store: SessionMemoryStore) -> None:
+    assert "1 superseded memory left out." in (store.search_chunks(QUERY, reports(None)).message or "")
+    assert store.search_documents(QUERY, reports("any")).filters["as_of"] == "any"
+    assert store.search_documents(QUERY, reports(BETWEEN)).filters["as_of"] == "2026-01-02T23:59:59.999999+00:00"
+
+
+def test_reading_by_id_says_what_replaced_a_memory_and_what_it_replaced(
+    store: SessionMemoryStore, pair: tuple[int, int]
+) -> None:
+    old, new = pair
+    chunk = store.search_chunks(QUERY, reports("any")).results[-1]
+    for read in (
+        lambda number: store.get_memory_by_id(number).memory,
+        store.reconstruct_document,
+        lambda number: store.expand_chunk_context(
+            next(one.chunk_id for one in store.search_chunks(QUERY, reports("any")).results if one.memory_id == number)
+        ),
+    ):
+        assert (read(old).superseded_by, read(old).supersedes) == ([new], [])
+        assert (read(new).superseded_by, read(new).supersedes) == ([], [old])
+    assert chunk.memory_id in pair
+    assert (
+        not {"superseded_by", "supersedes"}
+        & store.reconstruct_document(store.store_memory("report", "Alone.", session_id="s").memory_id)
+        .model_dump()
+        .keys()
+    )
+
+
+def test_an_agent_that_catches_up_is_told_what_a_new_memory_replaced(
+    store: SessionMemoryStore, pair: tuple[int, int]
+) -> None:
+    old, new = pair
+    (told,) = store.search_changes(Scope(session_id="s"), since=old).results
+    assert (told.id, told.supersedes) == (new, [old])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MemoryKind if kind is not MemoryKind.TAGGED])
+def test_every_kind_of_memory_can_supersede_any(store: SessionMemoryStore, kind: MemoryKind) -> None:
+    place = {"title": "T"} if kind is MemoryKind.KNOWLEDGE_BASE else {"session_id": "s"}
+    note = store.tagged.store("The port is 80.").memory_id
+    newer = store.store_memory(kind, "The port is 81.", supersedes=[note, str(note)], **place).memory_id
+    assert store.tagged.list_recent().results == []
+    assert store.tagged.list_recent().superseded == store.tagged.search("port").superseded == 1
+    found = store.tagged.search("port", as_of="any").results
+    assert [(one.id, one.superseded_by) for one in found] == [(note, [newer])]
+    latest = store.tagged.store("The port is 82.", supersedes=[newer]).memory_id
+    assert store.get_memory_by_id(newer).memory.superseded_by == [latest]
+    assert store.tagged.get(latest).memory.supersedes == [newer]
+
+
+@pytest.mark.parametrize("missing", [99, 10**15])
+def test_what_does_not_exist_cannot_be_superseded_and_nothing_is_stored(
+    store: SessionMemoryStore, missing: int
+) -> None:
+    for keep in (
+        partial(store.store_memory, "report", "New.", session_id="s", supersedes=[missing]),
+        partial(store.tagged.store, "New.", supersedes=[missing]),
+    ):
+        with pytest.raises(NotFoundError, match=f"There is no memory {missing} to supersede"):
+            keep()
+    with pytest.raises(ValidationError, match="supersedes must be a list"):
+        store.store_memory("report", "New.", session_id="s", supersedes=7)  # type: ignore[arg-type]
+    assert store.count_memories() == 0
+
+
+def test_a_memory_supersedes_only_what_was_stored_before_it(store: SessionMemoryStore, pair: tuple[int, int]) -> None:
+    old, new = pair
+    for number in (old, new):
+        with pytest.raises(
+            ValidationError, match=f"Memory {new} was not stored before memory {number}, and only later"
+        ):
+            store.supersede(number, new)
+    with pytest.raises(NotFoundError, match="There is no memory 99"):
+        store.supersede(99, old)
+
+
+def test_a_stored_memory_can_supersede_others_and_release_them(store: SessionMemoryStore) -> None:
+    numbers = [store.store_memory("report", f"Text {number}.", session_id="s").memory_id for number in range(3)]
+    first, second, third = numbers
+    assert store.supersede(third, first, str(second)).supersedes == [first, second]
+    assert found_in(store.get_timeline(Scope(session_id="s"))) == {third: []}
+    released = store.release(third, first)
+    assert (released.supersedes, released.message) == ([second], f"Memory {third} no longer supersedes {first}.")
+    assert found_in(store.get_timeline(Scope(session_id="s"))) == {first: [], third: []}
+    with pytest.raises(ValidationError, match=f"Memory {third} does not supersede memory {first}"):
+        store.release(third, first)
+    with pytest.raises(ValidationError, match="at least one"):
+        store.supersede(third)
+
+
+def test_a_text_may_come_back_after_it_was_superseded(store: SessionMemoryStore, pair: tuple[int, int]) -> None:
+    old, new = pair
+    again = store.store_memory("report", CSV, session_id="s", supersedes=[new]).memory_id
+    assert found_in(store.get_timeline(Scope(session_id="s"))) == {again: []}
+    with pytest.raises(DuplicateMemoryError):
+        store.store_memory("report", CSV, session_id="s", supersedes=[new])
+    store.delete_memory(new)
+    assert store.get_memory_by_id(old).memory.superseded_by == [again]
+
+
+def test_the_same_text_can_replace_itself(store: SessionMemoryStore, pair: tuple[int, int]) -> None:
+    _, new = pair
+    again = store.store_memory("report", PARQUET, session_id="s", task_code=None, supersedes=[new]).memory_id
+    assert found_in(store.get_timeline(Scope(session_id="s"))) == {again: []}
+
+
+@pytest.mark.parametrize("bad", ["yesterday", "stored", "", "2026-13", "ANY"])
+def test_a_bad_time_is_refused_with_what_to_send(store: SessionMemoryStore, bad: str) -> None:
+    with pytest.raises(ValidationError, match='as_of must be "any", or a date or time, such as'):
+        store.search_chunks("x", Scope(MemoryKind.REPORT, as_of=bad))
+
+
+def test_an_observation_that_corrects_is_named_first_and_marked(store: SessionMemoryStore) -> None:
+    report = store.store_memory("report", CSV, session_id="s").memory_id
+    observe = partial(store.store_memory, "report_observation", session_id="s", parent_report_id=report)
+    first = observe("It runs at night.").memory_id
+    correction = observe("Not CSV: Parquet.", corrects=True).memory_id
+    last = observe("On Sundays, too.", metadata={"corrects": "no"}).memory_id
+    for number in range(20):
+        observe(f"Addition {number}.")
+    notes = store.get_memory_by_id(report).observations
+    assert (notes[0].id, notes[0].corrects, len(notes)) == (correction, True, 20)
+    assert not {first, last} & {note.id for note in notes[:1]}
+    assert not any("corrects" in note.model_dump() for note in notes[1:])
+    assert store.search_chunks(QUERY, reports(None)).observations[0].id == correction
+    assert store.search_chunks([QUERY, "CSV"], reports(None)).observations[0].id == correction
+    assert store.load_session_context_for_task("s").observations[0].id == correction
+    assert store.get_memory_by_id(correction).memory.metadata == {"parent_report_id": report, "corrects": True}
+    with pytest.raises(ValidationError, match="corrects needs parent_report_id"):
+        store.store_memory("report_observation", "x", session_id="s", corrects=True)
+
+
+def test_a_superseded_observation_is_not_named(store: SessionMemoryStore) -> None:
+    report = store.store_memory("report", CSV, session_id="s").memory_id
+    observe = partial(store.store_memory, "report_observation", session_id="s", parent_report_id=report)
+    first = observe("Wrong.").memory_id
+    second = observe("Right.", supersedes=[first]).memory_id
+    assert [note.id for note in store.search_chunks(QUERY, reports(None)).observations] == [second]
+    assert [note.id for note in store.search_chunks(QUERY, reports("any")).observations] == [first, second]
+
+
+def test_a_limited_view_supersedes_nothing_of_others_and_does_not_see_what_they_replaced_it_with(
+    store: SessionMemoryStore,
+) -> None:
+    mine, theirs = (store.store_memory("report", CSV, session_id=name).memory_id for name in ("mine", "theirs"))
+    view = store.limited_to(["mine"])
+    with pytest.raises(NotFoundError, match=f"There is no memory {theirs} to supersede"):
+        view.store_memory("report", PARQUET, session_id="mine", supersedes=[theirs])
+    own = view.store_memory("report", PARQUET, session_id="mine", supersedes=[mine]).memory_id
+    for newer, older in ((own, theirs), (theirs, mine)):
+        with pytest.raises(NotFoundError):
+            view.supersede(newer, older)
+    store.supersede(own, theirs)
+    assert view.get_memory_by_id(own).memory.supersedes == [mine]
+    hidden = store.store_memory("report", "Elsewhere.", session_id="theirs", supersedes=[own]).memory_id
+    assert view.get_memory_by_id(own).memory.superseded_by == []
+    assert store.get_memory_by_id(own).memory.superseded_by == [hidden]
+    answer = view.search_chunks(QUERY, Scope(MemoryKind.REPORT))
+    assert (found_in(answer), answer.superseded) == ({}, 2)
+    with pytest.raises(NotFoundError):
+        view.release(hidden, own)
+
+
+def exported(store: SessionMemoryStore, **options: Any) -> bytes:
+    store.export_memories(stream := io.BytesIO(), **options)
+    return stream.getvalue()
+
+
+def test_an_export_has_superseded_memories_and_an_import_restores_who_supersedes_whom(
+    store: SessionMemoryStore, pair: tuple[int, int], tmp_path: Path
+) -> None:
+    old, new = pair
+    latest = store.store_memory("report", CSV, session_id="s", supersedes=[new]).memory_id
+    text = exported(store)
+    assert len(text.splitlines()) == 4
+    with SessionMemoryStore(tmp_path / "other.db", Settings(embedding_model="toy")) as other:
+        other.store_memory("input_prompt", "So that ids differ.", session_id="other")
+        for added in (3, 0):
+            assert other.import_memories(io.BytesIO(text)).added == added
+        links = {
+            entry.memory_id - 1: [number - 1 for number in entry.superseded_by]
+            for entry in other.get_timeline(Scope(session_id="s", as_of="any")).entries
+        }
+        assert links == {old: [new], new: [latest], latest: []}
+        assert other.import_memories(io.BytesIO(text), as_session="t").added == 3
+        assert len(other.get_timeline(Scope(session_id="t")).entries) == 1
+        assert json.loads(exported(other, session_id="s").splitlines()[0])["memories"] == 3
+
+
+@pytest.mark.usefixtures("pair")
+def test_an_export_as_of_a_time_has_what_was_current_then(store: SessionMemoryStore) -> None:
+    _, old_line = exported(store, as_of=BETWEEN).splitlines()
+    assert json.loads(old_line)["content"] == CSV
+    _, new_line = exported(store, session_id="s", as_of="2027").splitlines()
+    assert json.loads(new_line)["content"] == PARQUET
+
+
+def test_pages_of_a_search_have_no_gaps_where_memories_are_superseded(store: SessionMemoryStore) -> None:
+    numbers = [store.store_memory("report", f"Export {n} writes.", session_id="s").memory_id for n in range(12)]
+    store.supersede(numbers[-1], *numbers[::2])
+    scope, seen = reports(None), list[int]()
+    for offset in range(0, 8, 2):
+        seen += [one.memory_id for one in store.search_chunks("writes", scope, Page(limit=2, offset=offset)).results]
+    assert sorted(seen) == sorted(numbers[1::2])
