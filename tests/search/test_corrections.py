@@ -1,4 +1,4 @@
-"""Wherever an obsolete memory is given, what corrected it later is given, too, and named as such: the real model."""
+"""Wherever an obsolete memory is given, what corrected it later is named: the real model."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,9 +9,8 @@ from vector_memory.domain import LINES, Page, Scope
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.search.explaining import Asked
-from vector_memory.search.fusion import Hit
-from vector_memory.search.relevance import NEWER_FOLLOWS
 from vector_memory.sessions.recap import worth_telling
+from vector_memory.storage.records import Later
 from vector_memory.store import SessionMemoryStore
 
 QUESTION = "How long is a session valid?"
@@ -55,24 +54,22 @@ WAYS: dict[str, Callable[[SessionMemoryStore], Answer]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_search_gives_the_correction_beside_the_fact(store: SessionMemoryStore, way: str) -> None:
+def test_a_search_names_the_correction_with_the_fact(store: SessionMemoryStore, way: str) -> None:
     answer = WAYS[way](store)
-    first, second = answer.results[:2]
-    number = first["memory_id" if way in ("chunks", "sections") else "id"]
-    assert (first.match, second.later) == ("strong", [number])
-    assert answer.weak
+    [newer] = answer.results[0].later
+    assert (newer.id, newer.created_at, newer.agent_id) == (16, "2026-07-01T10:00:00Z", "anonymous")
+    is_given = 16 in [one["memory_id" if way in ("chunks", "sections") else "id"] for one in answer.results]
+    assert newer.beginning == (None if is_given else CORRECTION)
+    assert [bool(result.later) for result in answer.results[1:]] == [False] * (len(answer.results) - 1)
 
 
 @pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
-def test_no_limit_hides_the_correction(store: SessionMemoryStore, grain: str) -> None:
-    search = getattr(store, grain)
-    assert [result.memory_id for result in search(QUESTION, IN_SESSION, Page(limit=2)).results] == [1, 16]
-    first = search(QUESTION, IN_SESSION, Page(limit=1))
-    assert [result.memory_id for result in first.results] == [1]
-    assert NEWER_FOLLOWS in first.message
-    following = search(QUESTION, IN_SESSION, Page(limit=1, offset=first.next_offset))
-    assert [result.later for result in following.results] == [[1]]
-    assert NEWER_FOLLOWS not in (following.message or "")
+@pytest.mark.parametrize("lean", [False, True], ids=["full", "lean"])
+def test_no_limit_hides_the_correction(store: SessionMemoryStore, grain: str, lean: bool) -> None:
+    token = IS_LEAN.set(lean)
+    [fact] = getattr(store, grain)(QUESTION, IN_SESSION, Page(limit=1)).results
+    IS_LEAN.reset(token)
+    assert [one.beginning for one in fact.later] == [CORRECTION]
 
 
 CHAIN = (
@@ -94,25 +91,23 @@ def test_of_a_fact_that_was_corrected_several_times_the_newest_is_given(tmp_path
         results = store.search_chunks("Which font is used on the labels?", IN_SESSION).results
         told = store.past.near("Which font is used on the labels?", "another session", ())
     first, newest = len(OTHERS) + 1, len(OTHERS) + length
-    assert results[0].memory_id == first
-    assert first in next(one.later for one in results if one.memory_id == newest)
+    assert (results[0].memory_id, results[0].later[0].id) == (first, newest)
     assert told
     assert told.ids == {first, newest}
     assert f"which may correct memory {first}: {CHAIN[length - 1]}" in told.text
 
 
-def test_a_trace_knows_that_a_correction_is_on_the_page(store: SessionMemoryStore) -> None:
+def test_a_trace_knows_what_is_on_the_page(store: SessionMemoryStore) -> None:
     given = [hit.memory_id for hit in store.search_chunks(QUESTION, IN_SESSION).results]
     trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(Page(), "chunk"))
     assert [one["memory_id"] for one in trace["candidates"] if one["fate"] == "on this page"] == given
 
 
 def test_a_prompt_is_told_of_no_fact_whose_correction_has_no_room() -> None:
-    def hit(number: int, *later: int) -> Hit:
-        return Hit(number, number, 0.5, 0.5, (), match="related" if later else "strong", later=later)
-
-    told = worth_telling([hit(1), hit(2, 1), hit(3), hit(4, 3), hit(5, 3)])
-    assert [each.memory_id for each in told] == [1, 2]
+    newer = Later(2, 0.7, 7, None, "a", "2026-07-01T10:00:00Z", CORRECTION)
+    assert worth_telling([(1, None), (2, newer), (3, None)], ()) == [(1, None), (2, None), (2, newer)]
+    assert worth_telling([(1, None), (3, None), (2, newer), (4, None)], ()) == [(1, None), (3, None), (4, None)]
+    assert worth_telling([(2, newer)], {7}) == [(2, None)]
 
 
 QUESTIONS = [QUESTION, "How are invoices grouped?"]
@@ -136,7 +131,7 @@ def test_the_pages_of_several_questions_have_all_hits_once_and_weak_ones_last(
     IS_LEAN.reset(token)
     assert len(numbers) == len(set(numbers)) >= (len(OTHERS) + 2 if grain != "search_sections" else limit)
     assert levels == sorted(levels)
-    assert set(numbers[:3]) == {1, 4, 16}
+    assert set(numbers[:2]) == {1, 4}
 
 
 def test_a_section_that_two_questions_find_is_one_result_of_a_lean_answer(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""Where an answer ends: what is weak is left out, a second subject and a correction stay."""
+"""Where an answer ends: what is weak is left out, a second subject stays."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,10 +12,8 @@ from vector_memory.embedding.known import MINILM
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
-from vector_memory.search.later import with_later
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import on_page, weighed
-from vector_memory.storage.records import Origin
 from vector_memory.storage.scoring import Vectors, Wording
 
 RULE = MINILM.description.confidence
@@ -88,7 +85,7 @@ def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit
     results = [Hit(number, number, 0.5, 0.5, (), match="related" if number < kept else "weak") for number in range(7)]
     offset, seen = 0, list[Hit]()
     while True:
-        shown, left_out, more, _ = on_page(results, Page(limit=limit, offset=offset))
+        shown, left_out, more = on_page(results, Page(limit=limit, offset=offset))
         assert left_out == (max(0, min(offset + limit, 7) - kept) if offset < max(1, kept) else 0)
         assert len({hit.id < kept for hit in shown}) <= 1
         seen += shown
@@ -98,15 +95,9 @@ def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit
     assert seen == results
 
 
-NOTHING: Mapping[int, int] = MappingProxyType({})
-
-
-def shown_on(levels: str, page: Page, later: Mapping[int, int] = NOTHING, *, lean: bool = True) -> list[int]:
-    """Return the places of what an answer shows. `later`: the place that the one at a place corrects."""
-    hits = [
-        Hit(place, place, 0.5, 0.5, ("vector",), match=LEVELS[level], later=(later[place],) if place in later else ())
-        for place, level in enumerate(levels)
-    ]
+def shown_on(levels: str, page: Page, *, lean: bool = True) -> list[int]:
+    """Return the places of what an answer shows."""
+    hits = [Hit(place, place, 0.5, 0.5, ("vector",), match=LEVELS[level]) for place, level in enumerate(levels)]
     token = IS_LEAN.set(lean)
     shown = on_page(hits, page)
     IS_LEAN.reset(token)
@@ -120,67 +111,9 @@ def test_a_lean_answer_ends_with_at_most_three_that_only_are_related(levels: str
     assert shown_on(levels, Page(), lean=False) == list(range(len(levels)))
 
 
-def test_what_may_correct_a_strong_match_takes_the_place_of_one_that_only_is_related() -> None:
-    assert shown_on("srrr", Page(limit=2), {3: 0}, lean=False) == [0, 3]
-    assert shown_on("rsrr", Page(limit=2), {3: 1}, lean=False) == [1, 3]
-    assert shown_on("ssrr", Page(limit=2, offset=2), {3: 0}, lean=False) == [3, 2]
-    assert shown_on("srrrrr", Page(), {5: 0}) == [0, 1, 2, 5]
-    assert shown_on("ssrrrrr", Page(), {5: 0, 6: 1}) == [0, 1, 2, 5, 6]
-    assert shown_on("srrrrr", Page(), {5: 4}) == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("page", [Page(max_tokens=2_000), Page(offset=1), Page(detail="lines")])
 def test_who_asks_for_more_than_an_answer_gets_all_that_are_related(page: Page) -> None:
     assert shown_on("rrrrr", page) == list(range(page.offset, 5))
-
-
-def origin(number: int, minute: int, turn: int = 0) -> Origin:
-    return Origin(
-        id=number, memory_type="report", agent_id="a", session_id="s", session_iter=1, task_code=None, title=None,
-        created_at=f"2026-11-25T08:{minute:02}:00Z", turn=turn,
-    )  # fmt: skip
-
-
-def marked(
-    minutes: Sequence[int], directions: Sequence[int], levels: str = "swwwwwwww", turns: Sequence[int] = (0,) * 9
-) -> list[tuple[int, MatchLevel | None, tuple[int, ...]]]:
-    """Mark hits, the first of which is strong and the others weak, that were stored in these minutes and turns."""
-    hits = found([0.7, *[0.4] * (len(minutes) - 1)]).hits
-    hits = [hit._replace(match=LEVELS[level]) for hit, level in zip(hits, levels, strict=False)]
-    compared = {
-        hit.id: comparison(hit.score, AXES[0], AXES[axis], 10) for hit, axis in zip(hits, directions, strict=True)
-    }
-    places = zip(hits, minutes, turns, strict=False)
-    times = {hit.memory_id: origin(hit.memory_id, minute, turn) for hit, minute, turn in places}
-    ordered = sorted(with_later(hits, compared, times), key=lambda hit: hit.match == "weak")
-    return [(hit.id, hit.match, hit.later) for hit in ordered]
-
-
-def test_a_newer_memory_on_the_same_subject_follows_the_older_one_and_names_it() -> None:
-    assert marked([0, 9, 5], [0, 1, 0]) == [(1, "strong", ()), (3, "related", (1,)), (2, "weak", ())]
-
-
-def test_an_older_memory_and_one_of_the_same_minute_correct_nothing() -> None:
-    assert marked([5, 0, 5], [0, 0, 0]) == [(1, "strong", ()), (2, "weak", ()), (3, "weak", ())]
-
-
-def test_what_may_correct_another_stays_where_its_score_puts_it() -> None:
-    assert marked([0, 1, 9], [0, 1, 0], "srr") == [(1, "strong", ()), (2, "related", ()), (3, "related", (1,))]
-
-
-def test_what_was_stored_after_a_memory_may_correct_it_whatever_the_clock_said() -> None:
-    newest_last = marked([50, 40, 30, 20, 10], [0] * 5, turns=range(5))
-    assert newest_last[1:3] == [(2, "related", (1,)), (5, "related", (1, 2))]
-    assert {later for _, _, later in marked([10, 20, 30], [0] * 3, turns=[2, 1, 0])} == {()}
-
-
-def test_only_of_the_best_three_it_is_told_what_may_correct_them() -> None:
-    assert all(not later for _, _, later in marked([3, 2, 1, 0, 9], [0, 1, 2, 3, 3], "sssss"))
-
-
-def test_of_several_newer_memories_the_best_is_marked_and_the_newest_if_it_goes_on_from_it_or_else_the_next() -> None:
-    assert marked([0, 5, 6, 7, 8], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (5, "related", (1, 2))]
-    assert marked([0, 7, 8, 5, 6], [0, 0, 0, 0, 0])[1:3] == [(2, "related", (1,)), (3, "related", (1, 2))]
 
 
 def test_a_strong_match_is_kept_where_what_has_the_best_score_is_none() -> None:

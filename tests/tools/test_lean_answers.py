@@ -1,7 +1,7 @@
 """Lean answers: what a model reads of an answer, and nothing else."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from fastmcp import Client
 from mcp_types import Implementation
 
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope
-from vector_memory.results.lean import joined, room_of, shortened_hits
-from vector_memory.results.sessions import FoundChunk
+from vector_memory.results.lean import formed, joined, room_of
+from vector_memory.results.sessions import FoundChunk, LaterMemory
 from vector_memory.server.app import create_server
 from vector_memory.server.tools.memory_tool import READS_ONLY_STRUCTURE
 from vector_memory.settings import Answers, Profile, ServerOptions
@@ -189,16 +189,11 @@ async def test_tagged_memories_are_answered_in_the_lean_form(filled: SessionMemo
     assert "null" not in json.dumps(answers)
 
 
-def test_what_only_is_related_shows_a_sentence_or_two_unless_it_may_correct_what_matches_well() -> None:
-    def shown(match: MatchLevel, later: Sequence[int] = (), page: Page = Page()) -> int:
-        hit = FoundChunk(
-            chunk_id=1, memory_id=1, chunk_index=0, chunk_content="x", chunk_type="text", header_path="", level=0,
-            score=0.5, similarity=0.5, match=match, later=list(later),
-        )  # fmt: skip
-        return room_of(hit, page, {1} if 2 in later else set(), 1.0)
+def test_what_only_is_related_shows_a_sentence_or_two() -> None:
+    def shown(match: MatchLevel, page: Page = Page()) -> int:
+        return room_of(hit_of(1, "x", match=match), page, 1.0)
 
-    assert shown("related") == shown("related", [3]) < shown("related", [2]) < shown("strong")
-    assert shown("related") < shown("related", page=Page(max_tokens=2_000)) < shown("strong")
+    assert shown("related") < shown("related", Page(max_tokens=2_000)) < shown("strong")
 
 
 def hit_of(number: int, text: str, day: int = 1, **fields: Any) -> FoundChunk:
@@ -208,19 +203,11 @@ def hit_of(number: int, text: str, day: int = 1, **fields: Any) -> FoundChunk:
     )  # fmt: skip
 
 
-def test_the_best_and_the_newest_that_may_correct_a_strong_match_have_more_room_than_others() -> None:
-    later = {"match": "related", "later": [1]}
-    hits = [hit_of(1, NOTE, match="strong"), *(hit_of(day, STEPS, day, **later) for day in (3, 2, 4))]
-    cut = shortened_hits(hits, (), dict.fromkeys(range(9), 9_999), Page())
-    best, other, newest = [len(hit.chunk_content) for hit in cut[1:]]
-    assert best == newest > other
-
-
-def test_the_first_page_names_only_what_is_on_it_as_corrected() -> None:
-    hits = [hit_of(1, NOTE, match="strong"), hit_of(2, NOTE, match="related", later=[1, 7])]
-    lengths = dict.fromkeys((1, 2), len(NOTE))
-    assert [hit.later for hit in shortened_hits(hits, (), lengths, Page())] == [[], [1]]
-    assert [hit.later for hit in shortened_hits(hits, (), lengths, Page(offset=3))] == [[], [1, 7]]
+def test_a_later_memory_takes_few_characters_and_fewest_if_it_is_a_result_itself() -> None:
+    newer = {"id": 7, "agent_id": "a", "title": "T", "created_at": "2026-03-02T10:00:00Z"}
+    shown = formed(hit_of(1, NOTE, later=[LaterMemory(**newer, beginning="New."), LaterMemory(**newer)], later_more=2))
+    assert shown["later"] == [{"memory_id": 7, "date": "2026-03-02T10:00Z", "content": "New."}, {"memory_id": 7}]
+    assert shown["later_more"] == 2
 
 
 def test_one_who_reads_on_misses_nothing_between_the_parts() -> None:

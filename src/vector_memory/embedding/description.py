@@ -27,8 +27,8 @@ class Calibration:
     evidence. `weight`: the share of its weight in a score that the cosine has, as much as the model can read of the
     question; 0: only words are compared. docs/lab/retrieval.md says how the figures were found.
 
-    Two texts speak of the same subject from the evidence `same_subject` on (`search.same_subject`); None: cosines do not
-    say it. `shared_words`, `change`: what common words, and words of change in the newer one, add to their cosine.
+    Two texts are on the same subject from the evidence `same_subject` on (`search.same_subject`); None: cosines do not
+    tell. `shared_words`, `change`: what common words, and words of change in the newer one, add to their cosine.
     """
 
     strong: float

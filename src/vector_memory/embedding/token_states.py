@@ -6,9 +6,9 @@ content counts, in both: tokens that are words, but not stop words.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from itertools import accumulate, repeat
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,33 +77,22 @@ def signs_of(passage: bytes, dimensions: int) -> States:
     return np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Compared:
     """A passage compared with a question token by token. `score`: its late score, which is the mean of `nearest`.
 
-    `nearest`: for each token of the question the highest cosine with one of the passage's, shape (tokens,). `passage`:
-    the states of its tokens, of so many `dimensions`. `length`: how many of its tokens have states.
+    `nearest`: for each token of the question the highest cosine with one of the passage's, shape (tokens,). `length`:
+    how many of its tokens have states.
     """
 
     score: float
     nearest: NDArray[np.float32]
-    passage: bytes
-    dimensions: int
     length: int
 
-    @cached_property
-    def direction(self) -> NDArray[np.float32]:
-        """The passage's mean sign as a unit vector, shape (dimensions,): near that of its vector."""
-        signs = signs_of(self.passage, self.dimensions)
-        total = 2 * signs.sum(axis=0) - len(signs)
-        direction: NDArray[np.float32] = total / np.maximum(np.linalg.norm(total), SMALLEST_LENGTH)
-        return direction
-
     def joined(self, other: "Compared") -> "Compared":
-        """Return both as one: the score and passage are those of the better one."""
-        best = max(self, other, key=lambda one: one.score)
+        """Return both as one, with the better score."""
         nearest = np.maximum(self.nearest, other.nearest)
-        return replace(best, nearest=nearest, length=self.length + other.length)
+        return Compared(max(self.score, other.score), nearest, self.length + other.length)
 
 
 def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
@@ -112,8 +101,8 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
     Cosines are estimated from the signs, as if the numbers of a state were normally distributed. They are 0 for a
     passage without tokens.
     """
-    asked, dimensions = question.shape
-    nothing = Compared(0.0, np.zeros(asked, np.float32), b"", dimensions, 0)
+    asked = len(question)
+    nothing = Compared(0.0, np.zeros(asked, np.float32), 0)
     compared = [nothing] * len(passages)
     for group in groups([len(passage) if asked else 0 for passage in passages], MOST_BYTES):
         found = compare_group(question, [passages[index] for index in group])
@@ -144,4 +133,4 @@ def compare_group(question: States, passages: Sequence[bytes]) -> list[Compared]
     nearest = 2 * np.maximum.reduceat(cosines, starts) - question.sum(axis=1)
     scale = float(np.sqrt(dimensions * 2 / np.pi))
     scores = rounded(nearest.sum(axis=1, dtype=np.float64) / asked / scale).tolist()
-    return list(map(Compared, scores, nearest / np.float32(scale), passages, repeat(dimensions), lengths))
+    return list(map(Compared, scores, nearest / np.float32(scale), lengths))

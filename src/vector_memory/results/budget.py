@@ -288,4 +288,6 @@ def line_of(memory: FoundMemory) -> str:
     title = " ".join((memory.title or "").split())
     said = words if not title or words.startswith(title) else f"{title}: {words}"
     line = f"{memory.id} {memory.created_at[:DATE]} {memory.agent_id}: {said}"
-    return line if len(line) <= LINE else line[: LINE - 1] + MARK
+    later = f" [later: {', '.join(str(one.id) for one in memory.later)}]" if memory.later else ""
+    room = LINE - len(later)
+    return (line if len(line) <= room else line[: room - 1] + MARK) + later

@@ -6,7 +6,7 @@ same keys whatever was asked; only what is null or empty is left out.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import accumulate, takewhile
 from math import log
@@ -24,6 +24,7 @@ from vector_memory.results.sessions import (
     FoundChunk,
     FoundMemory,
     FoundSection,
+    LaterMemory,
     MemoryEntry,
     ObservationNote,
     StoreMemoryResult,
@@ -115,13 +116,14 @@ WHAT = (
     "report_id",
     "corrects",
     "match",
-    "later",
     "superseded_by",
     "supersedes",
     *CONTENT,
     "content_end",
     "context_before",
     "context_after",
+    "later",
+    "later_more",
 )
 """The fields of a memory, in the order in which a model reads them; `WHERE` says which it is."""
 
@@ -145,6 +147,7 @@ KEPT: dict[type[BaseModel], tuple[str, ...]] = {
     FoundBeginning: (*WHERE, "memory_type", *WHAT),
     Beginning: (*WHERE, *WHAT),
     ObservationNote: (*WHERE, *WHAT),
+    LaterMemory: ("id", "created_at", "beginning"),
     TaggedMemory: (*WHERE, "category", "tags", *WHAT),
     SessionEntry: ("session_id", "agents", "memory_count", "latest_activity"),
 }
@@ -168,6 +171,8 @@ DAY, MINUTE = len("2026-11-25"), len("2026-11-25T08:37")
 def lean(result: BaseModel) -> dict[str, Any]:
     """Return the lean form of a result, or of a part of one."""
     fields = vars(result)
+    if isinstance(result, LaterMemory) and result.beginning is None:
+        return {NAMES["id"]: result.id}
     kept = next((KEPT[model] for model in type(result).__mro__ if model in KEPT), None)
     if kept is not None:
         shaped = {NAMES.get(name, name): formed(fields[name]) for name in kept if fields.get(name)}
@@ -192,7 +197,7 @@ def formed(value: Any) -> Any:
 
 
 def dated(values: list[Any]) -> list[Any]:
-    """Return values, memories with the day alone where no other one is of that day: only that one may correct it."""
+    """Return values, memories with the day alone where no other one is of that day: else a time says what is newer."""
     if not all(isinstance(value, dict) and "date" in value for value in values):
         return values
     days = Counter(memory["date"][:DAY] for memory in values)
@@ -232,15 +237,8 @@ def joined(hits: Sequence[H]) -> H:
 
 
 def shortened_hits(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
-    """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories.
-
-    The first page names only what is on it as corrected.
-    """
-    corrections = best_and_newest_on_strong(hits)
-    if not page.offset and not page.is_part:
-        given = {hit.memory_id for hit in hits}
-        hits = [cast("H", hit.model_copy(update={"later": [one for one in hit.later if one in given]})) for hit in hits]
-    rooms = [room_of(hit, page, corrections, SHARE**position) for position, hit in enumerate(hits)]
+    """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
+    rooms = [room_of(hit, page, SHARE**position) for position, hit in enumerate(hits)]
     return [_shortened(hit, wanted, lengths[hit.memory_id], room) for hit, room in zip(hits, rooms, strict=True)]
 
 
@@ -261,26 +259,15 @@ def passage_at(passage: FoundText, span: Span) -> FoundText:
     return passage.model_copy(update={"text": text, "start_line": first, "end_line": first + text.count("\n")})
 
 
-def best_and_newest_on_strong(hits: Sequence[FoundChunk | FoundSection]) -> set[int]:
-    """Return the memories of the first and of the newest hits that may correct each strong one."""
-    found: set[int] = set()
-    for number in {hit.memory_id for hit in hits if hit.match != "related"}:
-        later = [hit for hit in hits if number in hit.later]
-        found |= {hit.memory_id for hit in [*later[:1], *sorted(later, key=lambda hit: hit.created_at or "")[-1:]]}
-    return found
-
-
-def room_of(hit: FoundChunk | FoundSection, page: Page, corrections: Set[int], share: float) -> int:
-    """Return how many characters of a hit are shown. `corrections`: what is most likely to correct a strong one.
+def room_of(hit: FoundChunk | FoundSection, page: Page, share: float) -> int:
+    """Return how many characters of a hit are shown. `share`: by its place.
 
     What only is related is shown to be looked at, not read, unless the caller says that there is room for more.
-    `share`: by its place.
     """
     first = FIRST if page.max_tokens is None else max(LEAST_FIRST, FIRST * page.max_tokens // FOR_TOKENS)
     if hit.match != "related":
         return max(LEAST, int(first * share))
-    least = LEAST if hit.memory_id in corrections else RELATED
-    return least if page.max_tokens is None else max(least, int(first * share * RELATED_SHARE))
+    return RELATED if page.max_tokens is None else max(RELATED, int(first * share * RELATED_SHARE))
 
 
 def _shortened(hit: H, wanted: Collection[str], whole: int, length: int) -> H:

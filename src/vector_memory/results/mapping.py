@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from vector_memory.domain import AsOf, MatchLevel, MemoryKind, Scope
+from vector_memory.domain import AsOf, MemoryKind, Scope
 from vector_memory.results.budget import cut
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import (
@@ -19,7 +19,6 @@ from vector_memory.results.sessions import (
     ObservationNote,
     Result,
     SharedProvenance,
-    Source,
     StoredText,
 )
 from vector_memory.storage.base import Reader
@@ -62,29 +61,9 @@ def memory_entry(memory: Memory) -> MemoryEntry:
     return MemoryEntry(**shown(memory))
 
 
-def found_memory(memory: Memory) -> FoundMemory:
-    """Return a memory as a search result that was matched by filters only."""
-    return FoundMemory(**shown(memory))
-
-
-def matched_memory(
-    memory: Memory,
-    score: float,
-    similarity: float | None,
-    sources: Sequence[Source],
-    match: MatchLevel | None,
-    later: Sequence[int],
-) -> FoundMemory:
-    """Return a memory as a ranked search result; without a similarity it was ranked by words only."""
-    return FoundMemory(
-        **shown(memory),
-        score=score,
-        match=match,
-        later=list(later),
-        similarity=similarity,
-        source_type="keyword" if similarity is None else "vector",
-        sources=list(sources),
-    )
+def found_memory(memory: Memory, **ranked: Any) -> FoundMemory:
+    """Return a memory as a search result. `ranked`: its further fields; without any it was matched by filters only."""
+    return FoundMemory(**shown(memory), **ranked)
 
 
 def shown(memory: Memory) -> dict[str, Any]:
@@ -184,8 +163,9 @@ def hoist_common_fields(answer: Result) -> Result:
     for result in answer.results:
         left_out = set(ORIGIN if result.memory_id in seen else shared) - kept
         left_out |= {"title"} if has_title_in_path(result) else set()
+        emptied = {"later": [], "later_more": 0} if result.memory_id in seen else {}
         left_out |= {"content_start"} if isinstance(result, FoundChunk) and result.content_end is None else set()
-        results.append(result.model_copy(update=dict.fromkeys(left_out)))
+        results.append(result.model_copy(update=dict.fromkeys(left_out) | emptied))
         seen.add(result.memory_id)
     if all(map(has_title_in_path, answer.results)):
         shared.pop("title", None)

@@ -24,7 +24,8 @@ VectorsState = Literal["ready", "pending", "unavailable"]
 
 SCORE = "What results are sorted by, 0 to 1"
 MATCH = "strong: it probably answers; related: on the topic; weak"
-LATER = "Newer than these memories of the answer and on their subject: it may correct them"
+LATER = "Newer memories on its subject, which may correct it; the newest first"
+LATER_MORE = "Further ones"
 REDACTED = "Private parts and secrets removed"
 SUPERSEDED = 'Superseded memories in the scope that were left out; as_of="any" finds them'
 
@@ -69,6 +70,16 @@ class StoreMemoryResult(Result):
     redacted: int = unless_zero(REDACTED)
     created_at: Time
     expires_at: Time | None = unless_empty()
+
+
+class LaterMemory(Value):
+    """A newer memory on the subject of a result. `beginning`: unless it is a result of the same answer."""
+
+    id: int
+    title: str | None = unless_empty()
+    agent_id: str
+    created_at: Time
+    beginning: str | None = unless_empty()
 
 
 class StoredText(Value):
@@ -123,7 +134,8 @@ class FoundMemory(MemoryEntry, InContext):
 
     score: Score | None = unless_empty(description=SCORE)
     match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[int] = unless_empty([], LATER)
+    later: list[LaterMemory] = unless_empty([], LATER)
+    later_more: int = unless_zero(LATER_MORE)
     similarity: Share | None = SCOPED_MATCH
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
     sources: list[Source] = unless_both()
@@ -141,6 +153,8 @@ class Beginning(StoredText, Succession):
     task_code: str | None = unless_empty()
     title: str | None = unless_empty()
     report_id: int | None = unless_empty(description="The report that an observation is about")
+    later: list[LaterMemory] = unless_empty([], LATER)
+    later_more: int = unless_zero(LATER_MORE)
 
 
 class FoundBeginning(Beginning):
@@ -148,7 +162,6 @@ class FoundBeginning(Beginning):
 
     score: Score | None = unless_empty(description=SCORE)
     match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[int] = unless_empty([], LATER)
     similarity: Share | None = SCOPED_MATCH
 
 
@@ -255,7 +268,8 @@ class FoundChunk(SharedProvenance, InContext, Succession):
     level: int
     score: Score = Field(description=SCORE)
     match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[int] = unless_empty([], LATER)
+    later: list[LaterMemory] = unless_empty([], LATER)
+    later_more: int = unless_zero(LATER_MORE)
     similarity: Share | None
     source: Literal["chunk"] = "chunk"
     sources: list[Source] = unless_both()
@@ -275,7 +289,8 @@ class FoundSection(SharedProvenance, Succession):
     auto_merged: bool
     score: Score = Field(description=SCORE)
     match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[int] = unless_empty([], LATER)
+    later: list[LaterMemory] = unless_empty([], LATER)
+    later_more: int = unless_zero(LATER_MORE)
     similarity: Share | None
     source: Literal["expanded_section"] = "expanded_section"
     sources: list[Source] = unless_both()

@@ -8,10 +8,12 @@ from vector_memory.domain import MatchLevel
 from vector_memory.results.rounding import Score, Share, Time, Value, unless_empty
 from vector_memory.results.sessions import (
     LATER,
+    LATER_MORE,
     MATCH,
     REDACTED,
     SCORE,
     SUPERSEDED,
+    LaterMemory,
     Omitted,
     Result,
     Source,
@@ -60,7 +62,8 @@ class FoundTagged(TaggedMemory):
 
     score: Score = Field(description=SCORE)
     match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[int] = unless_empty([], LATER)
+    later: list[LaterMemory] = unless_empty([], LATER)
+    later_more: int = unless_zero(LATER_MORE)
     similarity: Share | None
     distance: Share | None
     sources: list[Source] = unless_both()

@@ -1,7 +1,6 @@
 """Coarse search: whole memories, looked up by scope or found by their best unit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +11,6 @@ from vector_memory.results.mapping import (
     READ_WITH,
     Superseded,
     found_memory,
-    matched_memory,
     notes_on,
     observations_on,
     said_of_cut,
@@ -113,8 +111,9 @@ class CoarseSearch:
             )
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, scope, [memory.id for memory in memories])
+            later = self._retriever.later_of(reader, [memory.id for memory in memories[: page.limit]], scope, page)
             notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
-        found = [found_memory(memory) for memory in memories[: page.limit]]
+        found = [found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
         said = Judgement(notes=(*notes, *filter(None, [note])))
         return Looked(found, said, observations, more=len(memories) > page.limit, superseded=superseded)
 
@@ -123,22 +122,30 @@ class CoarseSearch:
             question = self._retriever.prepare(query, mode, scope)
             count = max(CANDIDATES, page.end + 1)
             with self._retriever.judging(question, scope, count, memories=True) as (retrieval, judgement):
-                hits, left_out, more, said = on_page(judgement.hits, page)
+                hits, left_out, more = on_page(judgement.hits, page)
                 numbers = [hit.memory_id for hit in hits]
-                memories, observations, around, superseded = retrieval.reader.together(
+                memories, observations, around, superseded, later = retrieval.reader.together(
                     lambda reader: reader.memories(numbers),
                     lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
                     lambda reader: neighbours_of(reader, scope, numbers, neighbours),
                     lambda reader: superseded_in(reader, scope, numbers),
+                    lambda reader: self._retriever.later_of(reader, numbers, scope, page),
                 )
                 short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
                 known = {number: around[number] for number in short & around.keys()}
         require_all(memories, (hit.id for hit in hits))
         matched = [
-            matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources, hit.match, hit.later)
+            found_memory(
+                memories[hit.id],
+                score=hit.score,
+                match=hit.match,
+                similarity=hit.similarity,
+                source_type="keyword" if hit.similarity is None else "vector",
+                sources=list(hit.sources),
+                **later.get(hit.id, {}),
+            )
             for hit in hits
         ]
-        judgement = replace(judgement, notes=(*judgement.notes, *said))
         return Looked(matched, judgement, observations, known, more=more, left_out=left_out, superseded=superseded)
 
     def _answer(

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from vector_memory.domain import MatchLevel, Scope
 from vector_memory.search.elsewhere import closer_matches, nothing_stored
 from vector_memory.search.fusion import Hit, SearchHits
-from vector_memory.search.later import with_later
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -53,11 +52,8 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
 
 
 def judged(found: SearchHits, question: Question) -> list[Hit]:
-    """Return the hits in the order of answers, with how well each matches and what it may correct, weak ones last."""
-    hits = weighed(found, question)
-    tells_later = found.compared and question.calibration.tells_weak
-    hits = with_later(hits, found.compared, found.origins) if tells_later else hits
-    return sorted(hits, key=lambda hit: hit.match == "weak")
+    """Return the hits in the order of answers, with how well each matches, weak ones last."""
+    return sorted(weighed(found, question), key=lambda hit: hit.match == "weak")
 
 
 def limits(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Iterator[str]:

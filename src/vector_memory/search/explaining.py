@@ -150,10 +150,10 @@ def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked) -> Ranking:
     if grain == "section":
         outlines = retrieval.reader.outlines(sorted({hit.memory_id for hit in enough[:most]}))
         results = rank_sections(sections_of(outlines), enough[:most])
-    ordered, on_page, _ = arranged(results, asked.page)
+    on_page, _ = arranged(results, asked.page)
     place_of = {
         hit.id: place
-        for place, result in enumerate(ordered)
+        for place, result in enumerate(results)
         for hit in (result.hits if isinstance(result, MatchedSection) else (result,))
     }
     places = [place_of.get(hit.memory_id if grain == "document" else hit.id) for hit in hits]
@@ -172,7 +172,7 @@ def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked) -> Ranking:
         hits,
         places,
         list(map(fate, hits, places)),
-        [result.score for result in ordered],
+        [result.score for result in results],
         shown,
     )
 

@@ -1,7 +1,5 @@
 """Fine search: the chunks that match best."""
 
-from collections.abc import Mapping
-
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
@@ -9,6 +7,7 @@ from vector_memory.results.mapping import notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.later import LaterFields, with_superseding
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
 from vector_memory.search.relevance import CANDIDATES, on_page
@@ -35,20 +34,22 @@ class FineSearch:
             question = self._retriever.prepare(query, mode, scope)
             count = max(CANDIDATES, page.end + 1)
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
-                hits, left_out, more, said = on_page(judgement.hits, page)
+                hits, left_out, more = on_page(judgement.hits, page)
                 numbers = [hit.memory_id for hit in hits]
-                chunks, sources, observations, around, superseded = retrieval.reader.together(
+                chunks, sources, observations, around, superseded, later = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.memories(numbers) if IS_LEAN.get() else reader.origins(numbers),
                     lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
                     lambda reader: neighbours_of(reader, scope, numbers, neighbours),
                     lambda reader: superseded_in(reader, scope, numbers),
+                    lambda reader: self._retriever.later_of(reader, numbers, scope, page),
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
-        notes = said_with([*judgement.notes, *said], left_out, superseded.number)
+        notes = said_with(judgement.notes, left_out, superseded.number)
         require_all(sources, numbers)
-        matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id], superseded.by) for hit in hits]
+        beside_each = with_superseding(later, superseded.by)
+        matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id], beside_each) for hit in hits]
         if IS_LEAN.get():
             lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
             matched = shortened_hits(matched, retrieval.question.terms or (), lengths, page)
@@ -71,10 +72,8 @@ class FineSearch:
         return self._budget.for_page(page).fit(build)
 
 
-def found_chunk(
-    hit: Hit, stored: StoredChunk, source: Memory | Origin, superseded: Mapping[int, list[int]]
-) -> FoundChunk:
-    """Return a result for a chunk. `superseded`: by what, by memory."""
+def found_chunk(hit: Hit, stored: StoredChunk, source: Memory | Origin, beside: LaterFields) -> FoundChunk:
+    """Return a result for a chunk."""
     chunk = stored.chunk
     return FoundChunk(
         **provenance(source),
@@ -88,10 +87,9 @@ def found_chunk(
         level=chunk.level,
         score=hit.score,
         match=hit.match,
-        later=list(hit.later),
-        superseded_by=superseded.get(hit.memory_id, []),
         similarity=hit.similarity,
         sources=list(hit.sources),
+        **beside.get(hit.memory_id, {}),
     )
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from vector_memory.domain import MatchLevel
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
-from vector_memory.storage.records import Origin
 from vector_memory.storage.scoring import LATE_WEIGHT, VECTOR_WEIGHT, Wording, rounded
 
 FUSED_DECIMALS = 9
@@ -24,9 +23,9 @@ class Hit(NamedTuple):
     """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
 
     `words`: its share of the words (see `divisor_of`); None: not compared. `late`: its late score (see `late_hits`), if
-    that is a part of the score. `match`: how well it matches; None: not judged. `later`: the memories that it may
-    correct. `covered`: the share of the question's words that it has, weighted by their rarity, if it was found among
-    several scopes; what a share of the words says differs between them.
+    that is a part of the score. `match`: how well it matches; None: not judged. `covered`: the share of the question's
+    words that it has, weighted by their rarity, if it was found among several scopes; what a share of the words says
+    differs between them.
     """
 
     id: int
@@ -37,7 +36,6 @@ class Hit(NamedTuple):
     words: float | None = None
     late: float | None = None
     match: MatchLevel | None = None
-    later: tuple[int, ...] = ()
     covered: float = 0.0
 
     def cosine(self, weight: float) -> float | None:
@@ -53,7 +51,6 @@ class SearchHits(NamedTuple):
 
     `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
     `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by token, by id.
-    `origins`: of their memories.
     """
 
     hits: list[Hit]
@@ -62,7 +59,6 @@ class SearchHits(NamedTuple):
     wording: Wording | None = None
     weight: float = VECTOR_WEIGHT
     compared: Mapping[int, Compared] = MappingProxyType({})
-    origins: Mapping[int, Origin] = MappingProxyType({})
 
     @property
     def coverage(self) -> float:
@@ -133,7 +129,6 @@ def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
         max((part.nearest for part in found if part.nearest is not None), default=None),
         any(part.partial for part in found),
         compared={unit: one for part in found for unit, one in part.compared.items()},
-        origins={number: origin for part in found for number, origin in part.origins.items()},
     )
 
 

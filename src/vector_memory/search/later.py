@@ -1,78 +1,60 @@
-"""Finds results that may correct another one: newer ones on the same subject."""
+"""Names the memories that are newer than results, and on their subjects: `later_links` has them (`succession`)."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from vector_memory.embedding.token_states import Compared
-from vector_memory.search.fusion import Hit
-from vector_memory.search.relevance import CANDIDATES
-from vector_memory.storage.records import Origin
+from vector_memory.domain import Scope
+from vector_memory.results.sessions import LaterMemory
+from vector_memory.search.same_subject import BEHIND
+from vector_memory.storage.base import Reader
+from vector_memory.storage.records import Later
 
-SAME_SUBJECT = 0.34
-"""Minimum cosine of two passages on the same subject, which most corrections reach."""
-LEAST_TOGETHER = 0.8
-"""Minimum of this cosine and the newer one's late score together."""
-MOST = 2
-"""Number of newer memories marked for each: the best, and the next best or one that continues the best."""
-CORRECTED = 3
-"""Number of strong matches for which an answer names what may correct them; that is never weak."""
-APART_SECONDS = 60.0
-"""Memories stored within this time count as written together."""
+MOST_NAMED = 3
+BEGINNING = 160
+"""Characters of each that is named."""
+
+LaterFields = Mapping[int, Mapping[str, Any]]
+"""The fields `later` and `later_more` of the results of memories, by the ids of those that have newer ones."""
 
 
-def with_later(hits: Sequence[Hit], compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> list[Hit]:
-    """Return the hits, with the best hits that each may correct; a correction is not weak.
+def later_fields(reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()) -> LaterFields:
+    """Return what names the newer memories of a scope's session, or of all, that are on the subjects of memories.
 
-    Each stays where its score puts it: a newer text on a near subject is marked, too, and may answer nothing.
-    `origins`: of the memories of the first hits; others are not looked at.
+    Of those `given` in the same answer, the text is not repeated.
     """
-    known = [hit for hit in hits[:CANDIDATES] if hit.id in compared and hit.memory_id in origins]
-    corrected: dict[int, list[int]] = {}
-    for older in [hit for hit in known if hit.match == "strong"][:CORRECTED]:
-        best = best_on_subject(older, known, compared, origins)
-        for hit in best:
-            corrected.setdefault(hit.id, []).append(older.memory_id)
-        if len(best) == MOST and may_correct(best[1], best[0], compared, origins):
-            corrected[best[1].id].append(best[0].memory_id)
-    return [corrects(hit, corrected[hit.id]) if hit.id in corrected else hit for hit in hits]
+    found = newer_memories(reader, memory_ids, Scope(session_id=scope.session_id, as_of=scope.as_of), BEGINNING)
+    return {number: fields_of(newer, given) for number, newer in found.items()}
 
 
-def corrects(hit: Hit, older: Sequence[int]) -> Hit:
-    """Return a hit that may correct older memories: it is not weak."""
-    return hit._replace(later=tuple(dict.fromkeys(older)), match="related" if hit.match == "weak" else hit.match)
+def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) -> LaterFields:
+    """Return these fields and the field `superseded_by` of the results of memories."""
+    numbers = later.keys() | superseded.keys()
+    return {number: {**later.get(number, {}), "superseded_by": superseded.get(number, [])} for number in numbers}
 
 
-def order_of(origin: Origin) -> tuple[int, str, int]:
-    """Return what sorts memories in the order of storing, whatever the clocks of their machines said."""
-    return origin.turn, origin.created_at, origin.id
+def newer_memories(reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int) -> dict[int, list[Later]]:
+    """Return the newer memories of a scope on the subjects of memories, the newest first, by the ids of the older ones.
 
-
-def is_later(one: Origin, other: Origin) -> bool:
-    """Return whether a memory was stored after another one, and not together with it."""
-    first, second = (datetime.fromisoformat(each.created_at).timestamp() for each in (other, one))
-    return order_of(one) > order_of(other) and abs(second - first) >= APART_SECONDS
-
-
-def may_correct(hit: Hit, older: Hit, compared: Mapping[int, Compared], origins: Mapping[int, Origin]) -> bool:
-    """Return whether a hit was stored after another one, and is on its subject and near the question, too."""
-    one, other = compared[hit.id], compared[older.id]
-    least = max(SAME_SUBJECT, LEAST_TOGETHER - one.score)
-    return is_later(origins[hit.memory_id], origins[older.memory_id]) and bool(one.direction @ other.direction >= least)
-
-
-def best_on_subject(
-    older: Hit, candidates: Sequence[Hit], compared: Mapping[int, Compared], origins: Mapping[int, Origin]
-) -> list[Hit]:
-    """Return the two best that may correct a hit, or the best and the newest that goes on from it.
-
-    A fact that was corrected several times shares ever fewer words with the question, but what is true stands last: it
-    is newer than both, and on the subject of the best one, too. `candidates`: the best first.
+    Only those that are about as likely to be on the subject as the likeliest. `characters`: of their beginnings.
     """
-    alike = [hit for hit in candidates if may_correct(hit, older, compared, origins)]
-    best = alike[:MOST]
-    newer = [
-        hit
-        for hit in alike[MOST:]
-        if may_correct(hit, best[0], compared, origins) and is_later(origins[hit.memory_id], origins[best[1].memory_id])
+    linked = defaultdict[int, list[Later]](list)
+    for one in reader.later_than(memory_ids, scope, characters) if memory_ids else ():
+        linked[one.older_id].append(one)
+    most = {number: max(one.evidence for one in found) for number, found in linked.items()}
+    return {number: [one for one in found if one.evidence >= most[number] - BEHIND] for number, found in linked.items()}
+
+
+def fields_of(found: Sequence[Later], given: Collection[int]) -> dict[str, Any]:
+    """Return the fields for the newer memories of one memory."""
+    named = [
+        LaterMemory(
+            id=one.id,
+            title=one.title,
+            agent_id=one.agent_id,
+            created_at=one.created_at,
+            beginning=None if one.id in given else one.beginning,
+        )
+        for one in found[:MOST_NAMED]
     ]
-    return [best[0], max(newer, key=lambda hit: order_of(origins[hit.memory_id]))] if newer else best
+    return {"later": named, "later_more": len(found) - len(named)}

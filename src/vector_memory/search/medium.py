@@ -14,6 +14,7 @@ from vector_memory.results.mapping import notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.later import LaterFields, with_superseding
 from vector_memory.search.messages import said_with
 from vector_memory.search.relevance import CANDIDATES, best_of, on_page
 from vector_memory.search.retriever import Retriever
@@ -73,11 +74,6 @@ class MatchedSection:
         """The memory that the section is a part of."""
         return self.section.memory_id
 
-    @cached_property
-    def later(self) -> list[int]:
-        """The memories that the chunks may correct."""
-        return sorted({number for hit in self.hits for number in hit.later} - {self.section.memory_id})
-
     @property
     def match_ratio(self) -> float:
         """The share of the section's chunks that matched."""
@@ -103,16 +99,18 @@ class MediumSearch:
                 reader = retrieval.reader
                 best = judgement.hits[:count]
                 ranked = rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in best}))), best)
-                sections, left_out, more, said = on_page(ranked, page)
+                sections, left_out, more = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
-                memories, observations, superseded = reader.together(
+                memories, observations, superseded, later = reader.together(
                     lambda reader: reader.memories(sorted(shown)),
                     lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else (), scope.as_of),
                     lambda reader: superseded_in(reader, scope, shown),
+                    lambda reader: self._retriever.later_of(reader, sorted(shown), scope, page),
                 )
-        notes = said_with([*judgement.notes, *said], left_out, superseded.number)
+        notes = said_with(judgement.notes, left_out, superseded.number)
         require_all(memories, shown)
-        matched = [found_section(match, memories, superseded.by) for match in sections]
+        beside_each = with_superseding(later, superseded.by)
+        matched = [found_section(match, memories, beside_each) for match in sections]
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
             matched = shortened_hits(matched, question.terms or (), lengths, page)
@@ -174,13 +172,8 @@ def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[Matc
     )
 
 
-def found_section(
-    match: MatchedSection, memories: Mapping[int, Memory], superseded: Mapping[int, list[int]]
-) -> FoundSection:
-    """Return a result for a section, with its text as in the document, without the overlaps of its chunks.
-
-    `superseded`: by what, by memory.
-    """
+def found_section(match: MatchedSection, memories: Mapping[int, Memory], beside: LaterFields) -> FoundSection:
+    """Return a result for a section, with its text as in the document, without the overlaps of its chunks."""
     section, memory = match.section, memories[match.section.memory_id]
     path = " > ".join(section.headings)
     return FoundSection(
@@ -195,9 +188,8 @@ def found_section(
         auto_merged=match.match_ratio >= MERGE_RATIO,
         score=match.score,
         match=match.match,
-        later=match.later,
-        superseded_by=superseded.get(memory.id, []),
         similarity=match.similarity,
         sources=match.sources,
         content_start=section.start,
+        **beside.get(memory.id, {}),
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, TypeVar, cast, get_args
 
 from vector_memory.domain import LINES, MatchLevel, Page
@@ -81,7 +80,7 @@ class Probes:
 def joined(answers: Sequence[A], page: Page, budget: ResponseBudget) -> A:
     """Return the page of several answers' results, as far as it fits."""
     found = in_fair_order([list(answer.results) for answer in answers])
-    following, left_out, more, said = on_page(found, page, MOST_RELATED * len(answers))
+    following, left_out, more = on_page(found, page, MOST_RELATED * len(answers))
     wanted = without_repeated(following)
     first = answers[0]
     if page.detail == LINES:
@@ -92,7 +91,7 @@ def joined(answers: Sequence[A], page: Page, budget: ResponseBudget) -> A:
         lines, packed = [], budget.packed(wanted, shown, page, omitted_hit, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
-    notes = said_with(list(dict.fromkeys(chain(notes_of(answers, best), said))), left_out, first.superseded)
+    notes = said_with(list(dict.fromkeys(notes_of(answers, best))), left_out, first.superseded)
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
         "total_results": len(packed.results),
@@ -135,8 +134,7 @@ def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
 def better(one: H, other: H) -> H:
     """Return the hit of two on the same text that has the higher score, with the better match of both."""
     match = next((level for level in LEVELS if level in (one.match, other.match)), None)
-    later = sorted({*one.later, *other.later})
-    return cast("H", max(one, other, key=score_of).model_copy(update={"match": match, "later": later}))
+    return cast("H", max(one, other, key=score_of).model_copy(update={"match": match}))
 
 
 def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:

@@ -4,7 +4,6 @@ docs/lab/retrieval.md has the measurements behind the figures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -35,8 +34,6 @@ LEAST_NEW = 0.04
 LEAST_SHARE = 0.55
 """The share of the best score that it must have."""
 
-NEWER_FOLLOWS = "The next result is newer, and may correct one of these."
-
 MOST_RELATED = 3
 """How many results that only are related a lean answer shows in a row at its end."""
 
@@ -45,85 +42,51 @@ class Judged(Protocol):
     """A hit, or a result that has hits."""
 
     @property
-    def memory_id(self) -> int:
-        """Where it is."""
-
-    @property
     def match(self) -> MatchLevel | None:
         """How well it matches; None: not judged."""
-
-    @property
-    def later(self) -> Sequence[int]:
-        """The memories that it may correct."""
 
 
 J = TypeVar("J", bound=Judged)
 
 
 class Shown(NamedTuple, Generic[J]):
-    """What a page shows of results. `left_out`: how many weak ones it leaves out; `more` follow. `notes`: sentences."""
+    """What a page shows of results. `left_out`: how many weak ones it leaves out; `more` follow."""
 
     results: Sequence[J]
     left_out: int
     more: bool
-    notes: Sequence[str] = ()
 
 
 def on_page(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> Shown[J]:
     """Return what a page shows. `related`: see `arranged`."""
     if page.is_part:
         return Shown(found[: min(page.end + 1, MAX_LIMIT)], 0, more=False)
-    found, places, kept = arranged(found, page, related)
-    results, following = found[places.start : places.stop], found[places.stop :]
+    places, kept = arranged(found, page, related)
+    results, more = found[places.start : places.stop], places.stop < len(found)
     if page.offset >= max(1, kept):
-        return Shown(results, 0, bool(following))
+        return Shown(results, 0, more)
     left_out = max(0, min(page.end, len(found)) - kept) if places.stop in (page.end, kept) else 0
-    later = following[0].later if following else ()
-    is_cut = bool(later) and any(one.memory_id in later for one in results if one.match == "strong")
-    return Shown(results, left_out, bool(following), [NEWER_FOLLOWS] if is_cut else [])
+    return Shown(results, left_out, more)
 
 
-def arranged(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> tuple[Sequence[J], range, int]:
-    """Return results in the order of pages, the places of those on a page, and how many are not weak.
+def arranged(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> tuple[range, int]:
+    """Return the places of the results on a page, and how many are not weak.
 
     A page that begins with a result that is not weak ends before those that are, which follow on the next pages. If all
     are weak, the first page is empty, and they follow from offset 1 on.
 
     A lean answer does not show more than `related` at its end that only are related: they are the first of the next
-    page. A caller who says how much there is room for gets all. What may correct the first strong ones has a place on
-    the first page: that of the last one that only is related. If all are strong, which is worth as much, it is the
-    first of the next page. Of several corrections the newest comes, if it goes on from the others, or else the best.
+    page. A caller who says how much there is room for gets all.
     """
     kept = sum(one.match != "weak" for one in found)
     first = min(page.limit, kept)
     if IS_LEAN.get() and page.max_tokens is None and page.detail != LINES:
         only = [place for place in range(first) if found[place].match == "related"]
         first = max([*only[:related], *set(range(first)).difference(only)], default=-1) + 1
-    ordered = with_room(found, first) if any(map(attrgetter("later"), found[first:kept])) else found
     if page.offset >= max(1, kept):
         start = page.offset - (not kept)
-        return ordered, range(start, start + page.limit), kept
-    return ordered, range(page.offset, min(page.end, kept) if page.offset else first), kept
-
-
-def with_room(found: Sequence[J], first: int) -> list[J]:
-    """Return results with what may correct strong ones of the `first` in the place of the last related ones there."""
-    ordered = list(found)
-    strong = [one.memory_id for one in found[:first] if one.match == "strong"]
-    wanted = [newest for newest in (newest_of(found, number) for number in strong) if newest is not None]
-    for newest in wanted:
-        if newest not in ordered[:first]:
-            least = [one for one in ordered[:first] if one.match == "related" and one not in wanted][-1:]
-            ordered = [one for one in ordered if one != newest and one not in least]
-            ordered[first - len(least) : first - len(least)] = [newest, *least]
-    return ordered
-
-
-def newest_of(found: Sequence[J], memory_id: int | None) -> J | None:
-    """Return of what may correct a memory the one that may correct others of it, too, or else the first; None: none."""
-    later = [one for one in found if memory_id in one.later]
-    numbers = {one.memory_id for one in later}
-    return max(later, key=lambda one: len(numbers.intersection(one.later)), default=None)
+        return range(start, start + page.limit), kept
+    return range(page.offset, min(page.end, kept) if page.offset else first), kept
 
 
 def weighed(found: SearchHits, question: Question) -> list[Hit]:

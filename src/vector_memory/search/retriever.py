@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from vector_memory.domain import STORED, Scope, SearchMode
+from vector_memory.domain import STORED, Page, Scope, SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.dates import without_dates
+from vector_memory.search.later import LaterFields, later_fields
 from vector_memory.search.question import Question, prepare
 from vector_memory.search.retrieval import Known, Retrieval
 from vector_memory.search.scan import Found, Method, reads
@@ -76,6 +77,7 @@ class Retriever:
         self._background = background
         self._mode = settings.search_mode
         self._compares_tokens = settings.late_interaction
+        self.names_later = settings.later
         self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
 
@@ -83,6 +85,18 @@ class Retriever:
     def is_ready(self) -> bool:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
+
+    def later_of(
+        self, reader: Reader, memory_ids: Sequence[int], scope: Scope, page: Page | None = None
+    ) -> LaterFields:
+        """Return the fields of results that name newer memories on their subjects, as far as the settings want them.
+
+        These are of the session of the scope, or of all: other filters do not apply to them.
+        """
+        if not self.names_later:
+            return {}
+        is_all = page is None or not page.is_part  # or else others may be left out, and their texts with them
+        return later_fields(reader, memory_ids, scope, memory_ids if is_all else ())
 
     def require_comparable(self, reader: Reader) -> None:
         """Raise EmbeddingUnavailableError if queries cannot be compared with the stored vectors."""

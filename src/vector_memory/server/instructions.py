@@ -12,8 +12,8 @@ score (0 to 1): what results are sorted by, meaning and words together; similari
 """
 IN_LEAN_FORM = f"""\
 Best results first; one search is usually enough. match "strong" probably answers, "related" is only on the topic. \
-later: it is newer than these ids and may correct them. {CUT} marks where a long text was cut. weak: number of weak \
-matches left out; next_offset leads to them.
+later: newer memories on its subject, which may correct it. {CUT} marks where a long text was cut. weak: number of \
+weak matches left out; next_offset leads to them.
 """
 
 INSTRUCTIONS = f"""\

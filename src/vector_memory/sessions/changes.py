@@ -80,11 +80,13 @@ class Changes:
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, since, ids := [memory.id for memory in memories])
             replaced = replaced_by(reader, ids)
+            later = self._retriever.later_of(reader, ids, scope)
         found = [
             FoundBeginning(
                 **beginning(memory, length),
                 superseded_by=superseded.by.get(memory.id, []),
                 supersedes=replaced.get(memory.id, [])[:LINKED],
+                **later.get(memory.id, {}),
             )
             for memory in memories
         ]
@@ -119,21 +121,22 @@ class Changes:
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
                 ranked = retrieval.find_among(kinds, max(CANDIDATES, page.limit), memories=True)
                 matches = judged(ranked, retrieval.question)
-                hits, left_out, _, said = on_page(matches, Page(limit=page.limit), related=page.limit)
+                hits, left_out, _ = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = retrieval.note_on_missing(scope)
                 observations = observations_on(reader, memories.values(), scope.as_of)
                 superseded = superseded_in(reader, scope, memories.keys())
                 replaced = replaced_by(reader, memories.keys())
+                later = self._retriever.later_of(reader, list(memories), scope)
         found = [
             FoundBeginning(
                 **beginning(memories[hit.id], length),
                 score=hit.score,
                 match=hit.match,
-                later=list(hit.later),
                 similarity=hit.similarity,
                 superseded_by=superseded.by.get(hit.id, []),
                 supersedes=replaced.get(hit.id, [])[:LINKED],
+                **later.get(hit.id, {}),
             )
             for hit in hits
         ]
@@ -145,7 +148,6 @@ class Changes:
             missing,
             cut_short(scope) if ranked.partial else None,
             {"related": NO_CLOSE_MATCH, "weak": NO_MATCH}.get(confidence or ""),
-            *said,
         )
 
         def build(budget: ResponseBudget) -> ChangesResult:

@@ -25,6 +25,7 @@ from vector_memory.results.mapping import (
     superseded_in,
 )
 from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
+from vector_memory.search import Retriever
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
@@ -45,8 +46,9 @@ PROMPTS_FIRST = 5
 class TaskContext:
     """Gathers what an agent needs to continue a session."""
 
-    def __init__(self, storage: Storage, budget: ResponseBudget, access: AccessRecorder) -> None:
+    def __init__(self, storage: Storage, retriever: Retriever, budget: ResponseBudget, access: AccessRecorder) -> None:
         self._storage = storage
+        self._retriever = retriever
         self._budget = budget
         self._access = access
 
@@ -65,7 +67,7 @@ class TaskContext:
             check_range("max_tokens", max_tokens, MIN_TOKENS, LARGEST)
         with self._storage.read() as reader:
             iteration = latest_iteration(reader, session) if wanted is None else wanted
-            gathered = Gathered(reader, session, iteration)
+            gathered = Gathered(reader, session, iteration, self._retriever)
         found = gathered.in_order
         handed_out: list[StoredText] = []
 
@@ -82,7 +84,7 @@ class TaskContext:
 class Gathered:
     """What a session holds for one of its iterations."""
 
-    def __init__(self, reader: Reader, session: Scope, iteration: int) -> None:
+    def __init__(self, reader: Reader, session: Scope, iteration: int, retriever: Retriever) -> None:
         self._iteration = iteration
 
         def of(kind: MemoryKind, limit: int = RECENT, *, session_iter: int | None = iteration) -> list[Memory]:
@@ -97,11 +99,12 @@ class Gathered:
         self._prompts = reader.count(replace(session, kind=MemoryKind.INPUT_PROMPT))
         self._observations: list[ObservationNote] = observations_on(reader, reports, session.as_of)
         pinned = [memory for memory in reader.pinned(session, PINNED) if memory not in contexts]
+        later = retriever.later_of(reader, [memory.id for memory in (*pinned, *reports, *notes)], session)
         found: list[MemoryEntry | Beginning] = [
-            *(Beginning(**beginning(memory)) for memory in pinned),
+            *(Beginning(**beginning(memory), **later.get(memory.id, {})) for memory in pinned),
             *map(memory_entry, contexts),
             *map(whole, prompts[:PROMPTS_FIRST]),
-            *(Beginning(**beginning(memory)) for memory in (*reports, *notes)),
+            *(Beginning(**beginning(memory), **later.get(memory.id, {})) for memory in (*reports, *notes)),
             *map(whole, prompts[PROMPTS_FIRST:]),
         ]
         entries = [*{entry.id: entry for entry in reversed(found)}.values()][::-1]

@@ -11,11 +11,11 @@ from vector_memory.results.rounding import to_second
 from vector_memory.search import Retriever
 from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit
+from vector_memory.search.later import newer_memories
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import newest_of
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.records import Memory, Moment, Order, Origin, Span
+from vector_memory.storage.records import Later, Memory, Moment, Order, Origin, Span
 
 STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT, SESSION = 420, 140, 300, 700, 72, 24, 36
 """Maximum characters of each part of a recap. An answer has more room in a session without a stored state."""
@@ -108,11 +108,25 @@ class Past:
             for hit in judged(found, question)
             if hit.memory_id not in known and hit.memory_id in origins and origins[hit.memory_id].session_id != besides
         ]
-        chosen = worth_telling(others)
-        chunks = reader.chunks([hit.id for hit in chosen])
-        lines = [told_of(hit, origins[hit.memory_id], chunks[hit.id].chunk.text) for hit in chosen]
+        strong = best_of_each([hit for hit in others if hit.match == "strong"])
+        chunks = reader.chunks([hit.id for hit in strong])
+        newest = self._newest_on(reader, [hit.memory_id for hit in strong])
+        told = worth_telling([(hit.memory_id, newest.get(hit.memory_id)) for hit in strong], known)
+        texts = {hit.memory_id: chunks[hit.id].chunk.text for hit in strong}
+        lines = [
+            told_of(origins[older], texts[older]) if one is None else told_of(origins[older], one.beginning, one)
+            for older, one in told
+        ]
+        ids = frozenset(older if one is None else one.id for older, one in told)
         heading = f"From the memory of earlier sessions ({DATA}). Read on with get_memory_by_id:"
-        return Told("\n".join([heading, *lines]), frozenset(hit.memory_id for hit in chosen)) if lines else None
+        return Told("\n".join([heading, *lines]), ids) if lines else None
+
+    def _newest_on(self, reader: Reader, memory_ids: Sequence[int]) -> dict[int, Later]:
+        """Return the newest memory on the subject of each memory, of those that have newer ones."""
+        linked = (
+            newer_memories(reader, memory_ids, Scope(), LOOKED_THROUGH * EXCERPT) if self._retriever.names_later else {}
+        )
+        return {number: found[0] for number, found in linked.items()}
 
 
 def told_by_words(hit: Hit, question: Question) -> float:
@@ -124,22 +138,31 @@ def told_by_words(hit: Hit, question: Question) -> float:
     return hit.covered if hit.similarity is None and has_many else 0.0
 
 
-def worth_telling(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that match strongly, one of each memory, each with the newest one that may correct it."""
-    strong = {hit.memory_id for hit in hits if hit.match == "strong"}
-    newest = {number: newest_of(hits, number) for number in strong}
-    correction = {number: hit.memory_id for number, hit in newest.items() if hit}
-    told = strong.union(correction.values())
-    best = {hit.memory_id: hit for hit in reversed(hits) if hit.memory_id in told}
-    chosen = [hit for hit in hits if best.get(hit.memory_id) == hit][:RECALLED]
-    numbers = {hit.memory_id for hit in chosen}
-    return [hit for hit in chosen if correction.get(hit.memory_id, hit.memory_id) in numbers]
+def best_of_each(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the first hit of each memory."""
+    return list({hit.memory_id: hit for hit in reversed(hits)}.values())[::-1]
 
 
-def told_of(hit: Hit, origin: Origin, text: str) -> str:
-    """Return the line that describes a memory near a prompt."""
-    later = f", which may correct memory {hit.later[0]}" if hit.later else ""
-    return f"- memory {origin.id}, {origin.memory_type} of {origin.created_at[:10]}{later}: {condensed(text, EXCERPT)}"
+def worth_telling(found: Sequence[tuple[int, Later | None]], known: Collection[int]) -> list[tuple[int, Later | None]]:
+    """Return which memories are told, the best first, each followed by the newest on its subject, or not at all.
+
+    A pair without a newer memory stands for the older one itself, and a pair with one for the newer.
+    """
+    told: dict[int, tuple[int, Later | None]] = {}
+    for number, newest in found:
+        pairs: dict[int, tuple[int, Later | None]] = {number: (number, None)}
+        if newest is not None and newest.id not in known:
+            pairs[newest.id] = (number, newest)
+        if len(told | pairs) <= RECALLED:
+            told |= pairs
+    return list(told.values())
+
+
+def told_of(origin: Origin, text: str, newer: Later | None = None) -> str:
+    """Return the line that describes a memory near a prompt, or a newer one, which may correct it."""
+    number, at = (origin.id, origin.created_at) if newer is None else (newer.id, newer.created_at)
+    later = f", which may correct memory {origin.id}" if newer else ""
+    return f"- memory {number}, {origin.memory_type} of {at[:10]}{later}: {condensed(text, EXCERPT)}"
 
 
 def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool) -> Told | None:

@@ -118,8 +118,8 @@ class Settings(BaseModel):
     )
     later: bool = Field(
         default=True,
-        description="With each result, name later memories on its subject. They are found when vectors are computed, by "
-        "models that can tell: the default and multilingual-e5-small.",
+        description="With each result, name later memories on its subject. They are found when vectors are computed; "
+        "it needs a model that can tell, as the default and multilingual-e5-small can.",
     )
     vector_search_batch_size: int = Field(
         default=100,

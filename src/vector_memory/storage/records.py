@@ -260,6 +260,9 @@ class Links(NamedTuple):
     outstanding: float = 0.0
 
 
+NO_LINKS = Links()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """Everything derived from a memory's text and stored with it.
@@ -272,7 +275,7 @@ class Derived:
     words: "Words"
     enriched: bool = False
     embedded: Embedded | None = None
-    links: Links = Links()
+    links: Links = NO_LINKS
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -89,6 +89,7 @@ def found_tagged(memory: FoundMemory) -> FoundTagged:
         score=memory.score or 0.0,
         match=memory.match,
         later=memory.later,
+        later_more=memory.later_more,
         similarity=memory.similarity,
         distance=None if memory.similarity is None else 1 - memory.similarity,
         sources=memory.sources,

@@ -34,7 +34,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
-from vector_memory.search.relevance import NEWER_FOLLOWS, best_of, with_room
+from vector_memory.search.relevance import best_of
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -118,7 +118,7 @@ class Search:
         if offset + limit > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
-        ranked = with_room(merged_by_score([answer.results for answer in answers]), limit)[: offset + limit]
+        ranked = merged_by_score([answer.results for answer in answers])[: offset + limit]
         self._shown = {scope.kind: shown_of(scope.kind, ranked, offset) for scope in scopes}
         found = ranked[offset:]
         return found, " ".join(self._notes(answers, found))
@@ -155,8 +155,6 @@ class Search:
             yield f"Found by words only. {problem}"
         elif found and best_of([answer.confidence for answer in answers]) in {"related", "weak"}:
             yield NO_CLOSE_MATCH
-        if any(NEWER_FOLLOWS in (answer.message or "") for answer in answers):
-            yield NEWER_FOLLOWS
         if stats.without_vectors:
             memories = counted(stats.without_vectors, "memory lacks", "memories lack")
             advice = "" if problem else ": run `vector-memory backfill`"

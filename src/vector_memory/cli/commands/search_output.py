@@ -82,9 +82,9 @@ def _heading(result: Found, width: int) -> Table:
     if path and path != title:
         lines.append(Text(path, style="green"))
     lines.append(Text(_origin(result, memory_id), style="dim"))
-    if result.later:
-        numbers = ", ".join(map(str, result.later))
-        lines.append(Text(f"newer than {numbers}, on the same subject: may correct it", style="yellow"))
+    for one in result.later:
+        said = f": {one_line(one.beginning)}" if one.beginning else ""
+        lines.append(Text(f"later on this subject: {one.id} of {moment(one.created_at)}{said}", style="yellow"))
     table.add_row(score_column(result.score), Text("\n").join(lines))
     return table
 

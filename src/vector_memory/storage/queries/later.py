@@ -13,8 +13,17 @@ IS_OLDER = "(other.turn, other.created_at, other.id) < (m.turn, m.created_at, m.
 
 LINK = f"""
 insert into later_links (older_id, newer_id, evidence)
-select case when {IS_OLDER} then other.id else m.id end, case when {IS_OLDER} then m.id else other.id end, cast(%(evidence)s as double precision)
+select case when {IS_OLDER} then other.id else m.id end, case when {IS_OLDER} then m.id else other.id end,
+    cast(%(evidence)s as double precision)
 from session_memories m cross join session_memories other where m.id = %(id)s and other.id = %(other)s
+on conflict do nothing
+"""
+
+# What a memory says of a subject now, it also says instead of what an older one on it has corrected.
+LINK_FURTHER = """
+insert into later_links (older_id, newer_id, evidence)
+select l.older_id, %(id)s, max(l.evidence) from later_links l join later_links own on own.older_id = l.newer_id
+where own.newer_id = %(id)s group by l.older_id
 on conflict do nothing
 """
 
@@ -50,7 +59,7 @@ class LaterQueries(Queries):
         return self.connection.fetch(Link, sql, condition.parameters)
 
     def unread(self, scope: Scope, before: str) -> list[int]:
-        """Return the ids of memories of a scope that were created before a time, never read and not linked, oldest first."""
+        """Return the ids of memories of a scope that were created before a time and never read, without links, oldest first."""
         condition = memory_filter(scope)
         sql = f"""
             select m.id from session_memories m
@@ -65,9 +74,11 @@ class LaterChanges(Queries):
     """Changes links."""
 
     def link(self, memory_id: int, links: Links) -> None:
-        """Link a memory with older and newer ones on its subject, those that still exist, and unlink a series."""
+        """Link a memory with older and newer ones on its subject that still exist, and unlink a series."""
         for other, evidence in links.evidence.items():
             self.connection.later(LINK, {"id": memory_id, "other": other, "evidence": evidence})
+        if links.evidence:
+            self.connection.later(LINK_FURTHER, {"id": memory_id})
         if links.series:
             self.connection.later(UNLINK, {"ids": list(links.series), "outstanding": links.outstanding})
 
