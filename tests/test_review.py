@@ -7,8 +7,7 @@ import pytest
 from inside import storage_of
 from vector_memory.errors import ValidationError
 from vector_memory.sessions.review import UNREAD_DAYS, latest_of_each
-from vector_memory.storage.queries.lifecycle import Link
-from vector_memory.storage.records import Links
+from vector_memory.storage.records import Link, Links
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -81,5 +80,5 @@ def test_only_the_first_lines_are_shown_and_all_are_counted(store: SessionMemory
 
 
 def test_the_last_of_a_chain_replaces_all_before_it() -> None:
-    chain = [Link(1, 2), Link(2, 3), Link(3, 4), Link(5, 6)]
+    chain = [Link(1, 2, 0.9), Link(2, 3, 0.9), Link(3, 4, 0.9), Link(5, 6, 0.9)]
     assert latest_of_each(chain) == {1: 4, 2: 4, 3: 4, 5: 6}

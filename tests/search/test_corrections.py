@@ -57,7 +57,7 @@ WAYS: dict[str, Callable[[SessionMemoryStore], Answer]] = {
 def test_a_search_names_the_correction_with_the_fact(store: SessionMemoryStore, way: str) -> None:
     answer = WAYS[way](store)
     [newer] = answer.results[0].later
-    assert (newer.id, newer.created_at, newer.agent_id) == (16, "2026-07-01T10:00:00Z", "anonymous")
+    assert (newer.id, newer.created_at, newer.agent_id) == (16, "2026-07-01T10:00:00Z", "main-orchestrator")
     is_given = 16 in [one["memory_id" if way in ("chunks", "sections") else "id"] for one in answer.results]
     assert newer.beginning == (None if is_given else CORRECTION)
     assert [bool(result.later) for result in answer.results[1:]] == [False] * (len(answer.results) - 1)

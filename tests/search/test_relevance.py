@@ -14,7 +14,7 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import on_page, weighed
-from vector_memory.storage.scoring import Vectors, Wording
+from vector_memory.storage.scoring import Wording
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)
@@ -32,16 +32,9 @@ def found(scores: Sequence[float], *, length: int = 10, nearest: Sequence[Sequen
     hits = [Hit(number, number, score, score, ("vector",), 0.0, score) for number, score in enumerate(scores, 1)]
     seen = [*nearest, *[[0.0, 0.0]] * (len(hits) - len(nearest))]
     compared = {
-        hit.id: comparison(hit.score, np.array(each, np.float32), AXES[0], length)
-        for hit, each in zip(hits, seen, strict=True)
+        hit.id: Compared(hit.score, np.array(each, np.float32), length) for hit, each in zip(hits, seen, strict=True)
     }
     return SearchHits(hits, scores[0], wording=Wording(0.0), compared=compared)
-
-
-def comparison(score: float, nearest: Vectors, direction: Vectors, length: int) -> Compared:
-    """Return a passage as if its states had been compared."""
-    vars(compared := Compared(score, nearest, b"", len(direction), length))["direction"] = direction
-    return compared
 
 
 def matches(hits: Sequence[Hit]) -> list[tuple[int, MatchLevel | None]]:

@@ -22,7 +22,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, Links, Memory, StoredPassage
+from vector_memory.storage.records import NO_LINKS, Derived, Embedded, EmbeddedPassage, Links, Memory, StoredPassage
 from vector_memory.storage.unit_text import words_of
 
 logger = logging.getLogger(__name__)
@@ -157,19 +157,22 @@ class Indexer:
                 texts.append(head + unit.text[span.start : span.end])
         return CutUnits(passages, texts)
 
-    def links_of(self, reader: Reader, kind: str, content: str, embedded: Embedded, memory_id: int | None) -> Links:
-        """Return the links of a memory. `embedded`: its last passages. `memory_id`: None if nothing of it is stored.
+    def links_of(
+        self, reader: Reader, kind: str, content: str, embedded: Embedded | None, memory_id: int | None = None
+    ) -> Links:
+        """Return the links of a memory. `embedded`: its last passages, unless all are stored; `memory_id`: if some are.
 
         What cannot be read of other memories does not matter for a new one: then it has none.
         """
         if self._links_of is None:
-            return Links()
-        texts = [content[passage.start : passage.end] for passage in embedded.passages]
+            return NO_LINKS
+        texts = [] if embedded is None else [content[each.start : each.end] for each in embedded.passages]
+        vectors = np.empty((0, reader.dimensions), np.float32) if embedded is None else embedded.vectors
         try:
-            return self._links_of(self._model, reader, kind, texts, embedded.vectors, memory_id)
+            return self._links_of(self._model, reader, kind, texts, vectors, memory_id)
         except DamagedError as error:
             logger.info("Memories were not linked: %s", error)
-            return Links()
+            return NO_LINKS
 
     def remember(self, memory: Memory, passages: Sequence[StoredPassage], fingerprint: Fingerprint) -> None:
         """Let what a stored memory has in common with later texts not be embedded again."""

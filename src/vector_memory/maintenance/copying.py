@@ -1,8 +1,8 @@
 """Copies a memory into an empty one of any engine: bit by bit, with its ids, times and vectors.
 
 What is copied is one snapshot. Memories go first, in the order of their ids; each portion is committed, read back and
-compared. A run that was interrupted is continued: what it has copied is compared, and the rest follows. The words come
-last, in the one transaction that completes the copy.
+compared. A run that was interrupted is continued: what it has copied is compared, and the rest follows. The words and
+links come last, in the one transaction that completes the copy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,11 @@ from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.portions import Portions, WordBlock
-from vector_memory.storage.records import CanonicalTag, TagVectors
+from vector_memory.storage.records import CanonicalTag, Link, TagVectors
 
 MEMORIES_AT_ONCE = 200
 BLOCKS_AT_ONCE = 50
+LINKS_AT_ONCE = 10_000
 
 OTHERS = (
     "The target has memories that the source does not have. Copy into an empty memory, or continue a copy of the same "
@@ -95,6 +96,9 @@ class Copying:
                 if on_progress is not None:
                     on_progress(done, total)
             portions.set_lifetimes(self._source.upkeep.portions.lifetimes())
+            writer.remove_links()
+            for links in links_in(self._source):
+                writer.add_links(links)
             portions.finish(self._source.last_ids(), ordered_tags(self._source, tags))
             if self._fingerprint is not None:
                 vectors = zip(tags.tags, tags.vectors, strict=True)
@@ -148,6 +152,7 @@ class Copying:
                 and np.array_equal(tags.vectors, copied.vectors)
                 and mine.lifetimes() == theirs.lifetimes()
                 and all(own == other for own, other in zip_longest(self._blocks(mine), self._blocks(theirs)))
+                and all(own == other for own, other in zip_longest(links_in(self._source), links_in(reader)))
             )
 
     @property
@@ -172,6 +177,14 @@ def with_storable_text(whole: WholeMemory) -> WholeMemory:
     content = without_nul(memory.content)
     chunks = [replace(one, chunk=replace(one.chunk, text=without_nul(one.chunk.text))) for one in whole.chunks]
     return replace(whole, memory=replace(memory, content=content, content_hash=hash_of(content)), chunks=chunks)
+
+
+def links_in(reader: Reader) -> Iterator[list[Link]]:
+    """Yield all links in portions."""
+    last = 0, 0
+    while links := reader.links(last, LINKS_AT_ONCE):
+        yield links
+        last = links[-1].older_id, links[-1].newer_id
 
 
 def ordered_tags(reader: Reader, tags: TagVectors) -> list[CanonicalTag]:

@@ -3,14 +3,14 @@
 import time
 from typing import NamedTuple
 
-from vector_memory.domain import Fingerprint
+from vector_memory.domain import Fingerprint, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.reembedding import SpareVectors
-from vector_memory.storage.records import Memory
+from vector_memory.storage.records import NO_LINKS, Links, Memory, Origin
 
 PAUSE_SECONDS = 0.02
 """Pause between the steps of erasing. Writers of other processes do not queue for the lock: without a pause they would
@@ -45,6 +45,8 @@ class Reembedding:
         """
         model = str(self._indexer.fingerprint)
         recomputed = self._recompute(on_progress) if self._begin() else 0
+        if recomputed:
+            self._link()
         self._erase()
         backfilled = self._backfill.run(on_progress)
         done, remaining = recomputed + backfilled.memories_processed, backfilled.memories_remaining
@@ -113,6 +115,27 @@ class Reembedding:
                 writer.upkeep.spare_vectors.add(memory, embedded)
         return len(embedded.passages)
 
+    def _link(self) -> None:
+        """Find the later memories on the subjects of others again, each by what was stored before it."""
+        with self._storage.write() as writer:
+            writer.remove_links()
+        with self._storage.read() as reader:
+            ids = reader.ids(Scope())
+        for number in ids:
+            with self._storage.read() as reader:
+                links = self._links_of(reader, number)
+            if links.evidence or links.series:
+                with self._storage.write() as writer:
+                    writer.link(number, links)
+
+    def _links_of(self, reader: Reader, memory_id: int) -> Links:
+        memory = reader.memories([memory_id]).get(memory_id)
+        if memory is None:
+            return NO_LINKS
+        links = self._indexer.links_of(reader, memory.memory_type, memory.content, None, memory_id)
+        older = [one.id for one in reader.origins(list(links.evidence)).values() if order_of(one) < order_of(memory)]
+        return links._replace(evidence={number: links.evidence[number] for number in older})
+
     def _is_complete(self, reader: Reader) -> bool:
         """Return whether the new vectors are in use. Raises DatabaseError if another process has discarded them."""
         if reader.upkeep.spare_vectors.needed_for() != self._indexer.fingerprint:
@@ -136,6 +159,11 @@ class Reembedding:
     def _erase_step(self) -> bool:
         with self._storage.write() as writer:
             return writer.upkeep.spare_vectors.erase_step()
+
+
+def order_of(origin: Origin) -> tuple[int, str, int]:
+    """Return what sorts memories in the order of storing, whatever the clocks of their machines said."""
+    return origin.turn, origin.created_at, origin.id
 
 
 def are_comparable(reader: Reader, fingerprint: Fingerprint) -> bool:

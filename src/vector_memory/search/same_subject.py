@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vector_memory.embedding.description import Calibration
-from vector_memory.storage.records import Links
+from vector_memory.storage.records import NO_LINKS, Links
 from vector_memory.storage.scoring import SCALE, Vectors
 from vector_memory.storage.terms import query_terms
 
@@ -45,11 +45,6 @@ class Subject(NamedTuple):
     words: Sequence[frozenset[str]]
     tells_change: bool
 
-    def followed_by(self, rest: "Subject") -> "Subject":
-        """Return a text of which this one is the beginning."""
-        vectors = np.concatenate([self.vectors, rest.vectors])
-        return Subject(vectors, [*self.words, *rest.words], self.tells_change or rest.tells_change)
-
 
 def subject_of(passages: Sequence[str], vectors: Vectors) -> Subject:
     """Return a text as it is compared. `vectors`: of its passages."""
@@ -77,7 +72,7 @@ def shares(one: Sequence[frozenset[str]], other: Sequence[frozenset[str]]) -> Ve
 def links(rule: Calibration, found: Mapping[int, float]) -> Links:
     """Return which memories a new one is linked to, given the evidence of those that are nearest to it, by id."""
     if rule.same_subject is None or not found:
-        return Links()
+        return NO_LINKS
     ordered = sorted(found.values(), reverse=True)
     least, nearly = max(rule.same_subject, ordered[0] - BEHIND), rule.same_subject - NEARLY
     if len(ordered) < SERIES or ordered[SERIES - 1] < nearly:

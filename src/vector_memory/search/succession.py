@@ -13,10 +13,10 @@ from vector_memory.domain import TRAITS, MemoryKind, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.search.question import Question
-from vector_memory.search.same_subject import Subject, evidence, links, subject_of
+from vector_memory.search.same_subject import evidence, links, subject_of
 from vector_memory.search.scan import Found, Scan, reads
 from vector_memory.storage.base import Reader
-from vector_memory.storage.records import Links
+from vector_memory.storage.records import NO_LINKS, Links
 from vector_memory.storage.scoring import Vectors
 
 MOST_ASKED = 8
@@ -29,18 +29,20 @@ NEAREST = 16
 def links_of(
     model: EmbeddingModel, reader: Reader, kind: str, texts: Sequence[str], vectors: Vectors, memory_id: int | None
 ) -> Links:
-    """Return the links of a memory of a kind; none if the model does not say what is on one subject.
+    """Return the links of a memory of a kind; none if the model does not tell what is on one subject.
 
     `texts`, `vectors`: of its last passages; those before them are stored. `memory_id`: None if nothing of it is.
     Raises EmbeddingUnavailableError, DatabaseError.
     """
-    rule = model.calibration_for(texts[-1]) if texts and kind in TRAITS else UNKNOWN
+    besides = [] if memory_id is None else [memory_id]
+    for first_texts, first_vectors in passages_of(reader, besides).values():
+        texts, vectors = [*first_texts, *texts], np.concatenate([first_vectors, vectors])
+    rule = model.calibration_for(texts[0]) if texts and kind in TRAITS else UNKNOWN
     if rule.same_subject is None:
-        return Links()
-    new, besides = subject_of(texts, vectors), [] if memory_id is None else [memory_id]
-    for stored in subjects(reader, besides).values():
-        new = stored.followed_by(new)
-    others = subjects(reader, nearest_memories(reader, Scope(MemoryKind(kind)), new.vectors, besides))
+        return NO_LINKS
+    new = subject_of(texts, vectors)
+    nearest = nearest_memories(reader, Scope(MemoryKind(kind)), vectors, besides)
+    others = {number: subject_of(*passages) for number, passages in passages_of(reader, nearest).items()}
     return links(rule, {number: evidence(rule, other, new) for number, other in others.items()})
 
 
@@ -56,14 +58,16 @@ def nearest_memories(reader: Reader, scope: Scope, vectors: Vectors, besides: Se
     return sorted(best, key=lambda number: (-best[number], number))[:NEAREST]
 
 
-def subjects(reader: Reader, memory_ids: Sequence[int]) -> dict[int, Subject]:
-    """Return memories as they are compared, by id: those of their passages that have vectors."""
-    passages = sorted(reader.passage_texts(memory_ids), key=lambda one: one.memory_id)
-    ids, vectors = reader.candidates.vectors([one.id for one in passages])
+def passages_of(reader: Reader, memory_ids: Sequence[int]) -> dict[int, tuple[list[str], Vectors]]:
+    """Return the passages of memories that have vectors, and these, shape (passages, dimensions), by memory."""
+    passages = sorted(reader.passage_texts(memory_ids), key=lambda one: one.memory_id) if memory_ids else []
+    if not passages:
+        return {}
+    ids, vectors = reader.candidates.vectors(sorted(one.id for one in passages))
     places = {number: place for place, number in enumerate(ids.tolist())}
     found = {}
     for memory_id, group in groupby(passages, key=lambda one: one.memory_id):
         own = [one for one in group if one.id in places]
         if own:
-            found[memory_id] = subject_of([one.text for one in own], vectors[[places[one.id] for one in own]])
+            found[memory_id] = [one.text for one in own], vectors[[places[one.id] for one in own]]
     return found

@@ -12,8 +12,7 @@ from vector_memory.results.mapping import beginning
 from vector_memory.results.overview import ReviewedMemory, ReviewLine, ReviewResult
 from vector_memory.sessions.differences import differences
 from vector_memory.storage.base import Storage
-from vector_memory.storage.queries.lifecycle import Link
-from vector_memory.storage.records import Memory
+from vector_memory.storage.records import Link, Memory
 
 COMPARED = 200
 """The texts of so many memories are compared with later ones: of those whose subject was taken up last."""
@@ -37,7 +36,7 @@ class Review:
         check_range("limit", limit, 1, MAX_LIMIT)
         before = (datetime.now(UTC) - timedelta(days=UNREAD_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            latest = latest_of_each(reader.links_in(scope))
+            latest = latest_of_each(reader.links_within(scope))
             compared = sorted(latest, key=lambda older: (-latest[older], -older))[:COMPARED]
             memories = reader.memories(sorted({*compared, *(latest[older] for older in compared)}))
             unread = reader.unread(scope, before)
@@ -60,8 +59,9 @@ def latest_of_each(links: Iterable[Link]) -> dict[int, int]:
     `links`: by ascending id of the newer memory.
     """
     latest: dict[int, int] = {}
-    for older, newer in sorted(links, key=lambda link: -link.newer_id):
-        latest[older] = max(latest.get(older, 0), latest.get(newer, newer))
+    for link in sorted(links, key=lambda link: -link.newer_id):
+        last = latest.get(link.newer_id, link.newer_id)
+        latest[link.older_id] = max(latest.get(link.older_id, 0), last)
     return latest
 
 

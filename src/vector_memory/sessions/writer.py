@@ -118,12 +118,12 @@ class MemoryWriter:
         embedded, problem = self._embed(memory, derived.chunks, on_progress, stored, defer=is_pending, wait=wait)
         if embedded is not None:
             with self._storage.read() as reader:
-                links = self._indexer.links_of(reader, memory.kind, memory.content, embedded, None)
+                links = self._indexer.links_of(reader, memory.kind, memory.content, embedded)
             derived = replace(derived, links=links)
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         with self._storage.write() as writer:
-            inherited = [older for number in replacing for older in writer.unlink(number)]
+            inherited = [older for number in replacing for older in writer.bypass(number)]
             for number in replacing:
                 writer.delete(number)
             require_storable(writer, memory, content_hash, at=at)

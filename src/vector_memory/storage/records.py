@@ -331,6 +331,14 @@ class Pending(NamedTuple):
     seconds: float | None = None
 
 
+class Link(NamedTuple):
+    """A newer memory is on the subject of an older one: `evidence` says so."""
+
+    older_id: int
+    newer_id: int
+    evidence: float
+
+
 class Later(NamedTuple):
     """A newer memory on the subject of an older one, with the beginning of its text. `evidence`: says so."""
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from vector_memory.domain import STORED, AsOf, MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
-from vector_memory.storage.queries.lifecycle import Link
+from vector_memory.storage.queries.lifecycle import Replacement
 from vector_memory.storage.records import (
     ChunkOutline,
     CountedBy,
@@ -21,6 +21,7 @@ from vector_memory.storage.records import (
     Derived,
     History,
     Later,
+    Link,
     Memory,
     Moment,
     NamedBy,
@@ -110,8 +111,8 @@ class LimitedReader(Limited[Reader]):
     def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> list[Later]:
         return self._whole.later_than(self._seen(memory_ids), self.visible(scope), characters)
 
-    def links_in(self, scope: Scope) -> list[Link]:
-        return self._whole.links_in(self.visible(scope))
+    def links_within(self, scope: Scope) -> list[Link]:
+        return self._whole.links_within(self.visible(scope))
 
     def unread(self, scope: Scope, before: str) -> list[int]:
         return self._whole.unread(self.visible(scope), before)
@@ -156,10 +157,10 @@ class LimitedReader(Limited[Reader]):
     def count_superseded(self, scope: Scope) -> int:
         return self._whole.count_superseded(self.visible(scope))
 
-    def superseding(self, memory_ids: Collection[int]) -> list[Link]:
+    def superseding(self, memory_ids: Collection[int]) -> list[Replacement]:
         return self._seen_links(self._whole.superseding(memory_ids))
 
-    def superseded_by(self, memory_ids: Collection[int]) -> list[Link]:
+    def superseded_by(self, memory_ids: Collection[int]) -> list[Replacement]:
         return self._seen_links(self._whole.superseded_by(memory_ids))
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
@@ -207,7 +208,7 @@ class LimitedReader(Limited[Reader]):
     def require_unexpired(self, memory_id: int) -> None:
         self._whole.require_unexpired(memory_id, self.visible(Scope(as_of=STORED)))
 
-    def _seen_links(self, links: Sequence[Link]) -> list[Link]:
+    def _seen_links(self, links: Sequence[Replacement]) -> list[Replacement]:
         seen = self.origins(list({memory_id for link in links for memory_id in link}))
         return [link for link in links if link.older_id in seen and link.newer_id in seen]
 
@@ -238,8 +239,8 @@ class LimitedWriter(LimitedReader):
         self._require(newer_id)
         self._writer.release(newer_id, self._seen(list(older_ids)))
 
-    def unlink(self, memory_id: int) -> list[int]:
-        return self._writer.unlink(memory_id) if self.origins([memory_id]) else []
+    def bypass(self, memory_id: int) -> list[int]:
+        return self._writer.bypass(memory_id) if self.origins([memory_id]) else []
 
     def delete(self, memory_id: int) -> int | None:
         return self._writer.delete(memory_id) if self.origins([memory_id]) else None

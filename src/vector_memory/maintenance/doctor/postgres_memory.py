@@ -23,6 +23,7 @@ from vector_memory.maintenance.doctor.report import (
     problem,
     warning,
 )
+from vector_memory.search.succession import links_of
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
@@ -75,7 +76,7 @@ class PostgresMemory:
                     return found
                 found += upkeep_findings(connection)
             with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
-                indexer = Indexer(self._model, self._settings)
+                indexer = Indexer(self._model, self._settings, links_of)
                 found += agreements(
                     reader, indexer, translated_errors, restore=RESTORE, unread=unread_database, other={}
                 )

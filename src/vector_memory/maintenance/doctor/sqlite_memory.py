@@ -15,6 +15,7 @@ from vector_memory.maintenance.doctor.installation import sqlite_findings
 from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others
 from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import Finding, Level, fine, first_names, named, not_read, problem, warning
+from vector_memory.search.succession import links_of
 from vector_memory.settings import Settings
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of
@@ -97,7 +98,7 @@ class SqliteMemory:
                 return [f"Removed {counted(references.delete_orphans(connection), 'orphaned row')}."]
         with database.read() as connection:
             misfiled = references.misfiled_memories(connection)
-        indexer = Indexer(self._model, self._settings)
+        indexer = Indexer(self._model, self._settings, links_of)
         repairs = Repairs(SqliteStorage(database), self._model, indexer, translated_errors)
         return repairs.run(wrong, misfiled, on_progress)
 

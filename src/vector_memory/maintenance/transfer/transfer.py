@@ -148,7 +148,7 @@ class Transfer:
         if model is not None and line.passages:
             found = embedded(line, model)
             with self._storage.read() as reader:
-                links = self._indexer.links_of(reader, line.memory_type, line.content, found, None)
+                links = self._indexer.links_of(reader, line.memory_type, line.content, found)
             derived = replace(derived, embedded=found, links=links)
         with self._storage.write() as writer:
             new, orphaned = with_report(writer, line)

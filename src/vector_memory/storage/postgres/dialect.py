@@ -64,6 +64,7 @@ COLUMNS = {
         "unit_ids": "bytea",
         "lengths": "bytea",
     },
+    "later_links": {"older_id": "bigint", "newer_id": "bigint", "evidence": "double precision"},
     "keyword_memories": {"memory_id": "bigint", "block_id": "bigint"},
     "keyword_postings": {"id": "bigint", "postings": "bytea"},
     "memory_lifecycle": {

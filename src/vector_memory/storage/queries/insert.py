@@ -223,7 +223,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         chunk_count = self.connection.fetch_value(sql, {"id": memory_id})
         if chunk_count is None:
             return None
-        self.unlink(memory_id)
+        self.bypass(memory_id)
         self.keywords.remove(memory_id)
         self.connection.later("delete from session_memories where id = %(id)s", {"id": memory_id})
         return int(chunk_count)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.queries.filters import memory_filter
-from vector_memory.storage.queries.lifecycle import Link
-from vector_memory.storage.records import Later, Links
+from vector_memory.storage.records import Later, Link, Links
 
 # The order of storing, whatever the clocks of their machines said.
 IS_OLDER = "(other.turn, other.created_at, other.id) < (m.turn, m.created_at, m.id)"
@@ -51,15 +50,23 @@ class LaterQueries(Queries):
         parameters = condition.parameters | {"ids": list(memory_ids), "characters": characters}
         return self.connection.fetch(Later, sql, parameters)
 
-    def links_in(self, scope: Scope) -> list[Link]:
+    def links(self, after: tuple[int, int], limit: int) -> list[Link]:
+        """Return the first `limit` links behind those of an older and a newer memory, in this order."""
+        sql = """
+            select older_id, newer_id, evidence from later_links where (older_id, newer_id) > (%(older)s, %(newer)s)
+            order by older_id, newer_id limit %(limit)s
+        """
+        return self.connection.fetch(Link, sql, {"older": after[0], "newer": after[1], "limit": limit})
+
+    def links_within(self, scope: Scope) -> list[Link]:
         """Return the links between memories of a scope."""
         condition = memory_filter(scope)
         mine = f"in (select m.id from session_memories m where {condition.sql})"
-        sql = f"select older_id, newer_id from later_links where older_id {mine} and newer_id {mine}"
+        sql = f"select older_id, newer_id, evidence from later_links where older_id {mine} and newer_id {mine}"
         return self.connection.fetch(Link, sql, condition.parameters)
 
     def unread(self, scope: Scope, before: str) -> list[int]:
-        """Return the ids of memories of a scope that were created before a time and never read, without links, oldest first."""
+        """Return the ids of memories of a scope created before a time, never read and without links, oldest first."""
         condition = memory_filter(scope)
         sql = f"""
             select m.id from session_memories m
@@ -82,6 +89,10 @@ class LaterChanges(Queries):
         if links.series:
             self.connection.later(UNLINK, {"ids": list(links.series), "outstanding": links.outstanding})
 
-    def unlink_all(self) -> None:
-        """Delete all links, because vectors of another model are in use."""
+    def add_links(self, links: Sequence[Link]) -> None:
+        """Add links of memories that are stored."""
+        self.connection.insert("later_links", [link._asdict() for link in links])
+
+    def remove_links(self) -> None:
+        """Delete all links."""
         self.connection.later("delete from later_links")

@@ -104,7 +104,7 @@ class Superseded(NamedTuple):
     superseded_until: str | None
 
 
-class Link(NamedTuple):
+class Replacement(NamedTuple):
     """Two memories, of which the newer supersedes the older."""
 
     older_id: int
@@ -137,13 +137,13 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch_one(Lifecycle, sql, {"id": memory_id}) or Lifecycle()
 
-    def superseding(self, memory_ids: Collection[int]) -> list[Link]:
+    def superseding(self, memory_ids: Collection[int]) -> list[Replacement]:
         """Return what supersedes memories, by ascending ids of both."""
-        return self.connection.fetch(Link, links("older_id", "newer_id"), {"ids": list(memory_ids)})
+        return self.connection.fetch(Replacement, links("older_id", "newer_id"), {"ids": list(memory_ids)})
 
-    def superseded_by(self, memory_ids: Collection[int]) -> list[Link]:
+    def superseded_by(self, memory_ids: Collection[int]) -> list[Replacement]:
         """Return what memories supersede, by ascending ids of both."""
-        return self.connection.fetch(Link, links("newer_id", "older_id"), {"ids": list(memory_ids)})
+        return self.connection.fetch(Replacement, links("newer_id", "older_id"), {"ids": list(memory_ids)})
 
     def wrong_lifecycles(self) -> list[int]:
         """Return the memories that are not superseded as what supersedes them says."""
@@ -172,7 +172,7 @@ class LifecycleChanges(LifecycleQueries):
     def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
         """Let a memory supersede others, which have lower ids: so no memory supersedes itself in the end."""
         older = list(older_ids)
-        self._link(Link(each, newer_id) for each in older)
+        self._link(Replacement(each, newer_id) for each in older)
         self.refresh(older)
 
     def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
@@ -182,18 +182,18 @@ class LifecycleChanges(LifecycleQueries):
         self.connection.later(sql, {"newer": newer_id, "ids": older})
         self.refresh(older)
 
-    def unlink(self, memory_id: int) -> list[int]:
+    def bypass(self, memory_id: int) -> list[int]:
         """Prepare for deleting a memory, and return what it supersedes: from now on, what supersedes it does."""
         older = self._superseded_directly(memory_id)
         if older:
             sql = "select older_id, newer_id from supersessions where older_id = %(id)s"
-            newer = [link.newer_id for link in self.connection.fetch(Link, sql, {"id": memory_id})]
-            self._link(Link(one, other) for one in older for other in newer)
+            newer = [link.newer_id for link in self.connection.fetch(Replacement, sql, {"id": memory_id})]
+            self._link(Replacement(one, other) for one in older for other in newer)
             self.connection.later("delete from supersessions where newer_id = %(id)s", {"id": memory_id})
             self.refresh(older)
         return older
 
-    def _link(self, found: Iterable[Link]) -> None:
+    def _link(self, found: Iterable[Replacement]) -> None:
         self.connection.insert("supersessions", [link._asdict() for link in found], "on conflict do nothing")
 
     def _superseded_directly(self, memory_id: int) -> list[int]:

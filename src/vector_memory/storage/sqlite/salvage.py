@@ -14,6 +14,7 @@ import apsw
 
 from vector_memory.domain import Fingerprint, utc_now
 from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.storage.connection import UNLIMITED
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.maintenance_api import WholeMemory
@@ -194,7 +195,7 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int) -> Salvaged:
 def has_derived(connection: apsw.Connection) -> bool:
     """Return whether chunks, passages and vectors can be read: sqlite-vec crashes without its tables."""
     wrong = schema_check.schema_faults(connection, migrations.expected_schema()).wrong
-    tables = ("memory_chunks", "memory_passages", "token_states", "embedding_models", *VECTOR_TABLES)
+    tables = ("memory_chunks", "memory_passages", "token_states", "later_links", "embedding_models", *VECTOR_TABLES)
     is_whole = not any(name.startswith(tables) for name in wrong)
     return is_whole and attempt(lambda: unreadable_tables(connection, VECTOR_TABLES)) == []
 
@@ -219,6 +220,7 @@ class Copier:
                 lost += [number for number in portion if not self._copy_alone(number)]
         self._writer.keywords.rebuild()
         self._copy_lifetimes()
+        self._copy_links(set(ids) - set(lost))
         self._writer.upkeep.portions.finish(self._given, attempt(self._reader.canonical_tags) or [])
         return Salvaged(len(ids) - len(lost), lost)
 
@@ -233,6 +235,10 @@ class Copier:
         for link in found.links:
             if link.older_id < link.newer_id and there.issuperset(link):
                 self._writer.supersede(link.newer_id, [link.older_id])
+
+    def _copy_links(self, copied: set[int]) -> None:
+        links = attempt(lambda: self._reader.links((0, 0), UNLIMITED)) if self._derived else None
+        self._writer.add_links([link for link in links or () if {link.older_id, link.newer_id} <= copied])
 
     def _ids_given(self) -> LastIds:
         last_ids = attempt(self._reader.last_ids) or LastIds(0, 0)
