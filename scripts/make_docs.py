@@ -35,6 +35,7 @@ TABLES = {
     "memory_chunks": "The chunks of memories, with their place in the text.",
     "embedding_models": "The model that made the vectors. Vectors of different models are never mixed.",
     "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",
+    "later_links": "Which memories are on the subject of an older one, and how much says so.",
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
     "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
     "pending_vectors": "One row for each memory whose vectors are to come: by whom, until when, and the attempts.",
