@@ -53,11 +53,12 @@ def found(comparison: Comparison, compared: ScopeQuery, depth: int) -> list[int]
 def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[str, ScopeQuery]]:
     """Yield each question by meaning, and by meaning and words."""
     source, embedder = reader.candidates, load_embedder(Settings())
-    units = source.blocks(scope)
+    units, _ = source.indexed(scope, [])
     for text in questions(reader, units.ids[units.inside].tolist(), count):
         query = embedder.encode_query(text).vector
         yield "meaning", ScopeQuery(source, scope, units, None, query)
-        words = word_scores(units, source.postings(scope, buckets_of(terms := query_terms(text))), terms)
+        _, rows = source.indexed(scope, buckets_of(terms := query_terms(text)))
+        words = word_scores(units, rows, terms)
         yield "meaning and words", ScopeQuery(source, scope, units, words, query)
 
 

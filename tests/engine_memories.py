@@ -127,11 +127,6 @@ def found_by_words(storage: Storage, query: str, kind: MemoryKind) -> list[int]:
 
 def scores_by_words(source: Candidates, query: str, scope: Scope) -> tuple[Units, WordScores]:
     """Return the units of a scope, and how well their words match."""
-    units, wanted = units_in(source, scope), query_terms(query)
-    return units, word_scores(units, source.postings(scope, buckets_of(wanted)), wanted)
-
-
-def units_in(source: Candidates, scope: Scope) -> Units:
-    """Return the units of a scope."""
-    members, units = source.members(scope), source.blocks(scope)
-    return units if members is None else units.of_memories(members)
+    wanted = query_terms(query)
+    units, rows = source.indexed(scope, buckets_of(wanted))
+    return units, word_scores(units, rows, wanted)

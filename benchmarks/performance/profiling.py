@@ -15,14 +15,13 @@ from vector_memory.search.comparison import ExactComparison, LikelyComparison
 from vector_memory.search.retriever import judge
 from vector_memory.search.words import word_scores
 from vector_memory.storage.queries.candidates import Candidates
-from vector_memory.storage.sqlite.candidates import SqliteCandidates
 from vector_memory.storage.sqlite.transactions import SqliteReader
 
 RUNS = 20
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
-    "units": [(Candidates, "members"), (Candidates, "blocks")],
-    "words": [(SqliteCandidates, "postings"), (scan, word_scores.__name__)],
+    "units and postings": [(Candidates, "indexed")],
+    "words": [(scan, word_scores.__name__)],
     "passages compared": [(ExactComparison, "__init__"), (ExactComparison, "find"), (LikelyComparison, "find")],
     "texts": [(SqliteReader, "chunks")],
     "confidence": [(retriever, judge.__name__)],

@@ -122,13 +122,13 @@ def scores_of(
     rows = model.weights(units.texts, tokens)
     rows[rows < LEAST] = 0
     source = reader.candidates
-    inside = source.blocks(scope).of_memories(source.memories_in(scope))
+    inside, _ = source.indexed(scope, [])
     for question, weights in zip(questions, asked[:, tokens], strict=True):
         query = embedder.encode_query(question.text).vector
         near = ExactComparison(ScopeQuery(source, scope, inside, None, query)).find(Goal(inside.count), 1.0)
         cosines = units.values(inside.ids[near.entries], near.cosines)
         wanted = query_terms(question.text)
-        having = word_scores(inside, source.postings(scope, buckets_of(wanted)), wanted)
+        having = word_scores(inside, source.indexed(scope, buckets_of(wanted)).postings, wanted)
         words = units.values(inside.ids[having.entries], rounded(having.shares[having.entries]))
         yield question, Arms(cosines, words, (rows @ weights).astype(float), float(weights @ weights))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusters import shared_cluster
-from engine_memories import DIMENSIONS, add, new_memory, units_in
+from engine_memories import DIMENSIONS, add, new_memory
 from inside import database_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
@@ -102,10 +102,11 @@ def test_a_misspelt_word_costs_one_round_trip_and_others_none(
     made = []
     for word in ("first", "nowhere", "frist"):
         with storage.read() as reader:
-            units, rows = units_in(reader.candidates, REPORTS), reader.candidates.postings(REPORTS, buckets_of([word]))
-            read_all = partial(reader.candidates.postings, REPORTS, list(range(BUCKETS)))
+            read = partial(reader.candidates.indexed, REPORTS)
+            units, rows = read(buckets_of([word]))
             trips()
-            words = word_scores(units, rows, [word], {word: word} if word != "nowhere" else {}, read_all)
+            plain = {word: word} if word != "nowhere" else {}
+            words = word_scores(units, rows, [word], plain, lambda: read(list(range(BUCKETS))).postings)  # noqa: B023
             made.append(trips())
         assert bool(words.wording.respelt) == (word == "frist")
     assert made == [0, 0, 1]

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -20,7 +21,7 @@ from search.test_exact import fill, open_store
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.search import elsewhere, scan
-from vector_memory.search.comparison import candidates
+from vector_memory.search.comparison import are_candidates
 from vector_memory.settings import Settings
 from vector_memory.storage.queries.candidates import Likely
 from vector_memory.storage.sqlite.candidates import SqliteCandidates
@@ -59,15 +60,14 @@ def test_among_a_few_of_thousands_of_passages_are_nearly_all_of_the_best(
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.1, 0.2, 0.3, 0.4])), max_size=30), st.integers(1, 8))
-def test_candidates_are_the_highest_sums_of_the_best_groups_in_whatever_order_they_stand(
-    passages: list[tuple[int, float]], count: int
-) -> None:
+def test_candidates_are_the_highest_sums_of_the_best_groups(passages: list[tuple[int, float]], count: int) -> None:
+    passages.sort(key=itemgetter(0))
     groups = np.array([group for group, _ in passages], np.int32)
     sums = np.array([value for _, value in passages])
     highest = {group: max(value for other, value in passages if other == group) for group, _ in passages}
     least = sorted(highest.values(), reverse=True)[:count][-1] if highest else 0.0
     expected = [place for place, (group, value) in enumerate(passages) if value == highest[group] >= least]
-    assert candidates(sums, groups, count).tolist() == expected
+    assert np.flatnonzero(are_candidates(sums, groups, count)).tolist() == expected
 
 
 def test_close_matches_elsewhere_are_counted_with_few_vectors_and_only_among_the_newest_memories(

@@ -113,17 +113,21 @@ class ExactComparison(Comparison):
         entries = self._units.entries_of(found.unit_ids)
         if (entries == OUTSIDE).any():
             raise DatabaseError("A passage belongs to a unit without keywords: run `vector-memory doctor --fix`.")
-        self._positions = np.flatnonzero(self._units.inside[entries])
-        self._entries, self._cosines = entries[self._positions], found.cosines[self._positions]
-        self._exact = found.exact
+        positions = np.flatnonzero(self._units.inside[entries])
+        self._positions = positions[np.argsort(entries[positions], kind="stable")]
+        entries = entries[self._positions]
+        starts, self._places, self._highest = grouped(entries, found.cosines[self._positions])
+        self._entries, self._exact = entries[starts], found.exact
 
     def find(self, goal: Goal, weight: float) -> Nearby:
-        """Return the units of the goal."""
-        sums = self._cosines + self._bonus(self._entries, weight)
-        chosen = candidates(sums, self._groups(self._entries, goal), goal.number)
+        """Return the units of the goal. Cosines that were computed together are not exact: those that matter are."""
+        sums = self._highest + self._bonus(self._entries, weight)
+        chosen = are_candidates(sums, self._groups(self._entries, goal), goal.number)
         if goal.nearest:
-            chosen = np.union1d(chosen, candidates(self._cosines, self._entries, goal.nearest))
-        return self._best(nearby(self._entries[chosen], self._exact(self._positions[chosen])), goal, weight)
+            chosen |= are_candidates(self._highest, self._entries, goal.nearest)
+        passages = np.flatnonzero(chosen[self._places])
+        exact = self._exact(self._positions[passages])
+        return self._best(nearby(self._entries[self._places[passages]], exact), goal, weight)
 
     def without_vectors(self, entries: Numbers) -> Numbers:
         """Return those of the units that have no vector yet."""
@@ -197,31 +201,33 @@ class WordsWorth:
         return ids[best(rounded(self._words.shares[entries]), ids, count)]
 
 
-def nearby(entries: NDArray[np.integer], similarities: NDArray[np.floating]) -> Nearby:
+def nearby(entries: Numbers, similarities: NDArray[np.float64]) -> Nearby:
     """Group passages, given as the entries of their units and their cosines, by unit."""
-    units, positions = np.unique(entries, return_inverse=True)
-    highest = np.full(len(units), -np.inf)
-    np.maximum.at(highest, positions, similarities)
-    return Nearby(units.astype(np.int64), highest)
+    order = np.argsort(entries)
+    ascending = entries[order]
+    starts, _, highest = grouped(ascending, similarities[order])
+    return Nearby(ascending[starts], highest)
 
 
-def candidates(sums: NDArray[np.floating], groups: NDArray[np.integer], count: int) -> Numbers:
-    """Return the positions of the highest sum in each of the `count` groups with the highest sums.
+def grouped(groups: NDArray[np.integer], values: NDArray[np.float64]) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
+    """Return where each group begins, the number of the group of each value, and the highest value of each group.
 
-    Sums are not exact, so sums that differ by less than ROUNDING count as equal, and all of them are included.
+    `groups`: ascending, none is negative.
     """
-    if not len(groups):
-        return np.empty(0, np.int64)
-    if np.any(groups[1:] < groups[:-1]):
-        order = np.argsort(groups, kind="stable")
-        return np.sort(order[candidates(sums[order], groups[order], count)])
-    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
-    highest = np.maximum.reduceat(sums, starts)
+    is_first = np.diff(groups, prepend=-1) != 0
+    starts = np.flatnonzero(is_first)
+    return starts, np.cumsum(is_first) - 1, np.maximum.reduceat(values, starts)
+
+
+def are_candidates(sums: NDArray[np.float64], groups: NDArray[np.integer], count: int) -> NDArray[np.bool_]:
+    """Return whether each sum is the highest of its group, and its group one of the `count` with the highest.
+
+    `groups`: ascending. Sums are not exact, so sums that differ by less than ROUNDING count as equal.
+    """
+    _, places, highest = grouped(groups, sums)
     enough = np.partition(highest, -count)[-count] if len(highest) > count else -np.inf
-    positions = np.flatnonzero((sums > -np.inf) & (sums >= enough - ROUNDING))
-    own = highest[np.searchsorted(starts, positions, side="right") - 1]
-    chosen: Numbers = positions[sums[positions] >= own - ROUNDING]
-    return chosen
+    found: NDArray[np.bool_] = sums >= np.maximum(highest, enough)[places] - ROUNDING
+    return found
 
 
 def of_best_memories(scores: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> Numbers:

@@ -33,7 +33,7 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
             else reader.count_by(Scope(session_id=scope.session_id, as_of=scope.as_of), "kind")
         ),
     )
-    since = max(oldest - 1, scope.after_id or 0)
+    since = max(oldest - 1, scope.after_id or 0) or None
     others = {name: replace(other, after_id=since) for name, other in other_scopes(scope, kinds).items()}
     counts = retrieval.counts_of_strong(others, scope.session_id)
     return {name: count for name, count in counts.items() if count}

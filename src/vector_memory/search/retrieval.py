@@ -15,7 +15,7 @@ from vector_memory.search.fusion import (
 )
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
-from vector_memory.search.scan import COUNTED, Found, Method, Scan, reads
+from vector_memory.search.scan import COUNTED, Found, Method, Scan, index_read, reads
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Pending
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED
@@ -91,25 +91,25 @@ class Retrieval:
         return self._best(scope, MAX_DEPTH)
 
     def counts_of_strong(self, scopes: Mapping[str, Scope], besides: str | None) -> dict[str, int]:
-        """Return how many units of each scope match strongly: at most COUNTED.
+        """Return how many units of each scope that has any match strongly: at most COUNTED.
 
         `besides`: a session that does not count where a scope names none. Tokens are not compared, and of the passages
         only the likeliest of the newest.
         """
         source, question = self.reader.candidates, replace(self.question, plain=NOTHING_TYPED)
-        visible = [self.reader.visible(scope) for scope in scopes.values()]
+        visible = {name: self.reader.visible(scope) for name, scope in scopes.items()}
         *found, others = self.reader.together(
-            *(read for scope in visible for read in reads(scope, replace(question, vector=None))),
+            *(index_read(scope, question) for scope in visible.values()),
             lambda reader: [] if besides is None else reader.candidates.memories_in(Scope(session_id=besides)),
         )
-        each = [Found(*found[start : start + len(Found._fields)]) for start in range(0, len(found), len(Found._fields))]
-        scans = [
-            Scan(source, scope, question, own, besides=others if scope.session_id is None else ())
-            for scope, own in zip(visible, each, strict=True)
-        ]
-        likely = self.reader.together(*(scan.likeliest for scan in scans))
-        counts = [scan.count_strong(one, self.threshold) for scan, one in zip(scans, likely, strict=True)]
-        return {name: min(COUNTED, count) for name, count in zip(scopes, counts, strict=True)}
+        scans = {
+            name: Scan(source, scope, question, Found(indexed), besides=others if scope.session_id is None else ())
+            for (name, scope), indexed in zip(visible.items(), found, strict=True)
+            if indexed.units.count
+        }
+        likely = self.reader.together(*(scan.likeliest for scan in scans.values()))
+        counts = [scan.count_strong(one, self.threshold) for scan, one in zip(scans.values(), likely, strict=True)]
+        return {name: min(COUNTED, count) for name, count in zip(scans, counts, strict=True)}
 
     def _best(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         if scope.kind is None:

@@ -1,7 +1,6 @@
 """Finds the best units of a scope: by the cosine of their nearest passage, by BM25, or by both."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +34,9 @@ from vector_memory.search.question import Question
 from vector_memory.search.words import word_scores
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import BUCKETS, PostingRows, buckets_of
-from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely
-from vector_memory.storage.scoring import Numbers, Vectors, best, cosines, rounded
-from vector_memory.storage.units import OUTSIDE, Bools, Units
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, IndexedScope, Likely
+from vector_memory.storage.scoring import Numbers, Vectors, are_in, best, cosines, rounded
+from vector_memory.storage.units import OUTSIDE
 
 PROBED = 16_384
 """Passages among which those near a question are counted: the newest of the whole memory."""
@@ -65,28 +64,27 @@ Read = Callable[[Reader], Any]
 
 
 class Found(NamedTuple):
-    """What was read of a scope at once: its memories (None: all of its kind but the `hidden`), and their blocks' units.
+    """What was read of a scope at once: its units, with the postings of the terms of a question.
 
-    `postings`: of the terms of a question; None: it has none. `compared`: its passages, if that was fast.
+    `compared`: its passages, if that was fast.
     """
 
-    members: list[int] | None
-    hidden: list[int]
-    blocks: Units
-    postings: PostingRows | None
-    compared: ComparedPassages | None
+    indexed: IndexedScope
+    compared: ComparedPassages | None = None
+
+
+def index_read(scope: Scope, question: Question) -> Read:
+    """Return what reads the units of a visible scope of one kind, with the postings of a question."""
+    return lambda reader: reader.candidates.indexed(scope, buckets_of(question.terms or ()))
 
 
 def reads(scope: Scope, question: Question) -> tuple[Read, ...]:
     """Return what reads what `Found` has of a visible scope; nothing, if it is not of one kind."""
     if scope.kind is None:
         return ()
-    terms, vector = question.terms, question.vector
+    vector = question.vector
     return (
-        lambda reader: reader.candidates.members(scope),
-        lambda reader: reader.candidates.hidden(scope),
-        lambda reader: reader.candidates.blocks(scope),
-        lambda reader: None if terms is None else reader.candidates.postings(scope, buckets_of(terms)),
+        index_read(scope, question),
         lambda reader: None if vector is None else reader.candidates.compared_ahead(scope, vector),
     )
 
@@ -110,13 +108,12 @@ class Scan:
         besides: Sequence[int] = (),
     ) -> None:
         self._source, self._scope, self._question, self._method = source, scope, question, method
-        self._depth, self._ahead, self._besides = depth, found.compared, [*besides, *found.hidden]
-        units = found.blocks if found.members is None else found.blocks.of_memories(found.members)
-        self._units = units.without(self._besides) if self._besides else units
+        self._depth, self._ahead, self._besides = depth, found.compared, besides
+        units, postings = found.indexed
+        self._units = units.without(besides) if besides else units
         self._words = None
-        if question.terms is not None and found.postings is not None:
-            everything = partial(source.postings, scope, list(range(BUCKETS)))
-            self._words = word_scores(self._units, found.postings, question.terms, question.plain, everything)
+        if question.terms is not None:
+            self._words = word_scores(self._units, postings, question.terms, question.plain, self._all_postings)
         self._word_entries = np.empty(0, np.int64) if self._words is None else self._words.entries
         self._comparison: Comparison | None = None
 
@@ -158,6 +155,9 @@ class Scan:
         )
         entries, similarities = entries[there], similarities[there]
         return len(np.union1d(entries[question.calibration.are_strong(similarities, shares[entries])], by_words))
+
+    def _all_postings(self) -> PostingRows:
+        return self._source.indexed(self._scope, list(range(BUCKETS))).postings
 
     def _weight_while(self, lacking: Numbers) -> float:
         """Return the weight of cosines while some of the units that contain words have no vector."""
@@ -203,11 +203,3 @@ class Scan:
             compared = clipped(similarity) if entry in known else None
             hits.append(Hit(unit, memory_id, score, compared, sources, None if words is None else share))
         return best_of_each_memory(sort_hits(hits)) if memories else sort_hits(hits)
-
-
-def are_in(ascending: Numbers, entries: Numbers) -> Bools:
-    """Return for each of the entries whether it is among those in ascending order, which may be many more."""
-    if not len(ascending):
-        return np.zeros(len(entries), np.bool_)
-    found: Bools = ascending.take(ascending.searchsorted(entries), mode="clip") == entries
-    return found

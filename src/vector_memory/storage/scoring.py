@@ -55,6 +55,14 @@ class Wording(NamedTuple):
     respelt: Mapping[str, Spelling] = MappingProxyType({})
 
 
+def are_in(ascending: Numbers, numbers: Numbers) -> NDArray[np.bool_]:
+    """Return for each of the numbers whether it is among those in ascending order, which may be many more."""
+    if not len(ascending):
+        return np.zeros(len(numbers), np.bool_)
+    found: NDArray[np.bool_] = ascending.take(ascending.searchsorted(numbers), mode="clip") == numbers
+    return found
+
+
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the values with six decimals."""
     result: NDArray[np.float64] = np.rint(np.asarray(values, np.float64) * SCALE) / SCALE

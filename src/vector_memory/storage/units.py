@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
 from vector_memory.storage.postings import ID, LENGTH, Occurrences
-from vector_memory.storage.scoring import Numbers
+from vector_memory.storage.scoring import Numbers, are_in
 
 Bools = NDArray[np.bool_]
 
@@ -88,11 +88,15 @@ class Units:
 
     def of_memories(self, memory_ids: Sequence[int]) -> "Units":
         """Return the same for a scope of these memories."""
-        return replace(self, inside=np.isin(self.memory_ids, memory_ids)[self.owners])
+        return replace(self, inside=self._are_of(memory_ids))
 
     def without(self, memory_ids: Sequence[int]) -> "Units":
         """Return the same for a scope without these memories."""
-        return replace(self, inside=self.inside & ~np.isin(self.memory_ids, memory_ids)[self.owners])
+        return replace(self, inside=self.inside & ~self._are_of(memory_ids))
+
+    def _are_of(self, memory_ids: Sequence[int]) -> Bools:
+        """Return for each entry whether it is of one of these memories."""
+        return are_in(np.sort(np.array(memory_ids, np.int64)), self.memory_ids)[self.owners]
 
 
 def units_in(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_memories import add, content_hash, derived, new_memory, units_in
+from engine_memories import add, content_hash, derived, new_memory
 from engines import execute
 from vector_memory.domain import TRAITS, MemoryKind, Scope
 from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
@@ -48,9 +48,8 @@ def undone(storage: Storage) -> Iterator[Writer]:
 def words_in_blocks(writer: Writer) -> Words:
     found: Words = {}
     for kind in KINDS:
-        source, scope = writer.candidates, Scope(kind)
-        units = units_in(source, scope)
-        keys, everywhere = all_occurrences(source.postings(scope, list(range(BUCKETS))), units.block_ids)
+        units, rows = writer.candidates.indexed(Scope(kind), list(range(BUCKETS)))
+        keys, everywhere = all_occurrences(rows, units.block_ids)
         counts = defaultdict[int, dict[int, int]](dict)
         for entry, key, count in zip(units.entries_at(everywhere), keys.tolist(), everywhere.counts, strict=True):
             assert units.inside[entry]
@@ -91,7 +90,7 @@ def test_whatever_is_stored_and_deleted_the_blocks_have_the_words_of_the_texts_a
             assert words_in_blocks(writer) == words_of_texts(writer)
             assert are_words_correct(writer, Faults(searchable=set(stored)))
             writer.keywords.rebuild()
-        assert all((units_in(writer.candidates, Scope(kind)).ids != 0).all() for kind in KINDS)
+        assert all((writer.candidates.indexed(Scope(kind), []).units.ids != 0).all() for kind in KINDS)
 
 
 def blocks_of(storage: Storage) -> list[list[int]]:

@@ -10,8 +10,8 @@ from vector_memory.storage.postgres.arrays import as_numbers, as_vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.transactions import PostgresConnection
-from vector_memory.storage.postings import BUCKETS, PostingRows
-from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth, block_filter
+from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
 from vector_memory.storage.queries.filters import CONDITIONS, LIFETIMES, Filter, parameters_of
 from vector_memory.storage.scoring import Numbers, Vectors, rounded
 
@@ -46,23 +46,17 @@ class PostgresCandidates(Candidates):
 
     connection: PostgresConnection
 
-    def postings(self, scope: Scope, buckets: list[int]) -> PostingRows:
-        """Return the rows of postings in one row: handing over thousands of rows takes longer than reading them.
-
-        `offset` keeps PostgreSQL from reading the whole table instead of some rows.
-        """
-        condition = block_filter(scope)
-        sql = f"""
-            select json_agg(p.id order by bucket, p.id)::text as ids,
-                json_agg(length(p.postings) order by bucket, p.id)::text as sizes,
-                coalesce(string_agg(p.postings, ''::bytea order by bucket, p.id), ''::bytea) as postings
-            from (select id from keyword_blocks where {condition.sql}) b
-            cross join unnest(%(buckets)s::bigint[]) bucket
-            cross join lateral (
-                select id, postings from keyword_postings where id = b.id * {BUCKETS} + bucket offset 0
-            ) p
-        """
-        return self.connection.fetch(PostingRows, sql, condition.parameters | {"buckets": buckets})[0]
+    # `offset` keeps PostgreSQL from reading the whole table instead of some rows.
+    POSTINGS = f"""
+        select json_agg(p.id order by bucket, p.id)::text as posting_ids,
+            json_agg(length(p.postings) order by bucket, p.id)::text as posting_sizes,
+            coalesce(string_agg(p.postings, ''::bytea order by bucket, p.id), ''::bytea) as postings
+        from (select id from keyword_blocks where {{blocks}}) b
+        cross join unnest(%(buckets)s::bigint[]) bucket
+        cross join lateral (
+            select id, postings from keyword_postings where id = b.id * {BUCKETS} + bucket offset 0
+        ) p
+    """
 
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
         return vectors_of(self.connection.raw, passage_ids)

@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,29 +11,32 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.postings import PostingRows
-from vector_memory.storage.queries.filters import HIDDEN, Filter, memory_filter, parameters_of
+from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.units import Units, units_in
 
 WIDESPREAD = {"as_of", "kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before"}
 """Conditions that memories in most blocks fulfil, if any do."""
 
-INDEXED = "session_memories m join keyword_memories k on k.memory_id = m.id"
 
-BLOCKS = """
-select {{listed:id}} as ids, {{listed:units}} as units,
-    {{joined:memory_ids}} as memory_ids, {{joined:sizes}} as sizes,
-    {{joined:unit_ids}} as unit_ids, {{joined:lengths}} as lengths
-from (select * from keyword_blocks where {condition} order by id) block
-"""
+class IndexedScope(NamedTuple):
+    """What the keyword index has of a scope: its units, and the rows of some buckets of postings of their blocks."""
+
+    units: Units
+    postings: PostingRows
 
 
-def block_filter(scope: Scope) -> Filter:
-    """Return the condition that a block has units of a scope, or may have them."""
-    condition = memory_filter(scope)
-    if condition.parameters.keys() <= WIDESPREAD:
-        return Filter("kind = %(kind)s", {"kind": condition.parameters["kind"]})
-    return Filter(f"id in (select k.block_id from {INDEXED} where {condition.sql})", condition.parameters)
+def indexed_scope(
+    members: str | None, hidden: str | None, posting_ids: str | None, posting_sizes: str | None, postings: bytes,
+    **blocks: Any,
+) -> IndexedScope:  # fmt: skip
+    """Return what a row has of a scope. `members`: the ids of its memories; None: all of its kind but the `hidden`."""
+    units = units_in(**blocks)
+    if members is not None:
+        units = units.of_memories(json.loads(members))
+    elif hidden is not None:
+        units = units.without(json.loads(hidden))
+    return IndexedScope(units, PostingRows(posting_ids, posting_sizes, postings))
 
 
 class ComparedPassages(NamedTuple):
@@ -43,7 +46,7 @@ class ComparedPassages(NamedTuple):
     """
 
     unit_ids: Numbers
-    cosines: NDArray[np.floating]
+    cosines: NDArray[np.float64]
     exact: Callable[[Numbers], NDArray[np.float64]]
 
 
@@ -70,28 +73,38 @@ class Worth(Protocol):
 class Candidates(Queries, ABC):
     """Reads what searches compare. What is abstract, each engine does in its own way. Raises DamagedError."""
 
-    def members(self, scope: Scope) -> list[int] | None:
-        """Return the ids of the memories of a scope that have words; None: it has all of its kind."""
+    POSTINGS: ClassVar[str]
+    """Selects the rows of postings in `buckets`, of the blocks that fulfil the condition `{blocks}`, as one row."""
+
+    def indexed(self, scope: Scope, buckets: list[int]) -> IndexedScope:
+        """Return the units of a scope, which must have a kind, and the rows of postings in these buckets.
+
+        In one row: handing over thousands of rows takes longer than reading them. The scope is evaluated once.
+        """
         condition = memory_filter(scope)
-        if condition.parameters.keys() == {"kind"}:
-            return None
-        sql = f"select {{listed:id}} from (select m.id from {INDEXED} where {condition.sql}) m"
-        found: list[int] = json.loads(self.connection.fetch_value(sql, condition.parameters) or "[]")
-        return found
-
-    def hidden(self, scope: Scope) -> list[int]:
-        """Return the ids of memories, of any kind, that have expired or are superseded, unless `members` knows them."""
-        if scope.as_of not in HIDDEN or parameters_of(scope).keys() != {"kind"}:
-            return []
-        hidden = f"select memory_id as id from memory_lifecycle l where {HIDDEN[scope.as_of]}"
-        sql = f"select {{listed:id}} from ({hidden}) h"
-        found: list[int] = json.loads(self.connection.fetch_value(sql) or "[]")
-        return found
-
-    def blocks(self, scope: Scope) -> Units:
-        """Return all units of the blocks that have any of a scope, which must have a kind."""
-        condition = block_filter(scope)
-        return self.connection.fetch(units_in, BLOCKS.format(condition=condition.sql), condition.parameters)[0]
+        fields = condition.parameters.keys()
+        members = "null" if fields == {"kind"} else "(select coalesce({listed:id}, '[]') from member)"
+        hidden = "null"
+        if fields == {"kind"} and scope.as_of in HIDDEN:
+            hidden = f"""(
+                select {{listed:id}} from (
+                    select memory_id as id from memory_lifecycle l where {HIDDEN[scope.as_of]}
+                ) h
+            )"""
+        blocks = "kind = %(kind)s" if fields <= WIDESPREAD else "id in (select block_id from member)"
+        sql = f"""
+            with member as materialized (
+                select m.id, k.block_id from session_memories m join keyword_memories k on k.memory_id = m.id
+                where {condition.sql}
+            )
+            select {members} as members, {hidden} as hidden, block.*, posting.* from (
+                select {{listed:id}} as ids, {{listed:units}} as units,
+                    {{joined:memory_ids}} as memory_ids, {{joined:sizes}} as sizes,
+                    {{joined:unit_ids}} as unit_ids, {{joined:lengths}} as lengths
+                from (select * from keyword_blocks where {blocks} order by id) b
+            ) block cross join ({self.POSTINGS.replace("{blocks}", blocks)}) posting
+        """
+        return self.connection.fetch(indexed_scope, sql, condition.parameters | {"buckets": buckets})[0]
 
     def memories_in(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope."""
@@ -126,10 +139,6 @@ class Candidates(Queries, ABC):
             where {condition.sql} and m.embedding_model_id is null
         """
         return self.connection.fetch_column(sql, condition.parameters)
-
-    @abstractmethod
-    def postings(self, scope: Scope, buckets: list[int]) -> PostingRows:
-        """Return the rows of postings in these buckets, of the blocks that have any units of a scope."""
 
     @abstractmethod
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:

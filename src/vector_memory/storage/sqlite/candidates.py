@@ -6,8 +6,8 @@ import apsw
 import numpy as np
 
 from vector_memory.domain import TRAITS, Scope
-from vector_memory.storage.postings import BUCKETS, PostingRows
-from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth, block_filter
+from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers, Vectors, cosines
 from vector_memory.storage.sqlite.dialect import as_sqlite
@@ -24,17 +24,15 @@ class SqliteCandidates(Candidates):
 
     connection: SqliteConnection
 
-    def postings(self, scope: Scope, buckets: list[int]) -> PostingRows:
-        """Return the rows of postings in one row: handing over thousands of rows takes longer than reading them."""
-        condition = block_filter(scope)
-        sql = f"""
-            select {{listed:id}} as ids, {{listed:length(postings)}} as sizes, {{joined:postings}} as postings from (
-                select p.id, p.postings from {{each:buckets}}
-                cross join (select id from keyword_blocks where {condition.sql} order by id) b
-                cross join keyword_postings p on p.id = b.id * {BUCKETS} + each.value
-            )
-        """
-        return self.connection.fetch(PostingRows, sql, condition.parameters | {"buckets": buckets})[0]
+    POSTINGS = f"""
+        select {{listed:id}} as posting_ids, {{listed:length(postings)}} as posting_sizes,
+            {{joined:postings}} as postings
+        from (
+            select p.id, p.postings from {{each:buckets}}
+            cross join (select id from keyword_blocks where {{blocks}} order by id) b
+            cross join keyword_postings p on p.id = b.id * {BUCKETS} + each.value
+        ) p
+    """
 
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
         ids, vectors = vectors_of(self.connection.raw, CHUNK_TABLE, passage_ids)
@@ -55,7 +53,7 @@ class SqliteCandidates(Candidates):
         raw, parameters = self.connection.raw, self.connection.bound(condition.parameters)
         units, places, vectors = read_selected(raw, table_of(scope), len(query), select, parameters)
         # Not `@`: OpenBLAS splits it among threads, which wait for each other when the cores are busy.
-        near = np.vecdot(vectors, query)[places]
+        near = np.vecdot(vectors, query)[places].astype(np.float64)
         return ComparedPassages(units, near, lambda positions: cosines(vectors[places[positions]], query))
 
     def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
