@@ -99,8 +99,7 @@ class StoredChunk:
     enriched: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkOutline:
+class ChunkOutline(NamedTuple):
     """A chunk without its text."""
 
     id: int

@@ -1,7 +1,7 @@
 """The chunks of memories: the rows of `memory_chunks`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
@@ -33,9 +33,14 @@ def chunk_from_row(**row: Any) -> StoredChunk:
     return StoredChunk(row["id"], row["parent_id"], chunk, bool(row["is_contextually_enriched"]))
 
 
-def outline_from_row(*, headings: str, **columns: Any) -> ChunkOutline:
-    """Return a ChunkOutline for a row."""
-    return ChunkOutline(headings=tuple(texts_in(headings)), **columns)
+class OutlineRow(NamedTuple):
+    """A row of a chunk's outline, with its headings as JSON."""
+
+    id: int
+    memory_id: int
+    start: int
+    end: int
+    headings: str
 
 
 class ChunkQueries(Queries):
@@ -71,4 +76,6 @@ class ChunkQueries(Queries):
                 c.section_hierarchy as headings
             from memory_chunks c where c.parent_id {among:ids} order by c.parent_id, c.chunk_index
         """
-        return self.connection.fetch(outline_from_row, sql, {"ids": list(memory_ids)})
+        rows = self.connection.fetch(OutlineRow, sql, {"ids": list(memory_ids)})
+        headings = {text: tuple(texts_in(text)) for text in {row.headings for row in rows}}  # many chunks have the same
+        return [ChunkOutline(*row[:-1], headings[row.headings]) for row in rows]

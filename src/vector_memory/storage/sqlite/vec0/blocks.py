@@ -74,17 +74,18 @@ def read_selected(
     """
     # In one row: thousands of rows would be checked one by one.
     sql = f"""
-        select group_concat(wanted.number), group_concat(r.chunk_id), group_concat(r.chunk_offset)
+        select count(*), group_concat(wanted.number), group_concat(r.chunk_id), group_concat(r.chunk_offset)
         from ({select}) wanted cross join {table}_rowids r on r.rowid = wanted.id
     """
-    columns: list[Any] = connection.execute(sql, parameters).fetchall()
+    rows: list[Any] = connection.execute(sql, parameters).fetchall()
+    count, *columns = rows[0]
     try:
-        numbers, blocks, offsets = (np.array(f"{column or ''}".split(","), np.int64) for column in columns[0])
+        numbers, blocks, offsets = (np.fromstring(column or "", np.int64, sep=",") for column in columns)
     except ValueError:
-        if columns[0] != (None, None, None):
-            raise DamagedError(DAMAGED_VECTORS) from None
-        return Placed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, dimensions), np.float32))
-    if ((offsets < 0) | (offsets >= PARTITION_ROWS)).any():
+        raise DamagedError(DAMAGED_VECTORS) from None
+    if not count:
+        return Placed(numbers, blocks, np.empty((0, dimensions), np.float32))
+    if {len(numbers), len(blocks), len(offsets)} != {count} or offsets.min() < 0 or offsets.max() >= PARTITION_ROWS:
         raise DamagedError(DAMAGED_VECTORS)
     known, positions = np.unique(blocks, return_inverse=True)
     if len(blocks) < FEW_IN_BLOCK * len(known):
