@@ -54,8 +54,10 @@ def test_a_unit_is_found_by_its_id_and_one_that_was_removed_or_never_there_is_no
     near = {number + step for number in [0, *blocks.given_ids] for step in (-1, 0, 1)} | {0, 2**62}
     asked = data.draw(st.permutations(sorted(number for number in near if number >= 0)))
     places = {number: place for place, number in enumerate(blocks.unit_ids) if number}
-    found = blocks.read().entries_of(np.array(asked, np.int64))
-    assert found.tolist() == [places.get(number, OUTSIDE) for number in asked]
+    units, wanted = blocks.read(), np.array(asked, np.int64)
+    assert units.entries_of(wanted).tolist() == [places.get(number, OUTSIDE) for number in asked]
+    values = np.array([*blocks.given_ids, -5])
+    assert units.by_id(values)(wanted).tolist() == [number if number in places else -5 for number in asked]
 
 
 @pytest.mark.parametrize("gap", [1, MAX_GAPS, 2 * MAX_GAPS])

@@ -88,7 +88,7 @@ class Comparison(ABC):
 
     def _groups(self, entries: Numbers, goal: Goal) -> NDArray[np.integer]:
         """Return what each entry counts as: itself, or its memory."""
-        return self._units.owners[entries] if goal.memories else entries
+        return self._units.owners_of(entries) if goal.memories else entries
 
     def _best(self, nearby: Nearby, goal: Goal, weight: float) -> Nearby:
         """Return those of the units that are within the goal."""
@@ -149,7 +149,7 @@ class LikelyComparison(Comparison):
         self._known: dict[tuple[int, float], tuple[Nearby, bool]] = {}
         lacking = self._source.without_vectors(self._scope)
         units = self._units
-        entries = np.flatnonzero(np.isin(units.memory_ids, lacking)[units.owners]) if lacking else NOTHING.entries
+        entries = np.flatnonzero(units.belongs_to(lacking)) if lacking else NOTHING.entries
         having = self._source.units_with_vectors(lacking) if lacking else []
         self._lacking = entries[~np.isin(units.ids[entries], having)]
 
@@ -183,15 +183,14 @@ class WordsWorth:
     def __init__(self, units: Units, words: WordScores | None, weight: float, left_out: Sequence[int] = ()) -> None:
         self.left_out = left_out
         self._units, self._words = units, words
-        gains = np.where(units.inside, np.float32(0), np.float32(-np.inf))
+        gains = np.where(np.append(units.inside, False), np.float32(0), np.float32(-np.inf))
         if words is not None:
             gains[words.entries] = words.shares[words.entries] * ((1 - weight) / weight)
-        self._gains = np.append(gains, np.float32(-np.inf))  # of OUTSIDE
+        self._gains = units.by_id(gains)
 
     def of(self, unit_ids: Numbers) -> Vectors:
         """Return it for passages, given the ids of their units."""
-        gains: Vectors = self._gains[self._units.entries_of(unit_ids)]
-        return gains
+        return self._gains(unit_ids)
 
     def best(self, count: int) -> Numbers:
         """Return the ids of the units that gain most."""

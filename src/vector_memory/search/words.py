@@ -36,14 +36,14 @@ def word_scores(
 
     `plain`: words by their terms, misspelt perhaps if the scope has none of them; `read_all` then reads all postings.
     """
-    each_of = occurrences(terms, rows, units.block_ids)
+    each_of = occurrences(terms, rows, len(units.block_ids))
     found = {term: inside(units, each) for term, each in zip(terms, each_of, strict=True)}
     missing = {term: plain[term] for term in terms if term in plain and not len(found[term][0])}
     respelt: dict[str, Spelling] = {}
     if missing and read_all is not None and 0 < len(units.block_ids) <= MOST_BLOCKS:
         respelt = respell(units, read_all(), missing, found)
     count = units.count
-    mean_length = float(units.lengths[units.inside].mean()) if count else 0.0
+    mean_length = int((units.lengths * units.inside).sum()) / (count or 1)
     scores, words = np.zeros(len(units.ids)), list[tuple[float, Numbers]]()
     for entries, counts in found.values():
         most = highest_score(count, len(entries))
@@ -51,8 +51,9 @@ def word_scores(
         scores[entries] += scores_for(most, counts, units.lengths[entries] / (mean_length or 1.0))
     asked = [respelt[term].term if term in respelt else term for term in found]
     wording = Wording(covered_by_best(scores, asked, words), respelt)
-    scores /= divisor_of(scores, sum(most for most, _ in words))
-    return WordScores(scores, np.flatnonzero(scores), wording)
+    scored = np.flatnonzero(scores != 0)
+    scores[scored] /= divisor_of(scores[scored], sum(most for most, _ in words))
+    return WordScores(scores, scored, wording)
 
 
 def inside(units: Units, found: Occurrences) -> tuple[Numbers, NDArray[np.uint16]]:
@@ -69,7 +70,7 @@ def respell(
     found: dict[str, tuple[Numbers, NDArray[np.uint16]]],
 ) -> dict[str, Spelling]:
     """Return what words that the scope does not have were read as, by their terms, and put in `found` where that is."""
-    keys, everywhere = all_occurrences(rows, units.block_ids)
+    keys, everywhere = all_occurrences(rows, len(units.block_ids))
     there = units.inside[units.entries_at(everywhere)]
     respelt = spellings(missing, list(found), keys[there], key_of)
     for term, spelling in respelt.items():
@@ -86,9 +87,9 @@ def covered_by_best(
     `words`: of each term, what no unit can score for it, and the places in `scores` of the units that have it. Terms
     that name the same count once, as the most frequent of them.
     """
-    if not scores.any():
+    place = int(scores.argmax()) if len(scores) else 0
+    if not len(scores) or not scores[place]:
         return 0.0
-    place = int(scores.argmax())
     weights: dict[str, float] = {}
     covered: set[str] = set()
     for term, (highest, places) in zip(terms, words, strict=True):

@@ -15,7 +15,6 @@ This module knows the postings; the SQL of the tables is in `queries.keywords` a
 """
 
 import hashlib
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
-from vector_memory.storage.scoring import Numbers
+from vector_memory.storage.scoring import Numbers, numbers_in
 from vector_memory.storage.terms import terms
 
 UNITS_PER_BLOCK = 128
@@ -138,9 +137,8 @@ def words_at(span: range, contents: Contents, rows: Mapping[int, bytes]) -> Word
 
 
 class PostingRows(NamedTuple):
-    """Rows of postings by bucket and block: their ids and sizes in bytes, as JSON, and their postings one by one."""
+    """Rows of postings by bucket and block: their sizes in bytes, as JSON, 0 if missing; and their postings."""
 
-    ids: str | None
     sizes: str | None
     postings: bytes
 
@@ -199,37 +197,44 @@ def without(rows: Mapping[int, bytes], span: range) -> dict[int, bytes]:
     return {number: postings[part][is_other[part]].tobytes() for number, part in parts}
 
 
-def occurrences(wanted: Sequence[str], rows: PostingRows, block_ids: Numbers) -> list[Occurrences]:
-    """Return where each term is in these blocks, given all rows of its bucket there. Raises DamagedError."""
-    buckets, counts, blocks, postings = placed(rows, block_ids)
-    ends = np.concatenate([[0], np.cumsum(counts)])
+def occurrences(wanted: Sequence[str], rows: PostingRows, block_count: int) -> list[Occurrences]:
+    """Return where each term is in so many blocks, given all rows of its bucket there. Raises DamagedError."""
+    buckets = buckets_of(wanted)
+    ends, postings = placed(rows, len(buckets) * block_count)
     found = []
     for bucket, hashed in map(hash_of, wanted):
-        begin, end = ends[buckets.searchsorted(bucket)], ends[buckets.searchsorted(bucket, "right")]
-        hits = begin + np.flatnonzero(hashes_of(postings[begin:end]) == hashed)
-        found.append(Occurrences(blocks[hits], numbers_of(postings[hits]), counts_of(postings[hits])))
+        first = buckets.index(bucket) * block_count
+        begin, own = ends[first], ends[first : first + block_count + 1]
+        hits = begin + np.flatnonzero(hashes_of(postings[begin : own[-1]]) == hashed)
+        blocks = own.searchsorted(hits, "right") - 1
+        found.append(Occurrences(blocks, numbers_of(postings[hits]), counts_of(postings[hits])))
     return found
 
 
-def all_occurrences(rows: PostingRows, block_ids: Numbers) -> tuple[Numbers, Occurrences]:
-    """Return where each term is that is in these blocks: the keys of the terms, and beside them the occurrences."""
-    buckets, counts, blocks, postings = placed(rows, block_ids)
-    keys = np.repeat(buckets, counts) << HASH_BITS | hashes_of(postings).astype(np.int64)
-    return keys, Occurrences(blocks, numbers_of(postings), counts_of(postings))
+def all_occurrences(rows: PostingRows, block_count: int) -> tuple[Numbers, Occurrences]:
+    """Return where each term is that is in so many blocks: the keys of the terms, and beside them the occurrences.
+
+    `rows`: of all buckets. Raises DamagedError.
+    """
+    ends, postings = placed(rows, BUCKETS * block_count)
+    places = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    keys = (places // block_count) << HASH_BITS | hashes_of(postings).astype(np.int64)
+    return keys, Occurrences(places % block_count, numbers_of(postings), counts_of(postings))
 
 
-def placed(rows: PostingRows, block_ids: Numbers) -> tuple[Numbers, Numbers, Numbers, Postings]:
-    """Return the bucket of each row and its number of postings; the position of the block of each posting, and itself.
+def placed(rows: PostingRows, count: int) -> tuple[Numbers, Postings]:
+    """Return where so many rows begin among the postings and where the last one ends, and the postings.
 
     Raises DamagedError.
     """
-    ids, sizes = (np.array(json.loads(column or "[]"), np.int64) for column in rows[:2])
-    counts, left = np.divmod(sizes, POSTING.itemsize)
-    blocks, buckets = np.divmod(ids, BUCKETS)
-    if left.any() or sizes.sum() != len(rows.postings) or len(ids) != len(sizes):
+    try:
+        sizes = numbers_in(rows.sizes)
+        postings = np.frombuffer(rows.postings, POSTING)
+    except ValueError:
+        raise DamagedError(DAMAGED_KEYWORDS) from None
+    if len(sizes) != count or (sizes % POSTING.itemsize).any() or sizes.sum() != len(rows.postings):
         raise DamagedError(DAMAGED_KEYWORDS)
-    positions = np.repeat(block_ids.searchsorted(blocks), counts)
-    return buckets, counts, positions, np.frombuffer(rows.postings, POSTING)
+    return np.concatenate([[0], np.cumsum(sizes // POSTING.itemsize)]), postings
 
 
 def buckets_of(wanted: Sequence[str]) -> list[int]:

@@ -55,6 +55,11 @@ class Wording(NamedTuple):
     respelt: Mapping[str, Spelling] = MappingProxyType({})
 
 
+def numbers_in(text: str | None) -> Numbers:
+    """Return the numbers of a text that lists them, as JSON or between commas. Raises ValueError."""
+    return np.fromstring((text or "").strip("[]"), np.int64, sep=",")  # parsing JSON would take four times as long
+
+
 def are_in(ascending: Numbers, numbers: Numbers) -> NDArray[np.bool_]:
     """Return for each of the numbers whether it is among those in ascending order, which may be many more."""
     if not len(ascending):

@@ -4,19 +4,21 @@ The units of these blocks are entries, numbered block after block: a posting say
 entry it is of. Entries outside the scope lie between those inside.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
 from vector_memory.storage.postings import ID, LENGTH, Occurrences
-from vector_memory.storage.scoring import Numbers, are_in
+from vector_memory.storage.scoring import Numbers, are_in, numbers_in
 
 Bools = NDArray[np.bool_]
+
+T = TypeVar("T", bound=np.generic)
 
 OUTSIDE = -1
 """The entry of a unit that is in none of the blocks."""
@@ -30,15 +32,14 @@ class Units:
     """The units of a scope as entries.
 
     `block_ids`: ascending; `bases`: the number of entries before each block, and of all. Of memories, `memory_ids` (0:
-    removed). Of entries, `ids`, `owners` (the position of its memory), `lengths` in terms, and whether it is `inside`
-    the scope.
+    removed), and their `sizes` in units. Of entries, `ids`, `lengths` in terms, and whether it is `inside` the scope.
     """
 
     block_ids: Numbers
     bases: Numbers
     memory_ids: Numbers
+    sizes: NDArray[np.uint32]
     ids: Numbers
-    owners: NDArray[np.int32]
     lengths: NDArray[np.uint32]
     inside: Bools
 
@@ -64,16 +65,25 @@ class Units:
         first, entries = self._by_id
         return entries.take(unit_ids - first, mode="clip")
 
+    def by_id(self, values: NDArray[T]) -> Callable[[Numbers], NDArray[T]]:
+        """Return what returns the values of units, given their ids. `values`: of all entries, and of OUTSIDE."""
+        if not len(self.ids) or self._by_id is None:
+            return lambda unit_ids: values[self.entries_of(unit_ids)]
+        first, entries = self._by_id
+        own = values[entries]
+        return lambda unit_ids: own.take(unit_ids - first, mode="clip")
+
     @cached_property
     def _by_id(self) -> tuple[int, Numbers] | None:
         """The entries of all ids from the first, with OUTSIDE at both ends; None: that would be too many."""
-        there = self.ids[self.ids != 0]
+        used = np.flatnonzero(self.ids)
+        there = self.ids[used]
         last = int(there.max(initial=0))
         first = int(there.min(initial=last))
         if last - first > MAX_GAPS * len(self.ids):
             return None
         entries = np.full(last - first + 3, OUTSIDE, np.int64)
-        entries[there - first + 1] = np.flatnonzero(self.ids)
+        entries[there - first + 1] = used
         return first - 1, entries
 
     @cached_property
@@ -83,20 +93,20 @@ class Units:
 
     def owners_of(self, entries: Numbers) -> Numbers:
         """Return the ids of the memories of units."""
-        found: Numbers = self.memory_ids[self.owners[entries]]
+        found: Numbers = self.memory_ids[np.cumsum(self.sizes, dtype=np.int64).searchsorted(entries, "right")]
         return found
 
     def of_memories(self, memory_ids: Sequence[int]) -> "Units":
         """Return the same for a scope of these memories."""
-        return replace(self, inside=self._are_of(memory_ids))
+        return replace(self, inside=self.belongs_to(memory_ids))
 
     def without(self, memory_ids: Sequence[int]) -> "Units":
         """Return the same for a scope without these memories."""
-        return replace(self, inside=self.inside & ~self._are_of(memory_ids))
+        return replace(self, inside=self.inside & ~self.belongs_to(memory_ids))
 
-    def _are_of(self, memory_ids: Sequence[int]) -> Bools:
-        """Return for each entry whether it is of one of these memories."""
-        return are_in(np.sort(np.array(memory_ids, np.int64)), self.memory_ids)[self.owners]
+    def belongs_to(self, memory_ids: Sequence[int]) -> Bools:
+        """Return of each entry whether it is of these memories."""
+        return np.repeat(are_in(np.sort(np.array(memory_ids, np.int64)), self.memory_ids), self.sizes)
 
 
 def units_in(
@@ -107,20 +117,19 @@ def units_in(
     The rest is what `postings.Contents` has, of all blocks. Raises DamagedError.
     """
     try:
-        memories, known = np.frombuffer(memory_ids, ID), np.frombuffer(unit_ids, ID)
-        own = np.frombuffer(sizes, LENGTH)
+        memories, own = np.frombuffer(memory_ids, ID), np.frombuffer(sizes, LENGTH)
         found = Units(
-            np.array(json.loads(ids or "[]"), np.int64),
-            np.concatenate([[0], np.cumsum(np.array(json.loads(units or "[]"), np.int64))]),
+            numbers_in(ids),
+            np.concatenate([[0], np.cumsum(numbers_in(units))]),
             memories,
-            known,
-            np.repeat(np.arange(len(own), dtype=np.int32), own),
+            own,
+            np.frombuffer(unit_ids, ID),
             np.frombuffer(lengths, LENGTH),
-            np.ones(len(known), np.bool_),
+            np.repeat(memories != 0, own),
         )
     except ValueError:
         raise DamagedError(DAMAGED_KEYWORDS) from None
     count = int(found.bases[-1])
-    if not count == len(found.ids) == len(found.lengths) == len(found.owners) or len(own) != len(memories):
+    if not count == len(found.ids) == len(found.lengths) == len(found.inside) or len(own) != len(memories):
         raise DamagedError(DAMAGED_KEYWORDS)
-    return replace(found, inside=(memories != 0)[found.owners])
+    return found

@@ -49,7 +49,7 @@ def words_in_blocks(writer: Writer) -> Words:
     found: Words = {}
     for kind in KINDS:
         units, rows = writer.candidates.indexed(Scope(kind), list(range(BUCKETS)))
-        keys, everywhere = all_occurrences(rows, units.block_ids)
+        keys, everywhere = all_occurrences(rows, len(units.block_ids))
         counts = defaultdict[int, dict[int, int]](dict)
         for entry, key, count in zip(units.entries_at(everywhere), keys.tolist(), everywhere.counts, strict=True):
             assert units.inside[entry]

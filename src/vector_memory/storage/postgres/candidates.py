@@ -48,14 +48,13 @@ class PostgresCandidates(Candidates):
 
     # `offset` keeps PostgreSQL from reading the whole table instead of some rows.
     POSTINGS = f"""
-        select json_agg(p.id order by bucket, p.id)::text as posting_ids,
-            json_agg(length(p.postings) order by bucket, p.id)::text as posting_sizes,
-            coalesce(string_agg(p.postings, ''::bytea order by bucket, p.id), ''::bytea) as postings
+        select json_agg(coalesce(length(p.postings), 0) order by bucket, b.id)::text as posting_sizes,
+            coalesce(string_agg(p.postings, ''::bytea order by bucket, b.id), ''::bytea) as postings
         from (select id from keyword_blocks where {{blocks}}) b
         cross join unnest(%(buckets)s::bigint[]) bucket
-        cross join lateral (
-            select id, postings from keyword_postings where id = b.id * {BUCKETS} + bucket offset 0
-        ) p
+        left join lateral (
+            select postings from keyword_postings where id = b.id * {BUCKETS} + bucket offset 0
+        ) p on true
     """
 
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:

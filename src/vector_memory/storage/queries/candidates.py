@@ -27,16 +27,15 @@ class IndexedScope(NamedTuple):
 
 
 def indexed_scope(
-    members: str | None, hidden: str | None, posting_ids: str | None, posting_sizes: str | None, postings: bytes,
-    **blocks: Any,
-) -> IndexedScope:  # fmt: skip
+    members: str | None, hidden: str | None, posting_sizes: str | None, postings: bytes, **blocks: Any
+) -> IndexedScope:
     """Return what a row has of a scope. `members`: the ids of its memories; None: all of its kind but the `hidden`."""
     units = units_in(**blocks)
     if members is not None:
         units = units.of_memories(json.loads(members))
     elif hidden is not None:
         units = units.without(json.loads(hidden))
-    return IndexedScope(units, PostingRows(posting_ids, posting_sizes, postings))
+    return IndexedScope(units, PostingRows(posting_sizes, postings))
 
 
 class ComparedPassages(NamedTuple):
@@ -101,7 +100,10 @@ class Candidates(Queries, ABC):
                 select {{listed:id}} as ids, {{listed:units}} as units,
                     {{joined:memory_ids}} as memory_ids, {{joined:sizes}} as sizes,
                     {{joined:unit_ids}} as unit_ids, {{joined:lengths}} as lengths
-                from (select * from keyword_blocks where {blocks} order by id) b
+                from (
+                    select id, units, memory_ids, sizes, unit_ids, lengths from keyword_blocks
+                    where {blocks} order by id
+                ) b
             ) block cross join ({self.POSTINGS.replace("{blocks}", blocks)}) posting
         """
         return self.connection.fetch(indexed_scope, sql, condition.parameters | {"buckets": buckets})[0]

@@ -25,12 +25,10 @@ class SqliteCandidates(Candidates):
     connection: SqliteConnection
 
     POSTINGS = f"""
-        select {{listed:id}} as posting_ids, {{listed:length(postings)}} as posting_sizes,
-            {{joined:postings}} as postings
-        from (
-            select p.id, p.postings from {{each:buckets}}
+        select {{listed:coalesce(length(postings), 0)}} as posting_sizes, {{joined:postings}} as postings from (
+            select p.postings from {{each:buckets}}
             cross join (select id from keyword_blocks where {{blocks}} order by id) b
-            cross join keyword_postings p on p.id = b.id * {BUCKETS} + each.value
+            left join keyword_postings p on p.id = b.id * {BUCKETS} + each.value
         ) p
     """
 

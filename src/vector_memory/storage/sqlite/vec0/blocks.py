@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.scoring import numbers_in
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import (
     METADATA_COLUMNS,
@@ -80,7 +81,7 @@ def read_selected(
     rows: list[Any] = connection.execute(sql, parameters).fetchall()
     count, *columns = rows[0]
     try:
-        numbers, blocks, offsets = (np.fromstring(column or "", np.int64, sep=",") for column in columns)
+        numbers, blocks, offsets = map(numbers_in, columns)
     except ValueError:
         raise DamagedError(DAMAGED_VECTORS) from None
     if not count:

@@ -19,7 +19,7 @@ from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_
 from vector_memory.storage.sqlite.transactions import packed_signatures
 from vector_memory.storage.sqlite.vec0.blocks import DAMAGED_VECTORS, read_blocks
 
-BLOCKS_AT_ONCE = 16
+BLOCKS_AT_ONCE = 8
 """Blocks compared at a time, so that intermediate results stay in the processor's cache."""
 
 OVERSAMPLING = 4
@@ -30,6 +30,8 @@ NEAREST_SHARE = 4
 
 MAX_TIES = 4
 """Limit of ties with the last of the highest values, as a multiple of `limit`."""
+
+VECTORS = f"{SIGNATURE_TABLE}_vector_chunks00"
 
 Signatures = NDArray[np.uint64]
 """Shape (passages, words)."""
@@ -67,18 +69,22 @@ class Chosen:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._parts: list[Estimated] = []
+        self._kept = 0
         self._least = (-np.inf, -np.inf)
         self.complete = True
         """Whether all that were added are kept."""
 
-    def add(self, rows: Numbers, signatures: Signatures, gains: Vectors, cosines: Vectors) -> None:
-        """Add passages, but for those that cannot be among the best, and those outside the scope, which gain -inf."""
-        sums, is_inside = cosines + gains, gains > -np.inf
-        is_good = is_inside & ((cosines >= self._least[0]) | (sums >= self._least[1]))
-        good = np.flatnonzero(is_good)
-        self.complete = self.complete and len(good) == np.count_nonzero(is_inside)
-        self._parts.append(Estimated(rows[good], signatures[good], gains[good], cosines[good]))
-        if sum(len(part.rows) for part in self._parts) > 2 * self._limit:
+    def are_good(self, gains: Vectors, cosines: Vectors) -> Numbers:
+        """Return the positions of passages that may be among the best."""
+        good = np.flatnonzero((cosines >= self._least[0]) | (cosines + gains >= self._least[1]))
+        self.complete = self.complete and len(good) == len(cosines)
+        return good
+
+    def add(self, passages: Estimated) -> None:
+        """Add passages."""
+        self._parts.append(passages)
+        self._kept += len(passages.rows)
+        if self._kept > 2 * self._limit:
             self.best()
 
     def best(self) -> Estimated | None:
@@ -94,7 +100,7 @@ class Chosen:
                 float(np.partition(found.cosines, -shares[0])[-shares[0]]) if shares[0] else np.inf,
                 float(np.partition(found.cosines + found.gains, -shares[1])[-shares[1]]),
             )
-        self._parts = [found]
+        self._parts, self._kept = [found], len(found.rows)
         return found
 
 
@@ -133,17 +139,20 @@ def estimate(
     by_bits = np.cos(np.linspace(0, np.pi, len(query) + 1, dtype=np.float32))
     buffer = np.empty((BLOCKS_AT_ONCE, SIGNATURES_PER_BLOCK, len(words)), np.uint64)
     for start in range(0, len(blocks), BLOCKS_AT_ONCE):
-        part = units[start : start + BLOCKS_AT_ONCE]
-        gains = worth.of(part.ravel()).reshape(part.shape)
-        wanted = np.flatnonzero((gains > -np.inf).any(axis=1))
-        if not len(wanted):
+        gains = worth.of(units[start : start + BLOCKS_AT_ONCE].ravel())
+        inside = np.flatnonzero(gains > -np.inf)
+        if not len(inside):
             continue
-        own = [blocks[start + position] for position in wanted.tolist()]
-        read_blocks(connection, f"{SIGNATURE_TABLE}_vector_chunks00", "vectors", own, buffer)
-        signatures = buffer[: len(own)].reshape(-1, len(words))
-        rows = ((start + wanted)[:, None] * SIGNATURES_PER_BLOCK + np.arange(SIGNATURES_PER_BLOCK)).ravel()
+        first, end = inside[0] // SIGNATURES_PER_BLOCK, inside[-1] // SIGNATURES_PER_BLOCK + 1
+        read_blocks(connection, VECTORS, "vectors", blocks[start + first : start + end], buffer)
+        signatures = buffer.reshape(-1, len(words))[inside[0] % SIGNATURES_PER_BLOCK :][: inside[-1] - inside[0] + 1]
+        if len(inside) < len(signatures):
+            signatures = signatures.take(inside - inside[0], axis=0)
+        gains = gains[inside]
         cosines = by_bits.take(unequal_bits(signatures, words), mode="clip")
-        chosen.add(rows, signatures, gains[wanted].ravel(), cosines)
+        good = chosen.are_good(gains, cosines)
+        rows = start * SIGNATURES_PER_BLOCK + inside[good]
+        chosen.add(Estimated(rows, signatures[good], gains[good], cosines[good]))
 
 
 def passages_at(connection: apsw.Connection, blocks: list[int], rows: Numbers) -> Numbers:
