@@ -40,11 +40,11 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
     def said() -> str:
         return httpx2.get(team.url.replace("/mcp", "/metrics"), headers={"Authorization": f"Bearer {secret}"}).text
 
-    def counted() -> list[int]:
-        failures = 'calls_total{tool="get_memory_by_id",error="ValidationError"}'
+    def counted() -> list[float]:
+        failures = 'calls_total{error="ValidationError",tool="get_memory_by_id"}'
         calls = 'call_seconds_count{tool="get_memory_by_id"}'
         found = [re.search(f"vector_memory_{re.escape(name)} (.+)", said()) for name in (failures, calls)]
-        return [int(figure[1]) if figure else 0 for figure in found]
+        return [float(figure[1]) if figure else 0.0 for figure in found]
 
     before = counted()
     post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": 987654})
@@ -52,7 +52,7 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
     assert counted() == [count + 1 for count in before]
     assert "stranger" not in said()
     assert re.search(r"^vector_memory_open_namespaces [1-9]", said(), re.MULTILINE)
-    eventually(lambda: "\nvector_memory_running_calls 0\n" in said())
+    eventually(lambda: "\nvector_memory_running_calls 0.0\n" in said())
     assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said().splitlines())
 
 

@@ -108,7 +108,7 @@ def test_every_worker_reports_the_totals_of_all_including_a_killed_one(three: Ru
     def counted() -> int:
         """Return the calls that every worker counts."""
         said = [httpx2.get(three.url.replace("/mcp", "/metrics"), headers=bearer, timeout=60).text for _ in range(6)]
-        (count,) = {re.findall(r'calls_total\{tool="list_sessions",error=""\} (\d+)', text)[0] for text in said}
+        (count,) = {re.findall(r'calls_total\{error="",tool="list_sessions"\} (\d+)', text)[0] for text in said}
         return int(count)
 
     three.call("list_sessions")

@@ -28,9 +28,9 @@ from vector_memory.server.fastmcp_adapter import (
 from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.auth import door_of
 from vector_memory.server.http.client_limits import MAX_BODY, TimedConnection, allow_many_files, drop_who_never_reads
-from vector_memory.server.http.metrics import ALONE, Metrics, Share, add_operations
+from vector_memory.server.http.metrics import Metrics, add_operations
 from vector_memory.server.http.permissions import Permissions
-from vector_memory.server.http.usage import NAMES, Accounting
+from vector_memory.server.http.usage import Accounting
 from vector_memory.server.http.workers import inherited, supervise, take_connections
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting
@@ -102,7 +102,7 @@ def run_http_server(
     address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> None:
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
-    (channel, share), listening = inherited(http.workers), list[socket.socket]()
+    channel, listening = inherited(), list[socket.socket]()
     if channel is None:
         require_usable(http)
         listening.append(listen(http.host, http.port))
@@ -111,7 +111,7 @@ def run_http_server(
             supervise(listening[0], http.workers)
             return
     allow_many_files()
-    gate = Gate(application(address, settings, export_folders, offer, http, share))
+    gate = Gate(application(address, settings, export_folders, offer, http))
     config = uvicorn.Config(
         gate,
         http=TimedConnection,
@@ -170,15 +170,15 @@ def application(
     export_folders: Sequence[Path],
     offer: ServerOptions,
     http: HttpOptions,
-    share: Share = ALONE,
 ) -> App:
-    """Return the application. `share`: of the figures of several workers. Raises ConfigurationError."""
+    """Return the application. Raises ConfigurationError."""
     serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
     if http.data_dir is None:
         open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
     registry = registry_of(address, http.data_dir, settings)
-    namespaces, metrics = Namespaces(registry, settings, read_only=offer.read_only), Metrics(NAMES, share)
+    namespaces = Namespaces(registry, settings, read_only=offer.read_only)
+    metrics = Metrics(namespaces)
     keys = keys_of(http.data_dir, http.audit_key)
     keys.make()
     accounting = Accounting(namespaces, Paces(http.data_dir), AuditLog(http.data_dir, keys), metrics)

@@ -19,13 +19,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from vector_memory.server.http.metrics import ALONE, Share
+from prometheus_client.multiprocess import mark_process_dead
+
+from vector_memory.server.http.metrics import SHARED
 from vector_memory.server.shutdown import stop_signals
 
 logger = logging.getLogger(__name__)
 
 INHERITED = "VECTOR_MEMORY_WORKER"
-"""The variable that tells a worker the descriptors of its channel and of the file of figures, and its row there."""
+"""The variable that tells a worker the descriptor of its channel."""
 
 SECONDS_BEFORE_RESTART = 1.0
 SECONDS_TO_END = 30.0
@@ -34,17 +36,13 @@ MARK = b"."
 """Goes with each connection to a worker, and from a worker to its supervisor when it is ready for the first one."""
 
 
-def inherited(count: int) -> tuple[socket.socket | None, Share]:
-    """Return the channel through which this worker gets connections, and its share of the figures of all `count`.
-
-    None: this process is no worker.
-    """
-    if (numbers := os.environ.pop(INHERITED, None)) is None:
-        return None, ALONE
-    descriptor, figures, row = map(int, numbers.split())
-    channel = socket.socket(fileno=descriptor)
+def inherited() -> socket.socket | None:
+    """Return the channel through which this worker gets connections; None: this process is no worker."""
+    if (descriptor := os.environ.pop(INHERITED, None)) is None:
+        return None
+    channel = socket.socket(fileno=int(descriptor))
     channel.settimeout(0)
-    return channel, Share(figures, row, count)
+    return channel
 
 
 def take_connections(channel: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
@@ -71,23 +69,22 @@ def take_connections(channel: socket.socket, serve: Callable[[socket.socket], Co
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A process, its row in the file of figures, and our end of its channel. `is_ready`: it takes connections."""
+    """A process, and our end of its channel. `is_ready`: it takes connections."""
 
-    row: int
     process: "subprocess.Popen[bytes]"
     channel: socket.socket
     is_ready: bool = False
 
     @classmethod
-    def start(cls, figures: int, row: int) -> "Worker":
-        """Start this program once more, with the same flags, as a worker."""
+    def start(cls, figures: str) -> "Worker":
+        """Start this program once more, with the same flags, as a worker that counts its calls in a folder."""
         ours, its = socket.socketpair()
         ours.settimeout(0)
         command = [sys.executable, "-P", "-m", "vector_memory", *sys.argv[1:]]
-        variables = os.environ | {INHERITED: f"{its.fileno()} {figures} {row}"}
+        variables = os.environ | {INHERITED: f"{its.fileno()}", SHARED: figures}
         with its:
-            process = subprocess.Popen(command, env=variables, pass_fds=[its.fileno(), figures])  # noqa: S603 - our own
-        return cls(row, process, ours)
+            process = subprocess.Popen(command, env=variables, pass_fds=[its.fileno()])  # noqa: S603 - our own
+        return cls(process, ours)
 
     @property
     def has_ended(self) -> bool:
@@ -119,24 +116,23 @@ def supervise(listening: socket.socket, count: int) -> None:
     for number in stop_signals():
         signal.signal(number, lambda number, _frame: signals.append(number))
     listening.settimeout(0)
-    with tempfile.TemporaryFile() as file:
-        figures = os.dup(file.fileno())
-    workers = [Worker.start(figures, row) for row in range(count)]
-    logger.info("%d workers", count)
-    next_look = 0.0
-    while not signals:
-        look(listening, workers)
-        if time.monotonic() >= next_look:
-            next_look = time.monotonic() + SECONDS_BEFORE_RESTART
-            restart(workers, figures)
-    for worker in workers:
-        worker.process.terminate()
-    until = time.monotonic() + SECONDS_TO_END
-    while len(signals) == 1 and time.monotonic() < until and not all(worker.has_ended for worker in workers):
-        look(listening, workers)  # tells clients that the server is ending
-    for worker in workers:
-        worker.process.kill()
-        worker.process.wait()
+    with tempfile.TemporaryDirectory(prefix="vector-memory-figures-") as figures:
+        workers = [Worker.start(figures) for _ in range(count)]
+        logger.info("%d workers", count)
+        next_look = 0.0
+        while not signals:
+            look(listening, workers)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + SECONDS_BEFORE_RESTART
+                restart(workers, figures)
+        for worker in workers:
+            worker.process.terminate()
+        until = time.monotonic() + SECONDS_TO_END
+        while len(signals) == 1 and time.monotonic() < until and not all(worker.has_ended for worker in workers):
+            look(listening, workers)  # tells clients that the server is ending
+        for worker in workers:
+            worker.process.kill()
+            worker.process.wait()
 
 
 def look(listening: socket.socket, workers: list[Worker]) -> None:
@@ -160,7 +156,7 @@ def pass_on(connection: socket.socket, workers: list[Worker]) -> None:
         workers.append(taker)
 
 
-def restart(workers: list[Worker], figures: int) -> None:
+def restart(workers: list[Worker], figures: str) -> None:
     """Start a worker in place of each that has ended."""
     for place, worker in enumerate(workers):
         if worker.has_ended:
@@ -168,4 +164,5 @@ def restart(workers: list[Worker], figures: int) -> None:
                 "Worker %d ended with code %d and is started again", worker.process.pid, worker.process.returncode
             )
             worker.channel.close()
-            workers[place] = Worker.start(figures, worker.row)
+            mark_process_dead(worker.process.pid, figures)
+            workers[place] = Worker.start(figures)
