@@ -113,7 +113,7 @@ def statements_of(store: SessionMemoryStore, search: Callable[[], object]) -> li
 
 
 @pytest.mark.usefixtures("way")
-def test_a_search_reads_in_one_transaction_checks_the_model_once_and_reads_its_words_at_once(
+def test_a_search_reads_in_one_transaction_checks_the_model_once_and_reads_units_and_words_at_once(
     store: SessionMemoryStore,
 ) -> None:
     scope = Scope("report", session_id="s1", agent_id="a1", session_iter=1)
@@ -123,6 +123,6 @@ def test_a_search_reads_in_one_transaction_checks_the_model_once_and_reads_its_w
         statements = statements_of(store, lambda search=search: search("zzz", scope))
         assert statements.count("begin") == 1
         assert sum("from embedding_models" in sql for sql in statements) == 1
-    for query in ("a", "b c d e f g"):
-        statements = statements_of(store, lambda query=query: store.search_chunks(query, REPORTS, mode="keyword"))
-        assert sum("keyword_postings" in sql for sql in statements) == 1
+    for query, where in (("a", REPORTS), ("b c d e f g", scope)):
+        statements = statements_of(store, lambda: store.search_chunks(query, where, mode="keyword"))  # noqa: B023
+        assert sum("keyword_" in sql for sql in statements) == 1
