@@ -20,7 +20,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def store_all(address: Path | str) -> None:
-    """Store memories: 1, 2 and 7 are chunked, 3 and 4 are not, 5 belongs to no session, and 6 has tags."""
+    """Store memories: 1, 2 and 7 are chunked, 3 and 4 are not, 5 belongs to no session, 6 has tags, 7 supersedes 1."""
     with SessionMemoryStore(address, SETTINGS) as store:
         store.store_memory("report", DOCUMENT, session_id="s", agent_id="a", task_code="t")
         store.store_memory("working_memory", f"Ünïcode 数据 🙂. {DOCUMENT}", session_id="s", agent_id="b")
@@ -29,6 +29,7 @@ def store_all(address: Path | str) -> None:
         store.store_memory("knowledge_base", DOCUMENT, title="Lasting")
         store.tagged.store("Redis needs a password.", tags=["redis", "ops"], category="decision")
         store.store_memory("report", "# Short\n\nThe report of another agent.", session_id="s", agent_id="b")
+        store.supersede(7, 1)
 
 
 @pytest.fixture

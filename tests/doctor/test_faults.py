@@ -46,6 +46,13 @@ ANYWHERE: Faults = {
     "an empty passage": ("update memory_passages set end_char = start_char where memory_id = 3", "passages"),
     "passages removed": ("delete from memory_passages where memory_id in (1, 3)", "passages"),
     "a chunk's passages removed": ("delete from memory_passages where chunk_id = 3", "passages"),
+    "a memory superseded for too short a time": (
+        "update memory_lifecycle set superseded_until = '2026-01-01' where memory_id = 1",
+        "superseded",
+    ),
+    "a memory superseded by nothing": ("delete from supersessions", "superseded"),
+    "a memory not superseded": ("delete from memory_lifecycle", "superseded"),
+    "a memory superseded by an earlier one": ("insert into supersessions values (7, 3)", "orphans superseded"),
     "a keyword row removed": (
         "delete from keyword_postings where id = (select max(id) from keyword_postings)",
         "keywords",
@@ -192,6 +199,12 @@ IN_FILES: Faults = REFUSED | {
         """,
         "index",
     ),
+    "a lifecycle of no memory": ("insert into memory_lifecycle (memory_id) values (99999)", "orphans"),
+    "a link to no memory": ("insert into supersessions values (3, 99999)", "orphans"),
+    "a time of expiry that is none": (
+        "insert into memory_lifecycle (memory_id, expires_at) values (3, 'tomorrow')",
+        "values",
+    ),
     "states of no passage": ("insert into token_states values (99999, x'0000')", "orphans"),
     "a keyword row of no block": ("insert into keyword_postings values (999999, x'0000000000000000')", "orphans"),
     "a keyword added": ("update keyword_postings set postings = cast(postings || postings as blob)", "keywords"),
@@ -320,9 +333,10 @@ def test_a_fault_is_found_by_exactly_its_checks_and_repaired_and_no_text_is_chan
     state = Level.WARNING if name in WARNED else Level.PROBLEM
     assert found(damaged) == {**memory.usual} | dict.fromkeys(fault.checks.split(), state)
     assert damaged.healthy == (name in WARNED)
-    before = memory.rows(texts)
+    before, links = memory.rows(texts), memory.rows("select * from supersessions")
     report, done = doctor(memory.address).repair_all(damaged)
     assert memory.rows(texts) == before
+    assert "orphans" in fault.checks or memory.rows("select * from supersessions") == links
     if fault.checks in LASTING:
         assert (found(report), done) == (found(damaged), [])
         return

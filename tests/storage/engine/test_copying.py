@@ -82,6 +82,10 @@ def fill(storage: Storage, count: int = 14) -> None:
         writer.record_access([1, 1, 2], "2026-02-02")
         for memory_id in (3, 6, max(writer.ids(Scope()))):
             writer.delete(memory_id)
+        writer.supersede(9, [1, 5])
+        writer.supersede(11, [9])
+        writer.expire(11, "2099-01-01")
+        writer.pin(2, pinned=True)
 
 
 def memories_in(storage: Storage) -> list[WholeMemory]:
@@ -107,6 +111,8 @@ def require_equal(source: Storage, target: Storage) -> None:
         assert tags.tags == copied.tags
         assert np.array_equal(tags.vectors, copied.vectors)
         assert copy.fingerprint() == reader.fingerprint()
+        assert copy.upkeep.portions.lifetimes() == reader.upkeep.portions.lifetimes()
+        assert len(copy.upkeep.portions.lifetimes().links) == 3
         assert replace(copy.statistics(), database_bytes=0) == replace(reader.statistics(), database_bytes=0)
 
 

@@ -134,7 +134,9 @@ Tags = Annotated[
 TtlDays = Annotated[float | None, Field(description="Expires after")]
 Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
 
-Supersedes = Annotated[list[Any] | None, Field(description="Ids it replaces"), BeforeValidator(from_json)]
+Supersedes = Annotated[
+    list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), BeforeValidator(from_json)
+]
 
 # Queries and limits.
 Query = Annotated[str, Field(description="Question or phrase")]
