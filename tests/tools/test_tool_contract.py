@@ -23,6 +23,7 @@ ADDED_PARAMETERS = {
     "load_session_context_for_task": {"max_tokens"},
     "store_session_context": {"agent_id"},
     "store_input_prompt": {"agent_id"},
+    "store_report_observation": {"corrects"},
 }
 """What decisions 22 and 28 added to the contract, and what agents send that know the original server."""
 
@@ -63,7 +64,7 @@ def added_parameters(tool: str) -> set[str]:
     if tool == "list_sessions":
         return time
     if not tool.startswith("search_"):
-        return ADDED_PARAMETERS.get(tool, set())
+        return ADDED_PARAMETERS.get(tool, set()) | ({"supersedes"} if tool.startswith("store_") else set())
     added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
         added |= {"agent_id", "query"}
@@ -86,6 +87,11 @@ CUT = {"content_length", "content_end"}
 OBSERVATIONS = {"observations"}
 """Corrections of the reports in an answer, and additions."""
 
+SUCCESSION = {"superseded_by", "supersedes"}
+"""What replaced a memory, and what it replaced."""
+
+SEARCHED = {"omitted", "next_offset", "confidence", "weak", "superseded", "elsewhere", "trace"}
+
 PROVENANCE = {"memory_type", "agent_id", "session_id", "session_iter", "task_code", "title", "created_at"}
 """Where a piece of text comes from (requirement S7)."""
 
@@ -106,15 +112,17 @@ Nothing is sent anywhere.
 def added_keys(tool: str) -> set[str]:
     """Return the keys that answers have beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return {"omitted", "next_offset", "confidence", "weak", "elsewhere", "trace"} | OBSERVATIONS | PROVENANCE
+        return SEARCHED | OBSERVATIONS | PROVENANCE
     if tool.startswith("search_"):
-        return {"omitted", "next_offset", "confidence", "weak", "elsewhere", "trace", "lines"} | OBSERVATIONS
+        return SEARCHED | OBSERVATIONS | {"lines"}
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted"}
     added = {
-        "reconstruct_document": CUT | OBSERVATIONS | {"agent_id", "session_id", "created_at"},
-        "expand_chunk_context": OBSERVATIONS | {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
-        "load_session_context_for_task": OBSERVATIONS | {"recent_observations", "omitted"},
+        "reconstruct_document": CUT | OBSERVATIONS | SUCCESSION | {"agent_id", "session_id", "created_at"},
+        "expand_chunk_context": OBSERVATIONS
+        | SUCCESSION
+        | {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
+        "load_session_context_for_task": OBSERVATIONS | {"recent_observations", "omitted", "superseded"},
         "get_memory_by_id": OBSERVATIONS,
         "get_session_stats": {"latest_iteration", "without_vectors"},
     }
