@@ -12,6 +12,7 @@ import pytest
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
 from vector_memory.results.sessions import Result
+from vector_memory.search.explaining import Asked
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -283,3 +284,17 @@ def test_pages_of_a_search_have_no_gaps_where_memories_are_superseded(store: Ses
     for offset in range(0, 8, 2):
         seen += [one.memory_id for one in store.search_chunks("writes", scope, Page(limit=2, offset=offset)).results]
     assert sorted(seen) == sorted(numbers[1::2])
+
+
+def test_a_trace_says_what_superseded_a_memory_or_that_it_was_not_current_then(
+    store: SessionMemoryStore, pair: tuple[int, int]
+) -> None:
+    old, new = pair
+
+    def why(as_of: str | None) -> str:
+        asked = Asked(Page(), "chunk", old)
+        return str(store.explaining.explain(QUERY, reports(as_of), asked)["memory"].get("why", ""))
+
+    assert f"superseded by {new}" in why(None)
+    assert why("2026-02") == "It is outside the filters: as_of."
+    assert "outside" not in why("any") + why(BETWEEN)

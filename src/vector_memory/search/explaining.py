@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from vector_memory.domain import TRAITS, Page, Scope, SearchMode
+from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
@@ -251,7 +251,12 @@ def exclusion(reader: Reader, scope: Scope, memory_id: int) -> str:
     memory = reader.memories([memory_id]).get(memory_id)
     if memory is None:
         return "There is no such memory: it was deleted or never stored here."
+    newer = reader.origins([link.newer_id for link in reader.superseding([memory_id])])
+    if newer and scope.as_of is None:
+        return f'It is superseded by {", ".join(map(str, newer))}: send as_of="{ANY}" to find it.'
     passed = {
+        "as_of": scope.as_of == ANY
+        or memory.created_at <= str(scope.as_of) < min((one.created_at for one in newer.values()), default="9999"),
         "category": scope.category == memory.metadata.get("category"),
         "tags": not {*scope.tags}.isdisjoint(memory.tags),
         "own_agent_id": scope.own_agent_id != memory.agent_id,
