@@ -68,7 +68,8 @@ def test_policies_delete_what_is_older_than_they_permit_but_nothing_that_is_pinn
     assert run("cleanup", "--policy", *rules).out.startswith("Deleted 1 memory")
 
 
-def test_a_memory_is_amended_in_place(memory: Path, run: Run) -> None:
+@pytest.mark.usefixtures("memory")
+def test_a_memory_is_amended_in_place(run: Run) -> None:
     answer = run("amend", 2, "--title", "Lock in the ledger", "--tags", "ledger", "--json").json
     assert (answer["title"], answer["tags"]) == ("Lock in the ledger", ["ledger"])
     assert "Lock in the ledger" in run("show", 2).out
