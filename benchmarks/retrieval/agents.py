@@ -34,7 +34,7 @@ CLAIMS = ("high", "strong")
 class Answered:
     """What came: the rank of the correction and of the obsolete fact from 1 on, None if it did not come.
 
-    `marked`: the correction says that it is later than the fact. `claims`: the answer says that it answers. Characters:
+    `marked`: the fact names the correction as later. `claims`: the answer says that it answers. Characters:
     `read` by the model, `sent` in the text and the structured answer, `content` of stored texts.
     """
 
@@ -79,13 +79,20 @@ def ask(server: Server, asked: Asked) -> Answered:
         asked,
         correction,
         fact,
-        marked=bool(correction and fact and found[fact - 1]["memory_id"] in found[correction - 1].get("later", ())),
+        marked=bool(fact and asked.correction and names(found[fact - 1], asked.correction, found)),
         claims=claims(structured, found),
         results=len(found),
         read=len(read),
         sent=sum(len(part["text"]) for part in result["content"]) + (len(read) if structured else 0),
         content=sum(map(len, map(content_of, found))),
     )
+
+
+def names(fact: dict[str, Any], correction: str, found: Sequence[dict[str, Any]]) -> bool:
+    """Return whether a result names a text as later: by its beginning, or as a result of the answer."""
+    texts = {each["memory_id"]: content_of(each) for each in found}
+    later = [content_of(one) or texts.get(one.get("memory_id", one.get("id")), "") for one in fact.get("later", ())]
+    return any(text and correction.startswith(text[:100]) for text in later)
 
 
 def claims(answer: dict[str, Any], found: Sequence[dict[str, Any]]) -> bool:

@@ -4,8 +4,8 @@ uv run benchmarks/retrieval/corrected.py [--cache DIR] [--json FILE] [--each]
 
 A memory of each half: 20 facts, their corrections stored weeks later in other words, 20 decoys on a near subject that
 are newer than the fact, too, and 32 other findings. A question repeats the words of the fact. Prints in how many
-answers the fact and the correction are, how often the correction is first or before the fact, how many corrections and
-decoys or other findings are marked `later`, and the results of an answer.
+answers the fact and the correction are, how often the correction is first or before the fact, how many facts name the
+correction, the decoy or other findings as `later`, and the results of an answer.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -36,7 +37,7 @@ AGENTS = ("backend-dev", "reviewer", "ops", "analyst")
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A pair, the texts of the answer in their order, and of those that are marked as later the older ones."""
+    """A pair, the texts of the answer in their order, and the later ones that they name."""
 
     pair: Correction
     found: Sequence[str]
@@ -49,8 +50,8 @@ class Answered:
 
     @property
     def marks(self) -> bool:
-        """Whether the correction is in the answer and marked as later than the fact."""
-        return self.pair.fact in self.later.get(self.pair.correction, ())
+        """Whether the fact is in the answer and names the correction."""
+        return self.pair.correction in self.later.get(self.pair.fact, ())
 
     @property
     def leads(self) -> bool:
@@ -91,11 +92,7 @@ def answers(pairs: Sequence[Correction], others: Sequence[str], embedder: Embedd
             ids = fill(store, dated(pairs, others))
             for pair in pairs:
                 results = store.search_chunks(pair.question, Scope("working_memory")).results
-                later = {
-                    ids[each.memory_id]: [ids[older] for older in each.later]
-                    for each in results
-                    if getattr(each, "later", None)
-                }
+                later = {ids[each.memory_id]: [ids[one.id] for one in each.later] for each in results}
                 yield Answered(pair, [ids[each.memory_id] for each in results], later)
 
 
@@ -107,8 +104,8 @@ def row(half: str, answered: Sequence[Answered]) -> str:
         count(answered, lambda each: bool(each.found) and each.found[0] == each.pair.correction),
         count(answered, lambda each: each.leads),
         count(answered, lambda each: each.marks),
-        count(answered, lambda each: each.pair.decoy in each.later),
-        str(sum(len(each.later.keys() - {each.pair.correction}) for each in answered)),
+        count(answered, lambda each: each.pair.decoy in each.later.get(each.pair.fact, ())),
+        str(sum(len({*chain(*each.later.values())} - {each.pair.correction, each.pair.decoy}) for each in answered)),
         f"{median(len(each.found) for each in answered):g}",
     ]
     return f"| {half} | {' | '.join(cells)} |"
@@ -125,15 +122,14 @@ def main() -> None:
     parser.add_argument("--model", default=Settings().embedding_model)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every answer here")
-    parser.add_argument("--each", action="store_true", help="print every question whose correction is not marked")
+    parser.add_argument("--each", action="store_true", help="print every question whose correction is not named")
     options = parser.parse_args()
     embedder = load_embedder(Settings(embedding_model=options.model))
     if options.cache:
         embedder = CachedEmbedder(embedder, options.cache)
     pairs, others = corrections()
     print(
-        "| | fact | correction | it is first | before the fact | marked | decoy marked | others marked "
-        "| results, median |"
+        "| | fact | correction | it is first | before the fact | named | decoy named | others named | results, median |"
     )
     print("|---" * 9 + "|")
     every = []
@@ -145,7 +141,7 @@ def main() -> None:
         for each in every:
             if not each.marks:
                 print(f"\n{each.pair.half}: {each.pair.question}\n  {each.pair.correction}")
-                print(*(f"    {'later ' if text in each.later else ''}{text}" for text in each.found), sep="\n")
+                print(*(f"    {text}" for text in each.found), sep="\n")
     if options.json:
         options.json.write_text(json.dumps([asdict(each) for each in every], indent=1), encoding="utf-8")
 

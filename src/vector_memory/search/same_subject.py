@@ -77,9 +77,9 @@ def links(rule: Calibration, found: Mapping[int, float]) -> Links:
     least, nearly = max(rule.same_subject, ordered[0] - BEHIND), rule.same_subject - NEARLY
     if len(ordered) < SERIES or ordered[SERIES - 1] < nearly:
         return Links({number: value for number, value in found.items() if value >= least})
-    outstanding = ordered[SERIES - 1] + STANDS_OUT
+    typical = ordered[SERIES - 1]
     return Links(
-        {number: value for number, value in found.items() if value >= max(least, outstanding)},
-        [number for number, value in found.items() if value >= nearly],
-        outstanding,
+        {number: value for number, value in found.items() if value >= max(least, typical + STANDS_OUT)},
+        [number for number, value in found.items() if value >= max(nearly, typical - BEHIND)],
+        typical + STANDS_OUT,
     )
