@@ -52,8 +52,15 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
 
 
 def judged(found: SearchHits, question: Question) -> list[Hit]:
-    """Return the hits in the order of answers, with how well each matches, weak ones last."""
-    return sorted(weighed(found, question), key=lambda hit: hit.match == "weak")
+    """Return the hits in the order of answers, with how well each matches, weak ones last.
+
+    A newer memory on the subject of a strong match is not weak: it may say what is true now.
+    """
+    hits = weighed(found, question)
+    strong = {hit.memory_id for hit in hits if hit.match == "strong"}
+    newer = {link.newer_id for link in found.links if link.older_id in strong}
+    kept = [hit._replace(match="related") if hit.match == "weak" and hit.memory_id in newer else hit for hit in hits]
+    return sorted(kept, key=lambda hit: hit.match == "weak")
 
 
 def limits(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Iterator[str]:

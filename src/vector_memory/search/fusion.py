@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import MatchLevel
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
+from vector_memory.storage.records import Link
 from vector_memory.storage.scoring import LATE_WEIGHT, VECTOR_WEIGHT, Wording, rounded
 
 FUSED_DECIMALS = 9
@@ -51,6 +52,7 @@ class SearchHits(NamedTuple):
 
     `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
     `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by token, by id.
+    `links`: of their memories, with each other.
     """
 
     hits: list[Hit]
@@ -59,6 +61,7 @@ class SearchHits(NamedTuple):
     wording: Wording | None = None
     weight: float = VECTOR_WEIGHT
     compared: Mapping[int, Compared] = MappingProxyType({})
+    links: Sequence[Link] = ()
 
     @property
     def coverage(self) -> float:
@@ -129,6 +132,7 @@ def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
         max((part.nearest for part in found if part.nearest is not None), default=None),
         any(part.partial for part in found),
         compared={unit: one for part in found for unit, one in part.compared.items()},
+        links=[link for part in found for link in part.links],
     )
 
 

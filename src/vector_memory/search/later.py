@@ -11,7 +11,7 @@ from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Later
 
 MOST_NAMED = 3
-BEGINNING = 160
+BEGINNING = 240
 """Characters of each that is named."""
 
 LaterFields = Mapping[int, Mapping[str, Any]]

@@ -17,7 +17,7 @@ from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
 from vector_memory.search.scan import COUNTED, Found, Method, Scan, index_read, reads
 from vector_memory.storage.base import Reader
-from vector_memory.storage.records import Pending
+from vector_memory.storage.records import Link, Pending
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED
 
 DEPTH = 50
@@ -118,7 +118,7 @@ class Retrieval:
             return self._fused(scope, count, memories=memories)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
         units = self._fused(scope, wanted)
-        compared = self._compared(scope.kind, self.question.states, units.hits[:LATE_UNITS])
+        compared, linked = self._compared(scope.kind, self.question.states, units.hits[:LATE_UNITS])
         late = {unit: one.score for unit, one in compared.items()}
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
@@ -127,22 +127,30 @@ class Retrieval:
             others = self._fused(scope, count, memories=True)
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
             units, hits, compared = others, best_of_each_memory([*hits, *behind]), best
-        return units._replace(hits=hits[:count], compared=compared)
+        return units._replace(hits=hits[:count], compared=compared, links=linked)
 
-    def _compared(self, kind: MemoryKind, question: States, hits: Sequence[Hit]) -> dict[int, Compared]:
-        """Compare units token by token; none if one has no vector yet, or its token states are not kept."""
+    def _compared(
+        self, kind: MemoryKind, question: States, hits: Sequence[Hit]
+    ) -> tuple[dict[int, Compared], list[Link]]:
+        """Compare units token by token, and read the links of their memories.
+
+        None are compared if one has no vector yet, or its token states are not kept.
+        """
         if any(hit.similarity is None for hit in hits):
-            return {}
-        found = self.reader.token_states(kind, [hit.id for hit in hits])
+            return {}, []
+        found, linked = self.reader.together(
+            lambda reader: reader.token_states(kind, [hit.id for hit in hits]),
+            lambda reader: reader.links_among(sorted({hit.memory_id for hit in hits})),
+        )
         passages = [(unit, states) for unit, each in found.items() for states in each]
         width = bytes_per_state(question.shape[1])
         known = [states for _, states in passages if states is not None and len(states) % width == 0]
         if len(known) < len(passages):
-            return {}
+            return {}, []
         units: dict[int, Compared] = {}
         for (unit, _), one in zip(passages, compare(question, known), strict=True):
             units[unit] = units[unit].joined(one) if unit in units else one
-        return units
+        return units, linked
 
     def _fused(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         """Return the best units or memories by their fused scores, and go on with the words as they were read."""

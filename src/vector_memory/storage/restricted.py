@@ -68,12 +68,15 @@ class Limited(Generic[Whole]):
 class LimitedReader(Limited[Reader]):
     """What a reader sees of some sessions.
 
-    A search asks for token states of what it has found in visible sessions. A new memory is compared with the passages
-    of all; links that may not be seen are not read.
+    A search asks for token states and links of what it has found in visible sessions. A new memory is compared with the
+    passages of all; links that may not be seen are not read.
     """
 
     unlimited = frozenset(
-        {"token_states", "passage_texts", "count_all", "fingerprint", "require_comparable", "candidates", "now"}
+        {
+            "token_states", "links_among", "passage_texts", "count_all", "fingerprint", "require_comparable",
+            "candidates", "now",
+        }  # fmt: skip
     )
 
     def visible(self, scope: Scope) -> Scope:

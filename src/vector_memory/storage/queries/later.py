@@ -50,6 +50,14 @@ class LaterQueries(Queries):
         parameters = condition.parameters | {"ids": list(memory_ids), "characters": characters}
         return self.connection.fetch(Later, sql, parameters)
 
+    def links_among(self, memory_ids: Sequence[int]) -> list[Link]:
+        """Return the links of memories with each other."""
+        sql = """
+            select older_id, newer_id, evidence from later_links
+            where older_id {among:ids} and newer_id {among:ids} order by older_id, newer_id
+        """
+        return self.connection.fetch(Link, sql, {"ids": list(memory_ids)})
+
     def links(self, after: tuple[int, int], limit: int) -> list[Link]:
         """Return the first `limit` links behind those of an older and a newer memory, in this order."""
         sql = """
