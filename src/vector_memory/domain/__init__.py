@@ -10,11 +10,13 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.search_request import LATEST as LATEST
 from vector_memory.domain.search_request import LINES as LINES
 from vector_memory.domain.search_request import MatchLevel as MatchLevel
 from vector_memory.domain.search_request import Page as Page
 from vector_memory.domain.search_request import SearchMode as SearchMode
 from vector_memory.domain.search_request import SearchOrder as SearchOrder
+from vector_memory.domain.search_request import best_of as best_of
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span

@@ -1,8 +1,9 @@
 """Parameters of a search: what it compares, the order of results, and their number."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from vector_memory.domain.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_range, parse_choice
 from vector_memory.errors import ValidationError
@@ -49,6 +50,8 @@ class FileSource(StrEnum):
 
 LINES = "lines"
 
+LATEST = "latest"
+
 MAX_NOTES = 50
 """Maximum number of tagged memories in a page."""
 
@@ -56,12 +59,18 @@ MatchLevel = Literal["strong", "related", "weak"]
 """How well a result matches: it probably answers, it is on the topic, or it is hardly about it."""
 
 
+def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
+    """Return the best of several levels; None if there is none."""
+    return next((level for level in get_args(MatchLevel) if level in levels), None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
 
     `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, where whole memories are
-    asked for. `is_part`: of an answer to several questions, which chooses itself: weak matches follow the others, and
+    asked for. `prefer` "latest": among results on one subject, the latest leads. `copies`: near copies are results of
+    their own. `is_part`: of an answer to several questions, which chooses itself: weak matches follow the others, and
     what is too long comes whole. Raises ValidationError.
     """
 
@@ -69,11 +78,15 @@ class Page:
     offset: int = 0
     max_tokens: int | None = None
     detail: str | None = None
+    prefer: str | None = None
+    copies: bool = False
     is_part: bool = False
 
     def __post_init__(self) -> None:
         if self.detail not in (None, LINES):
             raise ValidationError(f'detail must be "{LINES}": leave it out for whole texts.')
+        if self.prefer not in (None, LATEST):
+            raise ValidationError(f'prefer must be "{LATEST}": leave it out for the best match first.')
         check_range("limit", self.limit, 1, MAX_LIMIT)
         check_range("offset", self.offset, 0, MAX_OFFSET)
         if self.max_tokens is not None:
@@ -87,9 +100,14 @@ class Page:
         return value
 
     @classmethod
-    def of_notes(cls, limit: int, offset: int) -> "Page":
+    def of_notes(cls, limit: int, offset: int, prefer: str | None = None) -> "Page":
         """Return a page of tagged memories. Raises ValidationError."""
-        return cls(limit=check_range("limit", limit, 1, MAX_NOTES), offset=offset)
+        return cls(limit=check_range("limit", limit, 1, MAX_NOTES), offset=offset, prefer=prefer)
+
+    @property
+    def folds(self) -> bool:
+        """Whether near copies are folded under the newest; a line stands for one memory."""
+        return not self.copies and self.detail != LINES
 
     @property
     def end(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from vector_memory.domain import Page, Span
+from vector_memory.domain import LATEST, Page, Span
 from vector_memory.results.documents import DocumentResult, ExpandedChunkResult
 from vector_memory.results.files import FoundText
 from vector_memory.results.overview import SessionEntry
@@ -118,6 +118,7 @@ WHAT = (
     "match",
     "superseded_by",
     "supersedes",
+    "copies",
     *CONTENT,
     "content_end",
     "context_before",
@@ -228,7 +229,8 @@ def joined(hits: Sequence[H]) -> H:
     titles = [headings_above(hit, text) for hit in hits]
     common_titles = takewhile(lambda parts: len(set(parts)) == 1, zip(*titles, strict=False))
     title, shown = " > ".join(parts[0] for parts in common_titles), text.rstrip() + (CUT if end else "")
-    update = {text_of(best): shown, "title": title, "content_end": whole_until or end or None}
+    copies = sorted({number for hit in hits for number in hit.copies})
+    update = {text_of(best): shown, "title": title, "copies": copies, "content_end": whole_until or end or None}
     if isinstance(best, FoundChunk) and not best.chunk_index:
         update["chunk_id"] = None  # nothing is before it, and content_end leads to what is after it
         if ordered[0].content_start or best.match == "related":
@@ -238,7 +240,9 @@ def joined(hits: Sequence[H]) -> H:
 
 def shortened_hits(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
     """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
-    rooms = [room_of(hit, page, SHARE**position) for position, hit in enumerate(hits)]
+    rooms = [
+        room_of(hit, page, SHARE**position, leads=leads(hits, position, page)) for position, hit in enumerate(hits)
+    ]
     return [_shortened(hit, wanted, lengths[hit.memory_id], room) for hit, room in zip(hits, rooms, strict=True)]
 
 
@@ -259,13 +263,20 @@ def passage_at(passage: FoundText, span: Span) -> FoundText:
     return passage.model_copy(update={"text": text, "start_line": first, "end_line": first + text.count("\n")})
 
 
-def room_of(hit: FoundChunk | FoundSection, page: Page, share: float) -> int:
+def leads(hits: Sequence[FoundChunk | FoundSection], position: int, page: Page) -> bool:
+    """Return whether a hit stands before an older one on its subject because the page prefers the latest."""
+    number = hits[position].memory_id
+    return page.prefer == LATEST and any(number == one.id for hit in hits[position + 1 :] for one in hit.later)
+
+
+def room_of(hit: FoundChunk | FoundSection, page: Page, share: float, *, leads: bool) -> int:
     """Return how many characters of a hit are shown. `share`: by its place.
 
-    What only is related is shown to be looked at, not read, unless the caller says that there is room for more.
+    What only is related is shown to be looked at, not read, unless the caller says that there is room for more, or it
+    `leads` an older one.
     """
     first = FIRST if page.max_tokens is None else max(LEAST_FIRST, FIRST * page.max_tokens // FOR_TOKENS)
-    if hit.match != "related":
+    if leads or hit.match != "related":
         return max(LEAST, int(first * share))
     return RELATED if page.max_tokens is None else max(RELATED, int(first * share * RELATED_SHARE))
 

@@ -144,6 +144,11 @@ def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
     }
 
 
+def counted_with_copies(results: Iterable[FoundChunk | FoundSection | FoundMemory]) -> int:
+    """Return how many results there are, and memories that say the same."""
+    return sum(1 + len(result.copies) for result in results)
+
+
 def hoist_common_fields(answer: Result) -> Result:
     """Return an answer with chunks or sections without what it says twice; any other as it is.
 

@@ -4,12 +4,12 @@ A failed call has the same shape: `success` is false, `error` a code, `message` 
 fields have their default or null (`Result.failed`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
-from vector_memory.domain import MatchLevel
+from vector_memory.domain import MatchLevel, best_of
 from vector_memory.results.rounding import Score, Share, Time, Value, unless_empty
 
 SCOPED_MATCH = 2.0
@@ -26,6 +26,7 @@ SCORE = "What results are sorted by, 0 to 1"
 MATCH = "strong: it probably answers; related: on the topic; weak"
 LATER = "Newer memories on its subject, which may correct it; the newest first"
 LATER_MORE = "Further ones"
+COPIES = "Older memories that say the same"
 REDACTED = "Private parts and secrets removed"
 SUPERSEDED = 'Superseded memories in the scope that were left out; as_of="any" finds them'
 
@@ -119,7 +120,33 @@ class MemoryEntry(StoredText, Succession):
     access_count: int
 
 
-class InContext(Value):
+class Joinable(Value):
+    """A result that may become one of several questions. `said`: what its whole text says, to find its copies there."""
+
+    _said: Any = PrivateAttr(default=None)
+
+    @property
+    def said(self) -> Any:
+        """What the whole text says; None: not to be compared."""
+        return self._said
+
+    def saying(self, said: Any) -> None:
+        """Note what the whole text says."""
+        self._said = said
+
+    def over(self, copies: Sequence["Joinable"]) -> Self:
+        """Return the result in place of results that it repeats, as good as the best of them."""
+        every: list[Any] = [self, *copies]
+        match, score = best_of([one.match for one in every]), max(one.score or 0.0 for one in every)
+        copied = sorted({one.memory_id for one in every[1:]})
+        return self.model_copy(update={"score": score, "match": match, "copies": copied})
+
+    def leading(self) -> Self:
+        """Return the result as it stands before an older one on its subject: it is not weak."""
+        return self.model_copy(update={"match": "related"}) if self["match"] == "weak" else self
+
+
+class InContext(Joinable):
     """A hit that may be short: what stands before and after it in its session, in the order of time."""
 
     context_before: list[str] = unless_empty([])
@@ -136,6 +163,7 @@ class FoundMemory(MemoryEntry, InContext):
     match: MatchLevel | None = unless_empty(description=MATCH)
     later: list[LaterMemory] = unless_empty([], LATER)
     later_more: int = unless_zero(LATER_MORE)
+    copies: list[int] = unless_empty([], COPIES)
     similarity: Share | None = SCOPED_MATCH
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
     sources: list[Source] = unless_both()
@@ -162,6 +190,7 @@ class FoundBeginning(Beginning):
 
     score: Score | None = unless_empty(description=SCORE)
     match: MatchLevel | None = unless_empty(description=MATCH)
+    copies: list[int] = unless_empty([], COPIES)
     similarity: Share | None = SCOPED_MATCH
 
 
@@ -270,13 +299,14 @@ class FoundChunk(SharedProvenance, InContext, Succession):
     match: MatchLevel | None = unless_empty(description=MATCH)
     later: list[LaterMemory] = unless_empty([], LATER)
     later_more: int = unless_zero(LATER_MORE)
+    copies: list[int] = unless_empty([], COPIES)
     similarity: Share | None
     source: Literal["chunk"] = "chunk"
     sources: list[Source] = unless_both()
     granularity: Literal["fine"] = "fine"
 
 
-class FoundSection(SharedProvenance, Succession):
+class FoundSection(SharedProvenance, Succession, Joinable):
     """A section with matching chunks. `similarity` is the mean of theirs, None if only words were compared."""
 
     memory_id: int
@@ -291,6 +321,7 @@ class FoundSection(SharedProvenance, Succession):
     match: MatchLevel | None = unless_empty(description=MATCH)
     later: list[LaterMemory] = unless_empty([], LATER)
     later_more: int = unless_zero(LATER_MORE)
+    copies: list[int] = unless_empty([], COPIES)
     similarity: Share | None
     source: Literal["expanded_section"] = "expanded_section"
     sources: list[Source] = unless_both()

@@ -7,6 +7,7 @@ from pydantic import Field
 from vector_memory.domain import MatchLevel
 from vector_memory.results.rounding import Score, Share, Time, Value, unless_empty
 from vector_memory.results.sessions import (
+    COPIES,
     LATER,
     LATER_MORE,
     MATCH,
@@ -64,6 +65,7 @@ class FoundTagged(TaggedMemory):
     match: MatchLevel | None = unless_empty(description=MATCH)
     later: list[LaterMemory] = unless_empty([], LATER)
     later_more: int = unless_zero(LATER_MORE)
+    copies: list[int] = unless_empty([], COPIES)
     similarity: Share | None
     distance: Share | None
     sources: list[Source] = unless_both()

@@ -10,6 +10,7 @@ from vector_memory.results.budget import Packed, ResponseBudget, explain, listed
 from vector_memory.results.mapping import (
     READ_WITH,
     Superseded,
+    counted_with_copies,
     found_memory,
     notes_on,
     observations_on,
@@ -17,12 +18,14 @@ from vector_memory.results.mapping import (
     superseded_in,
 )
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
+from vector_memory.search.arranging import needed_for, results_of
 from vector_memory.search.confidence import Judgement
+from vector_memory.search.copies import said_in, whole_runs
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of
-from vector_memory.search.relevance import CANDIDATES, on_page
+from vector_memory.search.relevance import on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
@@ -120,9 +123,10 @@ class CoarseSearch:
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            count = max(CANDIDATES, page.end + 1)
+            count, folds = whole_runs(needed_for(page)), self._retriever.folds(page)
             with self._retriever.judging(question, scope, count, memories=True) as (retrieval, judgement):
-                hits, left_out, more = on_page(judgement.hits, page)
+                results = results_of(retrieval, scope, judgement.hits, page, folds=folds, memories=True)
+                hits, left_out, more = on_page(results, page)
                 numbers = [hit.memory_id for hit in hits]
                 memories, observations, around, superseded, later = retrieval.reader.together(
                     lambda reader: reader.memories(numbers),
@@ -142,10 +146,14 @@ class CoarseSearch:
                 similarity=hit.similarity,
                 source_type="keyword" if hit.similarity is None else "vector",
                 sources=list(hit.sources),
+                copies=list(hit.copies),
                 **later.get(hit.id, {}),
             )
             for hit in hits
         ]
+        if page.is_part:
+            for memory in matched:
+                memory.saying(said_in(memories[memory.id], memory.content))
         return Looked(matched, judgement, observations, known, more=more, left_out=left_out, superseded=superseded)
 
     def _answer(
@@ -187,7 +195,7 @@ class CoarseSearch:
             answer = budget.packed(found, shown, page, omitted_memory, more=more)
             fields = answer.fields() | {"observations": list(observations)}
         return fields | {
-            "total_results": len(answer.results),
+            "total_results": counted_with_copies(answer.results),
             "confidence": judgement.confidence,
             "weak": left_out,
             "superseded": superseded.number,

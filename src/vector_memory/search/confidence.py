@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from vector_memory.domain import MatchLevel, Scope
+from vector_memory.domain import MatchLevel, Scope, best_of
 from vector_memory.search.elsewhere import closer_matches, nothing_stored
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.messages import (
@@ -16,7 +16,7 @@ from vector_memory.search.messages import (
     somewhere_else,
 )
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import best_of, weighed
+from vector_memory.search.relevance import weighed
 from vector_memory.search.retrieval import Retrieval
 
 

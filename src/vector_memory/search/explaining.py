@@ -8,9 +8,10 @@ from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
+from vector_memory.search.arranging import results_of
 from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit, best_of_each_memory
-from vector_memory.search.medium import CHUNKS_PER_SECTION, MatchedSection, rank_sections, sections_of
+from vector_memory.search.medium import CHUNKS_PER_SECTION, MatchedSection, sections_for
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import arranged
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
@@ -126,7 +127,7 @@ class Explaining:
                 return told if number is None else told | {"memory": why_listed(reader, scope, number)}
         question = self._retriever.prepare(query, mode, scope)
         with self._retriever.answering(question, scope) as retrieval:
-            ranking = ranking_of(retrieval, scope, asked)
+            ranking = ranking_of(retrieval, scope, asked, folds=self._retriever.folds(asked.page))
             last = min(asked.page.end + SHOWN, len(ranking.hits))
             told = {
                 "compared": compared(ranking.question, ranking.hits),
@@ -138,31 +139,31 @@ class Explaining:
             return told if number is None else told | {"memory": why(retrieval.reader, scope, ranking, number)}
 
 
-def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked) -> Ranking:
+def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked, *, folds: bool) -> Ranking:
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
     found, grain, most = retrieval.everything(scope), asked.grain, asked.page.limit * CHUNKS_PER_SECTION
     hits = judged(found, retrieval.question)
     if scope.kind is not None and not TRAITS[scope.kind].chunked:
         grain = "chunk"
-    units = best_of_each_memory(hits) if grain == "document" else hits
-    enough = [unit for unit in units if retrieval.is_similar_enough(unit)]
-    results: Sequence[Hit | MatchedSection] = enough
+    is_whole = grain == "document"
+    units = [unit for unit in (best_of_each_memory(hits) if is_whole else hits) if retrieval.is_similar_enough(unit)]
     if grain == "section":
-        outlines = retrieval.reader.outlines(sorted({hit.memory_id for hit in enough[:most]}))
-        results = rank_sections(sections_of(outlines), enough[:most])
+        results: Sequence[Hit | MatchedSection] = sections_for(
+            retrieval.reader, scope, units[:most], asked.page, folds=folds
+        )
+    else:
+        results = results_of(retrieval, scope, units, asked.page, folds=folds, memories=is_whole)
     on_page, _ = arranged(results, asked.page)
-    place_of = {
-        hit.id: place
-        for place, result in enumerate(results)
-        for hit in (result.hits if isinstance(result, MatchedSection) else (result,))
-    }
-    places = [place_of.get(hit.memory_id if grain == "document" else hit.id) for hit in hits]
+    place_of, copied = places_among(results)
+    keys = [hit.memory_id if is_whole else hit.id for hit in hits]
     shown = on_page if asked.shown is None else asked.shown
 
-    def fate(hit: Hit, place: int | None) -> str:
+    def fate(hit: Hit, key: int) -> str:
+        place = place_of.get(key)
         if place is not None:
             where = "an earlier" if place < shown.start else "a later"
-            return "on this page" if place in shown else f"on {where} page"
+            said = "on this page" if place in shown else f"on {where} page"
+            return f"under memory {copied[key]}, which says the same, {said}" if key in copied else said
         if retrieval.is_similar_enough(hit):
             return f"sections are made of the best {most} chunks"
         return f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({retrieval.threshold:g})"
@@ -170,11 +171,25 @@ def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked) -> Ranking:
     return Ranking(
         replace(retrieval.question, weight=found.weight),
         hits,
-        places,
-        list(map(fate, hits, places)),
+        list(map(place_of.get, keys)),
+        list(map(fate, hits, keys)),
         [result.score for result in results],
         shown,
     )
+
+
+def places_among(results: Sequence[Hit | MatchedSection]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the places of units among results, by id, and of copies the memories that they stand under."""
+    place_of: dict[int, int] = {}
+    copied: dict[int, int] = {}
+    for place, result in enumerate(results):
+        copies: Sequence[Hit | MatchedSection] = result.under
+        for one in (result, *copies):
+            for hit in one.hits if isinstance(one, MatchedSection) else (one,):
+                place_of[hit.id] = place
+                if one is not result:
+                    copied[hit.id] = result.memory_id
+    return place_of, copied
 
 
 def compared(question: Question, hits: Sequence[Hit] = ()) -> str:

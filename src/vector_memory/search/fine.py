@@ -3,14 +3,16 @@
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
-from vector_memory.results.mapping import notes_on, provenance, superseded_in
+from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
+from vector_memory.search.arranging import needed_for, results_of
+from vector_memory.search.copies import said_in, whole_runs
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import LaterFields, with_superseding
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
-from vector_memory.search.relevance import CANDIDATES, on_page
+from vector_memory.search.relevance import on_page
 from vector_memory.search.retrieval import reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.damaged import require_all
@@ -32,9 +34,10 @@ class FineSearch:
         scope.require_chunks()
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            count = max(CANDIDATES, page.end + 1)
+            count, folds = whole_runs(needed_for(page)), self._retriever.folds(page)
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
-                hits, left_out, more = on_page(judgement.hits, page)
+                found = results_of(retrieval, scope, judgement.hits, page, folds=folds)
+                hits, left_out, more = on_page(found, page)
                 numbers = [hit.memory_id for hit in hits]
                 chunks, sources, observations, around, superseded, later = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
@@ -50,17 +53,21 @@ class FineSearch:
         require_all(sources, numbers)
         beside_each = with_superseding(later, superseded.by)
         matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id], beside_each) for hit in hits]
+        if page.is_part:
+            for chunk in matched:
+                stored = chunks[chunk.chunk_id].chunk
+                chunk.saying(said_in(sources[chunk.memory_id], stored.text, stored.headings))
         if IS_LEAN.get():
             lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
             matched = shortened_hits(matched, retrieval.question.terms or (), lengths, page)
 
         def build(budget: ResponseBudget) -> FineSearchResult:
             held = budget.held(matched)
-            shown = budget.with_more(held, beside(held, known)) if known else held
+            shown = budget.with_more(held, beside(held, known, is_part=page.is_part)) if known else held
             answer = budget.packed(matched, shown, page, omitted_chunk, more=more)
             return FineSearchResult(
                 **answer.fields(),
-                total_results=len(answer.results),
+                total_results=counted_with_copies(answer.results),
                 confidence=judgement.confidence,
                 weak=left_out,
                 superseded=superseded.number,
@@ -89,6 +96,7 @@ def found_chunk(hit: Hit, stored: StoredChunk, source: Memory | Origin, beside: 
         match=hit.match,
         similarity=hit.similarity,
         sources=list(hit.sources),
+        copies=list(hit.copies),
         **beside.get(hit.memory_id, {}),
     )
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import MatchLevel
+from vector_memory.domain import MatchLevel, best_of
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
 from vector_memory.storage.records import Link
@@ -26,7 +26,7 @@ class Hit(NamedTuple):
     `words`: its share of the words (see `divisor_of`); None: not compared. `late`: its late score (see `late_hits`), if
     that is a part of the score. `match`: how well it matches; None: not judged. `covered`: the share of the question's
     words that it has, weighted by their rarity, if it was found among several scopes; what a share of the words says
-    differs between them.
+    differs between them. `under`: hits of other memories that it repeats.
     """
 
     id: int
@@ -38,6 +38,22 @@ class Hit(NamedTuple):
     late: float | None = None
     match: MatchLevel | None = None
     covered: float = 0.0
+    under: tuple["Hit", ...] = ()
+
+    @property
+    def copies(self) -> list[int]:
+        """The memories that it repeats."""
+        return sorted({hit.memory_id for hit in self.under})
+
+    def over(self, copies: Iterable["Hit"]) -> "Hit":
+        """Return the hit in place of hits that it repeats, as good as the best of them."""
+        every = [self, *copies]
+        score, match = max(hit.score for hit in every), best_of([hit.match for hit in every])
+        return self._replace(score=score, match=match, under=tuple(every[1:]))
+
+    def leading(self) -> "Hit":
+        """Return the hit as it stands before an older one on its subject: it is not weak."""
+        return self._replace(match="related") if self.match == "weak" else self
 
     def cosine(self, weight: float) -> float | None:
         """Return the cosine that is part of the fused score with this weight, from -1 to 1; None: not compared."""

@@ -1,23 +1,26 @@
 """Medium search: the sections whose chunks match best."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from math import fsum
 from typing import NamedTuple
 
-from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode, best_of
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
-from vector_memory.results.mapping import notes_on, provenance, superseded_in
+from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
+from vector_memory.search.arranging import needed_for, preferred
+from vector_memory.search.copies import Said, copies_in, folded, names_of, said_in, suspects
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import LaterFields, with_superseding
 from vector_memory.search.messages import said_with
-from vector_memory.search.relevance import CANDIDATES, best_of, on_page
+from vector_memory.search.relevance import CANDIDATES, on_page
 from vector_memory.search.retriever import Retriever
+from vector_memory.storage.base import Reader
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -43,15 +46,24 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchedSection:
-    """A section and the chunks in it that matched."""
+    """A section and the chunks in it that matched. `under`: sections of other memories that it repeats."""
 
     section: Section
     hits: tuple[Hit, ...]
+    under: tuple["MatchedSection", ...] = ()
+
+    def over(self, copies: Iterable["MatchedSection"]) -> "MatchedSection":
+        """Return the section in place of sections that it repeats, as good as the best of them."""
+        return replace(self, under=tuple(copies))
+
+    def leading(self) -> "MatchedSection":
+        """Return the section as it stands before an older one on its subject: it is not weak."""
+        return replace(self, hits=tuple(hit.leading() for hit in self.hits))
 
     @property
     def score(self) -> float:
-        """The mean score of the chunks that matched."""
-        return fsum(hit.score for hit in self.hits) / len(self.hits)
+        """The mean score of the chunks that matched, or the best one of those that it repeats."""
+        return max(fsum(hit.score for hit in one.hits) / len(one.hits) for one in (self, *self.under))
 
     @property
     def similarity(self) -> float | None:
@@ -67,12 +79,17 @@ class MatchedSection:
     @cached_property
     def match(self) -> MatchLevel | None:
         """How well the best of the chunks matches."""
-        return best_of([hit.match for hit in self.hits])
+        return best_of([hit.match for one in (self, *self.under) for hit in one.hits])
 
     @property
     def memory_id(self) -> int:
         """The memory that the section is a part of."""
         return self.section.memory_id
+
+    @property
+    def copies(self) -> list[int]:
+        """The memories that it repeats."""
+        return sorted({one.memory_id for one in self.under})
 
     @property
     def match_ratio(self) -> float:
@@ -95,10 +112,10 @@ class MediumSearch:
             question = self._retriever.prepare(query, mode, scope)
             # The same number for every page: otherwise the order of sections would change from page to page.
             count = page.limit * CHUNKS_PER_SECTION
+            folds = self._retriever.folds(page)
             with self._retriever.judging(question, scope, max(CANDIDATES, count)) as (retrieval, judgement):
                 reader = retrieval.reader
-                best = judgement.hits[:count]
-                ranked = rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in best}))), best)
+                ranked = sections_for(reader, scope, judgement.hits[:count], page, folds=folds)
                 sections, left_out, more = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations, superseded, later = reader.together(
@@ -111,6 +128,9 @@ class MediumSearch:
         require_all(memories, shown)
         beside_each = with_superseding(later, superseded.by)
         matched = [found_section(match, memories, beside_each) for match in sections]
+        if page.is_part:
+            for section, match in zip(matched, sections, strict=True):
+                section.saying(section_said(match.section, memories[match.memory_id]))
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
             matched = shortened_hits(matched, question.terms or (), lengths, page)
@@ -119,7 +139,7 @@ class MediumSearch:
             answer = budget.packed(matched, budget.held(matched), page, omitted_section, more=more)
             return MediumSearchResult(
                 **answer.fields(),
-                total_results=len(answer.results),
+                total_results=counted_with_copies(answer.results),
                 confidence=judgement.confidence,
                 weak=left_out,
                 superseded=superseded.number,
@@ -151,6 +171,29 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
         end = max(chunk.end for chunk in members)
         sections.append(Section(memory_id, headings, ids, members[0].start, end))
     return sections
+
+
+def sections_for(
+    reader: Reader, scope: Scope, hits: Sequence[Hit], page: Page, *, folds: bool
+) -> Sequence[MatchedSection]:
+    """Return the sections of hits as the results for a page; see `results_of`."""
+    found = rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
+    if page.is_part:
+        return found
+
+    def said(run: Sequence[MatchedSection]) -> list[Said | None]:
+        origins = reader.origins(sorted({one.memory_id for one in run}))
+        require_all(origins, (one.memory_id for one in run))
+        alike = suspects(run, lambda one: (*names_of(origins[one.memory_id]), one.section.headings))
+        memories = reader.memories(sorted({one.memory_id for one in alike})) if alike else {}
+        return [section_said(one.section, memories[one.memory_id]) if one in alike else None for one in run]
+
+    return preferred(reader, scope, folded(found, copies_in(found, needed_for(page), said) if folds else {}), page)
+
+
+def section_said(section: Section, memory: Memory) -> Said:
+    """Return what a section says."""
+    return said_in(memory, memory.content[section.start : section.end], section.headings)
 
 
 def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
@@ -190,6 +233,7 @@ def found_section(match: MatchedSection, memories: Mapping[int, Memory], beside:
         match=match.match,
         similarity=match.similarity,
         sources=match.sources,
+        copies=match.copies,
         content_start=section.start,
         **beside.get(memory.id, {}),
     )

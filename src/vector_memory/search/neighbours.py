@@ -44,14 +44,17 @@ def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count
     return reader.neighbours(wanted, count, SHOWN + 1, same_agent=same_agent) if wanted else {}
 
 
-def beside(results: Sequence[T], known: Mapping[int, Neighbours]) -> list[T]:
-    """Return the results with their neighbours, except those already in the answer."""
+def beside(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bool = False) -> list[T]:
+    """Return the results with their neighbours, except those already in the answer.
+
+    `is_part`: most of the results are not in the answer, which leaves out what is repeated (`without_repeated`).
+    """
     numbers = [result.memory_id if isinstance(result, FoundChunk) else result.id for result in results]
-    given = set(numbers)
+    given = set() if is_part else set(numbers)
     fuller = []
     for number, result in zip(numbers, results, strict=True):
         sides = [[one for one in side if one.memory_id not in given] for side in known.get(number, ALONE)]
-        given.update(one.memory_id for side in sides for one in side)
+        given.update(one.memory_id for side in sides for one in side if not is_part)
         before, after = ([_shown(one.beginning) for one in side] for side in sides)
         fuller.append(result.model_copy(update={"context_before": before, "context_after": after}))
     return fuller

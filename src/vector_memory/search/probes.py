@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast, get_args
 
-from vector_memory.domain import LINES, MatchLevel, Page
+from vector_memory.domain import LATEST, LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import ResponseBudget, explain, listed
-from vector_memory.results.mapping import NOTED, READ_WITH, said_of_cut
+from vector_memory.results.mapping import NOTED, READ_WITH, counted_with_copies, said_of_cut
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
@@ -20,9 +20,11 @@ from vector_memory.results.sessions import (
     Omitted,
     SearchResult,
 )
+from vector_memory.search.arranging import needed_for
+from vector_memory.search.copies import copies_in, folded, whole_runs
 from vector_memory.search.messages import said_with, somewhere_else
 from vector_memory.search.neighbours import without_repeated
-from vector_memory.search.relevance import MOST_RELATED, on_page
+from vector_memory.search.relevance import MOST_RELATED, latest_first, on_page
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
@@ -55,9 +57,12 @@ def asked(query: str | None, queries: Sequence[str] | None) -> str | list[str] |
 class Probes:
     """Asks several questions. `record_access` counts whole memories as read."""
 
-    def __init__(self, budget: ResponseBudget, record_access: Callable[[Sequence[int]], None]) -> None:
+    def __init__(
+        self, budget: ResponseBudget, record_access: Callable[[Sequence[int]], None], *, folds_copies: bool
+    ) -> None:
         self._budget = budget
         self._record_access = record_access
+        self._folds_copies = folds_copies
 
     def ask(self, queries: Sequence[str], page: Page, search: Callable[..., A]) -> A:
         """Return one answer of a search to up to 5 questions, with the best hit of each.
@@ -69,17 +74,36 @@ class Probes:
             raise ValidationError(f"A question is missing: send query, or up to {MAX_QUERIES} in queries.")
         if isinstance(questions, str):
             return search(questions, page=page)
-        part = replace(page, offset=min(page.offset, MAX_LIMIT), detail=None, is_part=True)
-        answers = [search(one, page=part) for one in questions]
-        answer = self._budget.within(page.max_tokens).fit(lambda budget: joined(answers, page, budget))
+        answers, found = self._found(questions, page, search)
+        answer = self._budget.within(page.max_tokens).fit(lambda budget: joined(answers, found, page, budget))
         if isinstance(answer, CoarseSearchResult):
             self._record_access([memory.id for memory in answer.results])
         return answer
 
+    def _found(
+        self, questions: Sequence[str], page: Page, search: Callable[..., A]
+    ) -> tuple[Sequence[A], Sequence[Hit]]:
+        """Return the answers, and what they found as results for a page; see `results_of`."""
+        folds, needed = self._folds_copies and page.folds, needed_for(page)
+        wanted = min(whole_runs(needed), MAX_LIMIT)
+        while True:
+            part = replace(page, offset=max(0, wanted - page.limit), detail=None, prefer=None, is_part=True)
+            answers = [search(one, page=part) for one in questions]
+            found = in_fair_order([list(answer.results) for answer in answers])
+            are_all = wanted == MAX_LIMIT or all(len(answer.results) < wanted for answer in answers)
+            sure = len(found) if are_all else wanted  # longer lists may have others behind these
+            copies = copies_in(found[:sure], needed, lambda run: [hit.said for hit in run]) if folds else {}
+            if are_all or sure - len(copies) >= needed:
+                break
+            wanted = MAX_LIMIT
+        found = folded(found, copies)
+        if page.prefer == LATEST:
+            found = latest_first(found, {hit.memory_id: [one.id for one in hit.later] for hit in found})
+        return answers, found
 
-def joined(answers: Sequence[A], page: Page, budget: ResponseBudget) -> A:
-    """Return the page of several answers' results, as far as it fits."""
-    found = in_fair_order([list(answer.results) for answer in answers])
+
+def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: ResponseBudget) -> A:
+    """Return the page of what several answers found, as far as it fits."""
     following, left_out, more = on_page(found, page, MOST_RELATED * len(answers))
     wanted = without_repeated(following)
     first = answers[0]
@@ -94,7 +118,7 @@ def joined(answers: Sequence[A], page: Page, budget: ResponseBudget) -> A:
     notes = said_with(list(dict.fromkeys(notes_of(answers, best))), left_out, first.superseded)
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
-        "total_results": len(packed.results),
+        "total_results": counted_with_copies(packed.results),
         "confidence": best,
         "weak": left_out,
         "elsewhere": elsewhere_of(answers) if best != LEVELS[0] else {},
@@ -102,7 +126,12 @@ def joined(answers: Sequence[A], page: Page, budget: ResponseBudget) -> A:
         "message": explain(noun, packed, notes, read_with=read_with),
     }
     if isinstance(first, CoarseSearchResult):
-        update |= {"query": None, "limit": page.limit, "message": f"{update['message']}{said_of_cut(shown)}"}
+        memories = cast("Sequence[FoundMemory]", shown)
+        update |= {
+            "query": None,
+            "limit": page.limit,
+            "message": f"{update['message']}{said_of_cut(memories)}",
+        }
     if page.detail == LINES:
         update |= {"lines": lines}
     return first.model_copy(update=packed.fields() | {"results": shown} | update)

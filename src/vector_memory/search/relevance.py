@@ -4,12 +4,11 @@ docs/lab/retrieval.md has the measurements behind the figures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from vector_memory.domain import LINES, MatchLevel, Page
-from vector_memory.domain.validation import MAX_LIMIT
+from vector_memory.domain import LINES, MatchLevel, Page, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
@@ -39,11 +38,21 @@ MOST_RELATED = 3
 
 
 class Judged(Protocol):
-    """A hit, or a result that has hits."""
+    """A hit, a section that has hits, or a result made of them."""
+
+    @property
+    def memory_id(self) -> int:
+        """Where it is."""
 
     @property
     def match(self) -> MatchLevel | None:
         """How well it matches; None: not judged."""
+
+    def over(self, copies: Any) -> Self:
+        """Return it in place of results that it repeats, as good as the best of them."""
+
+    def leading(self) -> Self:
+        """Return it as it stands before an older one on its subject: it is not weak."""
 
 
 J = TypeVar("J", bound=Judged)
@@ -60,7 +69,7 @@ class Shown(NamedTuple, Generic[J]):
 def on_page(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> Shown[J]:
     """Return what a page shows. `related`: see `arranged`."""
     if page.is_part:
-        return Shown(found[: min(page.end + 1, MAX_LIMIT)], 0, more=False)
+        return Shown(found[: page.end], 0, more=False)
     places, kept = arranged(found, page, related)
     results, more = found[places.start : places.stop], places.stop < len(found)
     if page.offset >= max(1, kept):
@@ -89,6 +98,22 @@ def arranged(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> tup
     return range(page.offset, min(page.end, kept) if page.offset else first), kept
 
 
+def latest_first(found: Sequence[J], newer: Mapping[int, Sequence[int]]) -> list[J]:
+    """Return results with the latest on a subject just before the first earlier one; the others keep their order.
+
+    `newer`: the memories that are newer than a memory and on its subject, the newest first, by its id. Of the first
+    results, which are the same for all pages. Nothing is put before what is weak.
+    """
+    ordered = list(found[:CANDIDATES])
+    for number in dict.fromkeys(one.memory_id for one in ordered):
+        places = {one.memory_id: place for place, one in reversed(list(enumerate(ordered)))}
+        place = places[number]
+        latest = next((places[each] for each in newer.get(number, ()) if each in places), place)
+        if latest > place and ordered[place].match != "weak":
+            ordered.insert(place, ordered.pop(latest).leading())
+    return [*ordered, *found[CANDIDATES:]]
+
+
 def weighed(found: SearchHits, question: Question) -> list[Hit]:
     """Return the hits with how well each matches.
 
@@ -110,11 +135,6 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
         hit._replace(match="weak" if place not in kept else "strong" if level == "strong" else "related")
         for place, (hit, level) in enumerate(zip(found.hits, levels, strict=True))
     ]
-
-
-def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
-    """Return the best of several levels; None if there is none."""
-    return next((level for level in ("strong", "related", "weak") if level in levels), None)
 
 
 def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:

@@ -78,6 +78,7 @@ class Retriever:
         self._mode = settings.search_mode
         self._compares_tokens = settings.late_interaction
         self.names_later = settings.later
+        self._folds_copies = settings.fold_copies
         self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
 
@@ -85,6 +86,10 @@ class Retriever:
     def is_ready(self) -> bool:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
+
+    def folds(self, page: Page) -> bool:
+        """Return whether near copies among the results of a page are put under the newest of them."""
+        return self._folds_copies and page.folds
 
     def later_of(
         self, reader: Reader, memory_ids: Sequence[int], scope: Scope, page: Page | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vector_memory.domain import ANY, TRAITS, MemoryKind, Page, Scope
+from vector_memory.domain import ANY, TRAITS, MemoryKind, Page, Scope, best_of
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import ResponseBudget
@@ -19,8 +19,9 @@ from vector_memory.results.mapping import (
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import judged
+from vector_memory.search.copies import RUN, copies_of_hits, folded, whole_runs
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
-from vector_memory.search.relevance import CANDIDATES, best_of, on_page
+from vector_memory.search.relevance import on_page
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Cursor
@@ -119,8 +120,10 @@ class Changes:
                 scope = replace(scope, after_id=start.memory_id)
                 counts = reader.count_by(scope, "kind")
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
-                ranked = retrieval.find_among(kinds, max(CANDIDATES, page.limit), memories=True)
+                ranked = retrieval.find_among(kinds, whole_runs(page.limit + RUN), memories=True)
                 matches = judged(ranked, retrieval.question)
+                if self._retriever.folds(page):
+                    matches = folded(matches, copies_of_hits(reader, matches, page.limit, chunks=False))
                 hits, left_out, _ = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = retrieval.note_on_missing(scope)
@@ -136,6 +139,7 @@ class Changes:
                 similarity=hit.similarity,
                 superseded_by=superseded.by.get(hit.id, []),
                 supersedes=replaced.get(hit.id, [])[:LINKED],
+                copies=list(hit.copies),
                 **later.get(hit.id, {}),
             )
             for hit in hits

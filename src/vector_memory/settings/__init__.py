@@ -138,6 +138,9 @@ class Settings(BaseModel):
     similarity_threshold: float = Field(
         default=0.4, ge=0, le=1, description="Minimum similarity that threshold filtering keeps."
     )
+    fold_copies: bool = Field(
+        default=True, description="Return what several memories say in the same words once, with the ids of all."
+    )
     memory_limit: int = Field(
         default=10_000,
         ge=1,

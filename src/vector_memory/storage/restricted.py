@@ -74,9 +74,15 @@ class LimitedReader(Limited[Reader]):
 
     unlimited = frozenset(
         {
-            "token_states", "links_among", "passage_texts", "count_all", "fingerprint", "require_comparable",
-            "candidates", "now",
-        }  # fmt: skip
+            "token_states",
+            "links_among",
+            "passage_texts",
+            "count_all",
+            "fingerprint",
+            "require_comparable",
+            "candidates",
+            "now",
+        }
     )
 
     def visible(self, scope: Scope) -> Scope:

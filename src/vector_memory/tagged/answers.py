@@ -90,6 +90,7 @@ def found_tagged(memory: FoundMemory) -> FoundTagged:
         match=memory.match,
         later=memory.later,
         later_more=memory.later_more,
+        copies=memory.copies,
         similarity=memory.similarity,
         distance=None if memory.similarity is None else 1 - memory.similarity,
         sources=memory.sources,

@@ -154,14 +154,15 @@ class TaggedMemories:
         category: str | None = None,
         tags: Sequence[str] | None = None,
         offset: int = 0,
+        prefer: str | None = None,
         **window: Unpack[Window],
     ) -> SearchTaggedResult:
         """Return the notes that match a query best, filtered by a category, by any of the tags and by time if given.
 
-        Up to `limit` (1-50) after the first `offset`. Any form of a category or tag is accepted, and no new form
-        becomes canonical.
+        Up to `limit` (1-50) after the first `offset`; `prefer`: see Page. Any form of a category or tag is accepted,
+        and no new form becomes canonical.
         """
-        page = Page.of_notes(limit, offset)
+        page = Page.of_notes(limit, offset, prefer)
         return self.find(query, self.filters(category, tags, **window), page)
 
     def find(self, query: str, filters: "TaggedFilters", page: Page) -> SearchTaggedResult:

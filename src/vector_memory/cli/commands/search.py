@@ -3,7 +3,9 @@
 
 import heapq
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from dataclasses import replace
+from itertools import accumulate
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -21,7 +23,7 @@ from vector_memory.cli.flags import (
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status
-from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, ValidationError
@@ -34,7 +36,6 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
-from vector_memory.search.relevance import best_of
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -53,6 +54,10 @@ def search(
     ] = None,
     limit: Annotated[int, Parameter(help="Maximum number of results (1-100).")] = 5,
     offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
+    prefer: Annotated[
+        Literal["latest"] | None, Parameter(help="Among results on one subject, put the latest first.")
+    ] = None,
+    copies: Annotated[bool, Switch(help="Show near copies as results of their own.")] = False,
     full: Annotated[bool, Switch(help="Print whole texts.")] = False,
     explain: Annotated[bool, Switch(help="Print how each candidate was measured.")] = False,
     why_not: Annotated[str | None, Parameter(help="Explain why the memory with this id was not found.")] = None,
@@ -78,8 +83,9 @@ def search(
             require_session(storage, filters.session)
     with SessionMemoryStore(address, settings, read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
-        found, message = (search.one if filters.kind else search.all)(scopes, limit, offset)
-        traces = list(search.traces(scopes, limit, offset, why_not)) if explain or why_not else []
+        page = Page(limit=limit, offset=offset, prefer=prefer, copies=copies)
+        found, message = (search.one if filters.kind else search.all)(scopes, page)
+        traces = list(search.traces(scopes, page, why_not)) if explain or why_not else []
     if as_json:
         results = [result.model_dump(mode="json") for result in found]
         trace = {"trace": traces} if traces else {}
@@ -101,10 +107,10 @@ class Search:
         self._mode = mode
         self._shown: dict[MemoryKind | None, range] = {}
 
-    def one(self, scopes: Sequence[Scope], limit: int, offset: int) -> tuple[list[Found], str]:
+    def one(self, scopes: Sequence[Scope], page: Page) -> tuple[list[Found], str]:
         """Return the results in a single scope, and a message."""
         (scope,) = scopes
-        answer = self._ask(scope, limit, offset)
+        answer = self._ask(scope, page)
         notes = [*self._notes([answer], answer.results)]
         if answer.elsewhere:
             notes.append(somewhere_else(answer.elsewhere))
@@ -112,33 +118,32 @@ class Search:
             notes.append(f"For more, repeat with --offset {answer.next_offset}.")
         return list(answer.results), " ".join(notes)
 
-    def all(self, scopes: Sequence[Scope], limit: int, offset: int) -> tuple[list[Found], str]:
+    def all(self, scopes: Sequence[Scope], page: Page) -> tuple[list[Found], str]:
         """Return the merged results of all scopes, and a message."""
-        Page(limit=limit, offset=offset)
-        if offset + limit > MAX_LIMIT:
+        if page.end > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
-        answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
-        ranked = merged_by_score([answer.results for answer in answers])[: offset + limit]
-        self._shown = {scope.kind: shown_of(scope.kind, ranked, offset) for scope in scopes}
-        found = ranked[offset:]
+        answers = [self._ask(scope, replace(page, limit=page.end, offset=0)) for scope in scopes]
+        ranked = merged_by_score([answer.results for answer in answers])[: page.end]
+        self._shown = {scope.kind: shown_of(scope.kind, ranked, page.offset) for scope in scopes}
+        found = ranked[page.offset :]
         return found, " ".join(self._notes(answers, found))
 
-    def traces(self, scopes: Sequence[Scope], limit: int, offset: int, why_not: str | None) -> Iterator[Trace]:
+    def traces(self, scopes: Sequence[Scope], page: Page, why_not: str | None) -> Iterator[Trace]:
         """Yield how each search came to its results; of a memory, only in the scope of its own kind."""
         stored = None if why_not is None else self._store.explaining.kind_of(why_not, "--why-not")
         kinds = {scope.kind for scope in scopes}
         for scope in scopes:
             missed = why_not if scope.kind == (stored if stored in kinds else scopes[0].kind) else None
             shown = self._shown.get(scope.kind)
-            page = Page(limit=limit, offset=offset) if shown is None else Page(limit=offset + limit)
+            asked = page if shown is None else replace(page, limit=page.end, offset=0)
             trace = self._store.explaining.explain(
-                self._query, scope, Asked(page, self._grain, missed, shown), self._mode
+                self._query, scope, Asked(asked, self._grain, missed, shown), self._mode
             )
             if trace["candidates"] or "memory" in trace:
                 yield trace
 
-    def _ask(self, scope: Scope, limit: int, offset: int) -> Answer:
-        store, query, mode, page = self._store, self._query, self._mode, Page(limit=limit, offset=offset)
+    def _ask(self, scope: Scope, page: Page) -> Answer:
+        store, query, mode = self._store, self._query, self._mode
         if scope.kind is None or not is_chunked(scope.kind):
             return store.search_memories(query, scope, page, mode=mode)
         if self._grain == "chunk":
@@ -180,4 +185,10 @@ def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> r
 
 def merged_by_score(ranked: Sequence[Sequence[Found]]) -> list[Found]:
     """Return several rankings as one: of their next results always the one with the highest score."""
-    return list(heapq.merge(*ranked, key=lambda result: -(result.score or 0.0)))
+
+    def with_best(results: Sequence[Found]) -> list[tuple[float, Found]]:
+        """Return results, each with the best score of those from it on: the latest may stand before a better match."""
+        best = list(accumulate((result.score or 0.0 for result in reversed(results)), max))
+        return list(zip(reversed(best), results, strict=True))
+
+    return [result for _, result in heapq.merge(*map(with_best, ranked), key=lambda each: -each[0])]

@@ -85,6 +85,9 @@ def _heading(result: Found, width: int) -> Table:
     for one in result.later:
         said = f": {one_line(one.beginning)}" if one.beginning else ""
         lines.append(Text(f"later on this subject: {one.id} of {moment(one.created_at)}{said}", style="yellow"))
+    if result.copies:
+        numbers = ", ".join(map(str, result.copies))
+        lines.append(Text(f"the same in {numbers}", style="dim"))
     table.add_row(score_column(result.score), Text("\n").join(lines))
     return table
 

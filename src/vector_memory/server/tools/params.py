@@ -19,7 +19,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictInt
 from pydantic_core import PydanticCustomError
 
-from vector_memory.domain import LINES, SearchMode, SearchOrder
+from vector_memory.domain import LATEST, LINES, SearchMode, SearchOrder
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
 from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
 
@@ -152,6 +152,7 @@ Explain = Annotated[
 Detail = Annotated[str | None, Field(description="One line a memory", json_schema_extra={"enum": [LINES]})]
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
 Mode = Annotated[str | None, Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)})]
+Prefer = Annotated[str | None, Field(description="For state", json_schema_extra={"enum": [LATEST]})]
 LatestFirst = Annotated[bool, Field(description="false: oldest first")]
 Order = Annotated[
     str | None,

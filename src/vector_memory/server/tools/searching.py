@@ -36,6 +36,7 @@ from vector_memory.server.tools.params import (
     OptionalQuery,
     Order,
     Parameters,
+    Prefer,
     Queries,
     Query,
     Skip,
@@ -75,10 +76,11 @@ QUERIES: Parameters = {"queries": (Queries, None)}
 SEVERAL: Parameters = {"query": (OneQuery, None), **QUERIES}
 
 NEAR: Parameters = {"neighbours": (Neighbours, 1)}
-MODE: Parameters = {"search_mode": (Mode, None)}
+PREFER: Parameters = {"prefer": (Prefer, None)}
+MODE: Parameters = {"search_mode": (Mode, None), **PREFER}
 DETAIL: Parameters = {"detail": (Detail, None)}
 BY_TIME: Parameters = {"latest_first": (LatestFirst, True), **DETAIL}
-ORDER: Parameters = {"order": (Order, None), **DETAIL}
+ORDER: Parameters = {"order": (Order, None), **PREFER, **DETAIL}
 NO_MORE: Parameters = {}
 
 
@@ -98,7 +100,7 @@ class AnswerForm(NamedTuple):
 
 
 STATES = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 5, BY_TIME)
-WHOLE = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 10, {})
+WHOLE = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 10, PREFER)
 CHUNKS = AnswerForm("search_chunks", FineSearchResult, "chunk", "_specific_chunks", ": chunks", 10, MODE)
 SECTIONS = AnswerForm("search_sections", MediumSearchResult, "section", "_section_context", ": sections", 5, MODE)
 DOCUMENTS = AnswerForm("search_documents", CoarseSearchResult, "document", "_full_documents", ": documents", 3, ORDER)
@@ -125,6 +127,7 @@ def searching(
         max_tokens: int | None,
         explain: str | int | None,
         detail: str | None = None,
+        prefer: str | None = None,
         query: str | None = None,
         queries: list[str] | None = None,
         search_mode: str | None = None,
@@ -135,7 +138,7 @@ def searching(
 
         filters = SCOPE & given.keys()
         scope = Scope(kind, **dict(zip(filters, map(given.pop, filters), strict=True)))
-        page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail, prefer=prefer)
         asks, order = asked(query, queries), given.get("order")
         if asks is None and answers.search == "search_memories":
             search = partial(store.search_scoped, scope, latest_first=latest_first)

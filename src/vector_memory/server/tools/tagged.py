@@ -38,6 +38,7 @@ from vector_memory.server.tools.params import (
     Explain,
     MemoryId,
     Offset,
+    Prefer,
     Query,
     Skip,
     Store,
@@ -97,6 +98,7 @@ def search_memories(
     created_after: CreatedAfter = None,
     created_before: CreatedBefore = None,
     as_of: AsOf = None,
+    prefer: Prefer = None,
     offset: Skip = 0,
     explain: Explain = None,
 ) -> SearchTaggedResult:
@@ -104,7 +106,7 @@ def search_memories(
 
     If a question names a time ("last week"), send its dates as created_after and created_before.
     """
-    page = Page.of_notes(limit, offset)
+    page = Page.of_notes(limit, offset, prefer)
     window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
     filters = store.tagged.filters(category, tags, **window)
     search = partial(store.tagged.find, query, filters)

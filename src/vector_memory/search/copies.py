@@ -1,0 +1,146 @@
+"""Finds near copies among results: texts under one title that a newer one repeats, sentence by sentence.
+
+Vectors do not tell them apart: with another number or a "not", a text has a cosine of .99 to itself, with other marks
+of Markdown .96, and with one sentence more .9 (docs/lab/retrieval.md). So the words decide, and nothing else.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from vector_memory.search.fusion import Hit
+from vector_memory.search.relevance import CANDIDATES, J
+from vector_memory.storage.base import Reader
+from vector_memory.storage.damaged import require_all
+from vector_memory.storage.records import Memory, Origin
+
+RUN = CANDIDATES
+"""Results are compared with others of the same run of so many: however many are found, a page does not change."""
+
+FEWEST_WORDS = 6
+"""What a shorter text says, as "Done." or "yes, do it", depends on what it answers: it is no copy."""
+
+LONGEST = 2
+"""A newer text with more than so many times the words of an older one is about more."""
+
+END = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n(?=\s*(?:[-*+#|]|\d+[.)]\s))")
+"""The end of a sentence, paragraph, heading, row or item of a list; lines may be broken in another place."""
+
+BULLET = re.compile(r"\s*(?:[-*+]|#+)\s+")
+EMPHASIS = re.compile(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
+QUOTES = '`"“”'
+ARTICLES = {"a", "an", "the"}
+
+
+class Said(NamedTuple):
+    """What a text says. `names`: what it is about, its title and headings; `order`: sorts texts as they were stored."""
+
+    memory_id: int
+    order: tuple[int, str, int]
+    names: tuple[object, ...]
+    sentences: tuple[str, ...]
+    words: int
+
+    def is_said_by(self, newer: "Said") -> bool:
+        """Return whether another memory says all of this, in this order, and not much else."""
+        if self.memory_id == newer.memory_id or self.names != newer.names:
+            return False
+        if not FEWEST_WORDS <= self.words <= newer.words <= LONGEST * self.words:
+            return False
+        following = iter(newer.sentences)
+        return all(sentence in following for sentence in self.sentences)
+
+
+def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Said:
+    """Return what a part of a memory says, or with all its text the memory."""
+    sentences = tuple(filter(None, map(_sentence, END.split(EMPHASIS.sub(r"\1", text)))))
+    names, order = (*names_of(source), *map(_sentence, headings)), (source.turn, source.created_at, source.id)
+    return Said(source.id, order, names, sentences, sum(one.count(" ") + 1 for one in sentences))
+
+
+def names_of(source: Origin) -> tuple[object, ...]:
+    """Return what a memory is about, besides its text."""
+    report = source.metadata.get("parent_report_id") if isinstance(source, Memory) else None
+    return source.memory_type, source.task_code, _sentence(source.title or ""), report
+
+
+def _sentence(text: str) -> str:
+    """Return a sentence without marks, articles and the punctuation between its words."""
+    words = (word.lstrip(QUOTES).rstrip(f"{QUOTES}.,;:") for word in BULLET.sub("", text, count=1).split())
+    return " ".join(word for word in words if word and word.lower() not in ARTICLES)
+
+
+def copies_among(said: Sequence[Said | None]) -> dict[int, int]:
+    """Return for each place whose text a newer one says, too, the place of that one. None: a text that none repeats."""
+    newest_first = sorted(
+        ((place, one) for place, one in enumerate(said) if one), key=lambda each: each[1].order, reverse=True
+    )
+    leading: list[tuple[int, Said]] = []
+    copies = {}
+    for place, one in newest_first:
+        newer = [number for number, other in leading if one.is_said_by(other)]
+        if newer:
+            copies[place] = newer[0]
+        else:
+            leading.append((place, one))
+    return copies
+
+
+def whole_runs(count: int) -> int:
+    """Return how many results make whole runs with at least `count`."""
+    return -(-count // RUN) * RUN
+
+
+def copies_in(found: Sequence[J], needed: int, said: Callable[[Sequence[J]], Sequence[Said | None]]) -> dict[int, int]:
+    """Return the places of copies, and those of the results that say the same, as far as so many results need it."""
+    copies: dict[int, int] = {}
+    for start in range(0, len(found), RUN):
+        if start - len(copies) >= needed:
+            break
+        among = copies_among(said(found[start : start + RUN]))
+        copies |= {start + place: start + newer for place, newer in among.items()}
+    return copies
+
+
+def folded(found: Sequence[J], copies: Mapping[int, int]) -> list[J]:
+    """Return results with each in the place of the first of its copies, over them."""
+    under: dict[int, list[int]] = {}
+    for place, newer in copies.items():
+        under.setdefault(newer, []).append(place)
+    first = {
+        min(newer, *places): found[newer].over([found[place] for place in places]) for newer, places in under.items()
+    }
+    return [
+        first.get(place, one)
+        for place, one in enumerate(found)
+        if place in first or (place not in copies and place not in under)
+    ]
+
+
+def suspects(found: Sequence[J], names: Callable[[J], tuple[object, ...]]) -> list[J]:
+    """Return the results that a result of another memory may repeat. `names`: what one is about."""
+    known = [(one.memory_id, names(one)) for one in found]
+    memories = Counter(about for _, about in set(known))
+    return [one for one, (_, about) in zip(found, known, strict=True) if memories[about] > 1]
+
+
+def copies_of_hits(reader: Reader, hits: Sequence[Hit], needed: int, *, chunks: bool) -> dict[int, int]:
+    """Return the places of near copies among hits, which are `chunks` or memories (see `copies_in`)."""
+
+    def said(run: Sequence[Hit]) -> list[Said | None]:
+        origins = reader.origins(sorted({hit.memory_id for hit in run}))
+        require_all(origins, (hit.memory_id for hit in run))
+        alike = suspects(run, lambda hit: names_of(origins[hit.memory_id]))
+        ids = [hit.id for hit in alike]
+        texts: dict[int, Said] = {}
+        if chunks and ids:
+            texts = {
+                one.id: said_in(origins[one.memory_id], one.chunk.text, one.chunk.headings)
+                for one in reader.chunks(ids).values()
+            }
+        elif ids:
+            texts = {memory.id: said_in(memory, memory.content) for memory in reader.memories(ids).values()}
+        return [texts.get(hit.id) for hit in run]
+
+    return copies_in(hits, needed, said)
