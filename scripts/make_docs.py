@@ -38,8 +38,6 @@ TABLES = {
     "later_links": "Which memories are on the subject of an older one, and how much says so.",
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
     "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
-    "memory_lifecycle": "One row for each memory that expires, is superseded or is pinned: when, from when until when.",
-    "supersessions": "Which memories supersede which, directly.",
     "pending_vectors": "One row for each memory whose vectors are to come: by whom, until when, and the attempts.",
     "index_keys": "Numbers for the names of sessions and kinds: the tables of vectors are divided by numbers.",
     "keyword_blocks": "The keyword index: memories of one kind that share rows of postings, and their units.",

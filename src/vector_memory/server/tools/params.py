@@ -117,7 +117,7 @@ InSession = Annotated[str, Field(description='Session id, or "last"')]
 OfIteration = Annotated[str | Number | None, Field(description="Filter")]
 OfTask = Annotated[str | None, Field(description="Filter")]
 OfCategory = Annotated[str | None, Field(description="Filter")]
-CreatedAfter = Annotated[str | None, Field(description="ISO date or time"), BeforeValidator(_year_as_text)]
+CreatedAfter = Annotated[str | None, Field(description="Date or time"), BeforeValidator(_year_as_text)]
 CreatedBefore = Annotated[str | None, Field(description="Inclusive"), BeforeValidator(_year_as_text)]
 
 AsOf = Annotated[str | None, Field(description='Time, or "any"'), BeforeValidator(_year_as_text)]
@@ -131,7 +131,7 @@ Tags = Annotated[
     # Stop at the first bad tag, so that a million bad tags give one message.
     list[str] | None, Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True), BeforeValidator(from_json)
 ]
-TtlDays = Annotated[float | None, Field(description="Expires after")]
+TtlDays = Annotated[float | None, Field(description="Lifetime")]
 Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
 
 Supersedes = Annotated[
@@ -139,12 +139,12 @@ Supersedes = Annotated[
 ]
 
 # Queries and limits.
-Query = Annotated[str, Field(description="Question or phrase")]
-OneQuery = Annotated[str | None, Field(description="Question or phrase")]
+Query = Annotated[str, Field(description="Question")]
+OneQuery = Annotated[str | None, Field(description="Question")]
 Queries = Annotated[list[str] | None, Field(description="Or up to 5 focused probes"), BeforeValidator(from_json)]
 OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
-Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
+Skip = Annotated[WholeNumber, Field(description="next_offset")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Of the answer")]
 Explain = Annotated[
     str | Number | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
