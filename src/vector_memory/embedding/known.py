@@ -48,7 +48,7 @@ MINILM = KnownModel(
         name="all-MiniLM-L6-v2",
         tokens=254,  # sentence-transformers' max_seq_length of 256; it was trained on 128
         late_interaction=True,
-        confidence=Calibration(strong=0.54, related=0.3, late=0.72, same_subject=0.6, shared_words=0.35, change=0.1),
+        confidence=Calibration(strong=0.54, related=0.3, late=0.72, same_subject=0.62, shared_words=0.35, change=0.1),
         foreign=Calibration(strong=1.3, words=1.5),
     ),
     repository="sentence-transformers/all-MiniLM-L6-v2",
@@ -68,7 +68,7 @@ E5_SMALL = KnownModel(
         passage_prefix="passage: ",
         languages=("about 100",),
         late_interaction=True,
-        confidence=Calibration(strong=0.36, related=0.3, words=0.1, same_subject=0.58, shared_words=0.6, change=0.06),
+        confidence=Calibration(strong=0.36, related=0.3, words=0.1, same_subject=0.56, shared_words=0.5, change=0.06),
     ),
     repository="intfloat/multilingual-e5-small",
     about="about 100 languages, and questions in another language than the answer",
