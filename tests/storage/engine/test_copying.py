@@ -19,7 +19,7 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.queries.portions import Portions, WordBlock
-from vector_memory.storage.records import Embedded, History
+from vector_memory.storage.records import Embedded, History, Links
 
 PAIRS = list(permutations(ENGINES, 2))
 
@@ -150,6 +150,20 @@ def test_the_words_of_a_copy_are_found_and_can_be_deleted(pair: Pair) -> None:
         with pair.target.write() as writer:
             writer.delete(memory.memory.id)
     assert blocks_in(pair.target) == []
+
+
+def test_a_copy_has_the_links_of_its_memories(pair: Pair) -> None:
+    fill(pair.source)
+    with pair.source.write() as writer:
+        writer.link(4, Links({1: 0.7, 2: 0.65}))
+    pair.run()
+    with pair.source.write() as writer:
+        writer.unlink_all()
+        writer.link(5, Links({1: 0.8}))
+    pair.run()
+    with pair.target.read() as reader:
+        [link] = reader.links((0, 0), 9)
+    assert {link.older_id, link.newer_id, link.evidence} == {1, 5, 0.8}
 
 
 def test_what_was_stored_since_and_read_since_follows_with_the_next_run(pair: Pair) -> None:
