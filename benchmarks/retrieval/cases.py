@@ -2,6 +2,7 @@
 
 `questions/precision.json`: short memories on many subjects, which are shared, and questions with exactly the memories
 that answer them. `questions/corrections.json`: facts, what corrected them later, and a decoy on a near subject.
+`questions/states.json`: the same of states, decisions, owners, versions and configuration.
 """
 
 import json
@@ -34,7 +35,7 @@ class Case:
 class Correction:
     """A fact, what corrected it later, and a newer text on a near subject. The question repeats the fact's words."""
 
-    half: Half
+    half: Half | Literal["state"]
     question: str
     fact: str
     correction: str
@@ -47,6 +48,12 @@ def precision_cases() -> tuple[dict[str, str], list[Case]]:
     memories = {name: text for half in HALVES for name, text in data["memories"][half].items()}
     cases = [Case(each["half"], each["sort"], each["question"], frozenset(each["right"])) for each in data["questions"]]
     return memories, cases
+
+
+def states() -> list[Correction]:
+    """Return facts about the state of something, which changed: who owns it, which version, what was decided."""
+    data: Sequence[dict[str, str]] = json.loads((QUESTIONS / "states.json").read_text("utf-8"))
+    return [Correction(half="state", **each) for each in data]
 
 
 def corrections() -> tuple[list[Correction], list[str]]:

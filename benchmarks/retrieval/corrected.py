@@ -1,11 +1,11 @@
-"""Whether an answer that holds an obsolete fact holds its correction, on forty pairs of our own, by half.
+"""Whether an answer that holds an obsolete fact holds its correction, on sixty pairs of our own, by set.
 
 uv run benchmarks/retrieval/corrected.py [--cache DIR] [--json FILE] [--each]
 
 A memory of each half: 20 facts, their corrections stored weeks later in other words, 20 decoys on a near subject that
 are newer than the fact, too, and 32 other findings. A question repeats the words of the fact. Prints in how many
 answers the fact and the correction are, how often the correction is first or before the fact, how many facts name the
-correction, the decoy or other findings as `later`, and the results of an answer.
+correction, the decoy or other findings as `later`, and the results of an answer; once more with prefer="latest".
 """
 
 import argparse
@@ -20,9 +20,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from cache import CachedEmbedder
-from cases import HALVES, Correction, corrections
+from cases import HALVES, Correction, corrections, states
 
-from vector_memory.domain import Scope
+from vector_memory.domain import LATEST, Page, Scope
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -31,6 +31,8 @@ SEED = 32
 FIRST = date(2026, 2, 2)
 LATER = 60
 """So many days after the facts, their corrections begin; the decoys are between them."""
+
+DEFAULT = Page()
 
 AGENTS = ("backend-dev", "reviewer", "ops", "analyst")
 
@@ -84,14 +86,16 @@ def fill(store: SessionMemoryStore, texts: Sequence[tuple[str, date]]) -> dict[i
     return ids
 
 
-def answers(pairs: Sequence[Correction], others: Sequence[str], embedder: Embedder) -> Iterator[Answered]:
-    """Yield what a search with defaults returns for each question of a half."""
+def answers(
+    pairs: Sequence[Correction], others: Sequence[str], embedder: Embedder, page: Page = DEFAULT
+) -> Iterator[Answered]:
+    """Yield what a search returns for each question of a set."""
     with TemporaryDirectory() as folder:
         settings = Settings(sqlite_synchronous="NORMAL")
         with SessionMemoryStore(Path(folder) / "memory.db", settings, embedder=embedder) as store:
             ids = fill(store, dated(pairs, others))
             for pair in pairs:
-                results = store.search_chunks(pair.question, Scope("working_memory")).results
+                results = store.search_chunks(pair.question, Scope("working_memory"), page).results
                 later = {ids[each.memory_id]: [ids[one.id] for one in each.later] for each in results}
                 yield Answered(pair, [ids[each.memory_id] for each in results], later)
 
@@ -133,10 +137,12 @@ def main() -> None:
     )
     print("|---" * 9 + "|")
     every = []
-    for half in HALVES:
-        answered = list(answers([pair for pair in pairs if pair.half == half], others, embedder))
-        print(row(half, answered), flush=True)
-        every += answered
+    for name in (*HALVES, "state"):
+        chosen = [pair for pair in (*pairs, *states()) if pair.half == name]
+        for page in (DEFAULT, Page(prefer=LATEST)):
+            answered = list(answers(chosen, others, embedder, page))
+            print(row(f"{name}, {page.prefer}" if page.prefer else name, answered), flush=True)
+            every += answered
     if options.each:
         for each in every:
             if not each.marks:

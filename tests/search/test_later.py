@@ -66,7 +66,7 @@ def named(hits: list[Hit]) -> dict[int, list[int]]:
 
 
 def later(store: SessionMemoryStore, scope: Scope = IN_SESSION) -> dict[int, list[int]]:
-    return named(list(store.search_chunks(QUERY, scope).results))
+    return named(list(store.search_chunks(QUERY, scope, Page(copies=True)).results))
 
 
 GRAINS: dict[str, tuple[str, Callable[[SessionMemoryStore], list[Hit]]]] = {

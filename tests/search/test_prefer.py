@@ -1,0 +1,115 @@
+"""A search that prefers the latest puts it before the earlier ones on its subject, and changes nothing else."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from search.test_corrections import CORRECTION, FACT, IN_SESSION, OTHERS, QUESTION
+from vector_memory.domain import Page, Scope
+from vector_memory.errors import ValidationError
+from vector_memory.results.lean import IS_LEAN
+from vector_memory.search.explaining import Asked
+from vector_memory.search.fusion import Hit
+from vector_memory.search.relevance import latest_first
+from vector_memory.store import SessionMemoryStore
+
+GRAINS = ("search_chunks", "search_sections", "search_documents")
+UNRELATED = ("Who has to review a pull request?", "How are prices rounded?", "When is a refund booked?")
+every_grain = pytest.mark.parametrize("grain", GRAINS)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    with SessionMemoryStore(tmp_path_factory.mktemp("preferred") / "memory.db") as opened:
+        for minute, text in enumerate((FACT, *OTHERS)):
+            opened.store_memory("report", text, session_id="s", created_at=f"2026-05-01T10:{minute:02}:00Z")
+        opened.store_memory("report", CORRECTION, session_id="s", created_at="2026-07-01T10:00:00Z")
+        yield opened
+
+
+def latest(**page: int) -> Page:
+    return Page(prefer="latest", **page)
+
+
+def ids(results: Sequence[Any]) -> list[int]:
+    return [result.memory_id for result in results]
+
+
+@pytest.mark.parametrize("lean", [False, True], ids=["full", "lean"])
+@pytest.mark.parametrize("questions", [QUESTION, [QUESTION, UNRELATED[0]]], ids=["one", "two"])
+@every_grain
+def test_the_latest_leads_and_the_earlier_one_that_names_it_follows(
+    store: SessionMemoryStore, grain: str, questions: str | list[str], lean: bool
+) -> None:
+    token = IS_LEAN.set(lean)
+    results = getattr(store, grain)(questions, IN_SESSION, latest()).results
+    IS_LEAN.reset(token)
+    place = ids(results).index(16)
+    first, second = results[place : place + 2]
+    assert second.memory_id == 1
+    assert isinstance(questions, list) or not place
+    assert [one.id for one in second.later] == [16]
+    assert first.match != "weak"
+
+
+@every_grain
+def test_the_ranking_of_other_subjects_does_not_change(store: SessionMemoryStore, grain: str) -> None:
+    search = getattr(store, grain)
+    for question in UNRELATED:
+        assert ids(search(question, IN_SESSION, latest()).results) == ids(search(question, IN_SESSION).results)
+    plain, preferred = (ids(search(QUESTION, IN_SESSION, page).results) for page in (Page(), latest()))
+    assert [one for one in plain if one not in (1, 16)] == [one for one in preferred if one not in (1, 16)]
+
+
+@every_grain
+def test_the_pages_of_the_latest_have_every_result_once(store: SessionMemoryStore, grain: str) -> None:
+    offset, seen = 0, []
+    while offset is not None:
+        answer = getattr(store, grain)(QUESTION, IN_SESSION, latest(limit=3, offset=offset))
+        seen += [one.memory_id for one in answer.results]
+        offset = answer.next_offset
+    assert seen[:2] == [16, 1]
+    assert len(seen) == len(set(seen))
+    assert grain == "search_sections" or len(seen) == len(OTHERS) + 2
+
+
+def test_a_trace_knows_which_place_the_latest_has(store: SessionMemoryStore) -> None:
+    trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(latest(limit=1), "chunk", 16))
+    assert trace["memory"]["found"]
+
+
+def test_recent_documents_and_an_unknown_preference(store: SessionMemoryStore) -> None:
+    recent = store.search_documents(QUESTION, IN_SESSION, latest(), order="recent").results
+    assert ids(recent) == ids(store.search_documents(QUESTION, IN_SESSION, order="recent").results)
+    with pytest.raises(ValidationError, match='prefer must be "latest"'):
+        store.search_chunks(QUESTION, Scope("report"), Page(prefer="newest"))
+
+
+def hits(levels: str) -> list[Hit]:
+    """Return a hit of the memories 1, 2, ... for each level by its first letter."""
+    names = {"s": "strong", "r": "related", "w": "weak"}
+    return [Hit(number, number, 1 / number, 0.5, (), match=names[one]) for number, one in enumerate(levels, 1)]
+
+
+@pytest.mark.parametrize(
+    ("levels", "newer", "expected"),
+    [
+        ("srrw", {}, [1, 2, 3, 4]),
+        ("srrw", {1: [3]}, [3, 1, 2, 4]),
+        ("srrw", {1: [4]}, [4, 1, 2, 3]),
+        ("srrr", {1: [4, 3], 3: [4]}, [4, 1, 2, 3]),
+        ("srrr", {1: [3], 3: [4]}, [4, 3, 1, 2]),
+        ("ssrr", {1: [4], 2: [4]}, [4, 1, 2, 3]),
+        ("srww", {3: [4]}, [1, 2, 3, 4]),
+        ("srrr", {1: [9, 2]}, [2, 1, 3, 4]),
+        ("srr", {2: [1]}, [1, 2, 3]),
+    ],
+)
+def test_the_latest_stands_just_before_the_first_earlier_one(
+    levels: str, newer: dict[int, list[int]], expected: list[int]
+) -> None:
+    ordered = latest_first(hits(levels), newer)
+    assert [hit.id for hit in ordered] == expected
+    weak = [hit.match == "weak" for hit in ordered]
+    assert weak == sorted(weak)
