@@ -29,12 +29,12 @@ OPENING = (vector_memory.store, vector_memory.cli.flags)
 ON_BOTH = (
     "commands/test_ingesting.py", "commands/test_maintain.py", "commands/test_moving.py", "commands/test_searching.py",
     "commands/test_show.py", "commands/test_superseding_commands.py", "commands/test_syncing.py", "hooks", "report",
-    "search/test_change_of_model.py", "search/test_coarse.py", "search/test_confidence.py", "search/test_dates.py",
-    "search/test_explaining.py", "search/test_later.py", "search/test_lines.py", "search/test_medium.py",
-    "search/test_misspelt.py", "search/test_names_above.py", "search/test_paging.py", "search/test_probes.py",
-    "search/test_unread_scripts.py", "tagged", "test_amending.py", "test_any_metadata.py", "test_background_vectors.py",
-    "test_budget.py", "test_changes.py", "test_clocks.py", "test_deadly_texts.py", "test_documents.py",
-    "test_expiry.py", "test_exporting.py", "test_failing_embedders.py", "test_maintenance.py",
+    "search/test_change_of_model.py", "search/test_coarse.py", "search/test_confidence.py", "search/test_copies.py",
+    "search/test_dates.py", "search/test_explaining.py", "search/test_later.py", "search/test_lines.py",
+    "search/test_medium.py", "search/test_misspelt.py", "search/test_names_above.py", "search/test_paging.py",
+    "search/test_probes.py", "search/test_unread_scripts.py", "tagged", "test_amending.py", "test_any_metadata.py",
+    "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_clocks.py", "test_deadly_texts.py",
+    "test_documents.py", "test_expiry.py", "test_exporting.py", "test_failing_embedders.py", "test_maintenance.py",
     "test_partial_vectors.py", "test_redacted_stores.py", "test_review.py", "test_state_machine.py", "test_storing.py",
     "test_superseding.py", "test_threads.py", "test_transfer.py", "test_vector_leases.py", "tools",
 )  # fmt: skip
