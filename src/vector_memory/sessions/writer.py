@@ -17,7 +17,7 @@ from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
-from vector_memory.storage.records import Embedded, History
+from vector_memory.storage.records import Embedded, History, Links
 
 InTransaction = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
@@ -116,26 +116,19 @@ class MemoryWriter:
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
         derived = self._indexer.derived(memory.kind, memory.title, memory.content, wait=wait)
         embedded, problem = self._embed(memory, derived.chunks, on_progress, stored, defer=is_pending, wait=wait)
-        if embedded is not None:
-            with self._storage.read() as reader:
-                links = self._indexer.links_of(reader, memory.kind, memory.content, embedded)
-            derived = replace(derived, links=links)
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
+        links = Links() if embedded is None else self._links_of(memory, embedded)
         with self._storage.write() as writer:
-            inherited = [older for number in replacing for older in writer.bypass(number)]
-            for number in replacing:
-                writer.delete(number)
+            memory = in_place_of(writer, memory, replacing)
             require_storable(writer, memory, content_hash, at=at)
-            older = dict.fromkeys([*memory.supersedes, *inherited])
-            memory = replace(memory, supersedes=tuple(number for number in older if number not in replacing))
             self._room.require(writer)
             embedded, late_problem = usable(writer, embedded)
             if finish is not None:
                 memory = finish(writer, memory, history.created_at)
             if memory.ttl_days is not None:
                 memory = replace(memory, ttl_days=None, expires_at=after_days(writer.now(), memory.ttl_days))
-            derived = replace(derived, embedded=embedded)
+            derived = replace(derived, embedded=embedded, links=links)
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
             if is_pending:
                 self._background.defer(writer, memory_id, promised=problem is None)
@@ -153,6 +146,10 @@ class MemoryWriter:
             problem=problem or late_problem,
             redacted=redacted,
         )
+
+    def _links_of(self, memory: NewMemory, embedded: Embedded) -> Links:
+        with self._storage.read() as reader:
+            return self._indexer.links_of(reader, memory.kind, memory.content, embedded)
 
     def _redacts(self, *, captured: bool) -> bool:
         return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
@@ -184,6 +181,15 @@ class MemoryWriter:
             return self._indexer.embed(units, on_progress), None
         except EmbeddingUnavailableError as error:
             return None, str(error)
+
+
+def in_place_of(writer: Writer, memory: NewMemory, replaced: Collection[int]) -> NewMemory:
+    """Delete what a memory replaces, and return it as superseding also what these superseded."""
+    inherited = [older for number in replaced for older in writer.bypass(number)]
+    for number in replaced:
+        writer.delete(number)
+    older = dict.fromkeys([*memory.supersedes, *inherited])
+    return replace(memory, supersedes=tuple(number for number in older if number not in replaced))
 
 
 def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:

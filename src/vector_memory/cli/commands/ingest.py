@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -71,11 +72,9 @@ def ingest(
     """
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
-    _require_files(paths, is_sync=sync or watch)
-    if keep_replaced and not (sync or watch):
-        raise ConfigurationError("--keep-replaced is for --sync and --watch: without them nothing is replaced.")
-    if supersedes and (sync or watch):
-        raise ConfigurationError("--supersedes is for files that are stored once: leave out --sync and --watch.")
+    sync = sync or watch
+    _require_files(paths, is_sync=sync)
+    _require_fitting(keep_replaced=keep_replaced, supersedes=bool(supersedes), is_sync=sync)
     if session is None:
         session = _default_session(kind, paths)
     # Report errors that affect every file only once.
@@ -95,17 +94,12 @@ def ingest(
     new_files = [path for path in files_of(address) if not path.exists()]
     with resumable(), SessionMemoryStore(address, settings) as store:
         ingestion = Ingestion(store, kind, fields, keep_replaced=keep_replaced)
-        outcomes, outdated = (ingestion.synced(paths), 0) if sync or watch else ingestion.added(paths)
-        output = IngestOutput(session, SYNCED if sync or watch else ADDED, as_json=as_json)
+        outcomes, outdated = (ingestion.synced(paths), 0) if sync else ingestion.added(paths)
+        output = IngestOutput(session, SYNCED if sync else ADDED, as_json=as_json)
         missing = store.get_memory_stats().without_vectors
         output.say(outcomes, missing, ingestion.left_out)
-        if missing and not as_json:
-            console().print(Text(how_to_complete(store, missing), style="yellow"))
-        for path in new_files:
-            if path.exists() and not as_json:
-                say(f"Created {path}.")
-        if outdated and not as_json:
-            say(f"{counted(outdated, 'file')} had an earlier text, which is still stored: --sync replaces it.")
+        if not as_json:
+            _say_more(how_to_complete(store, missing) if missing else "", new_files, outdated)
         if watch:
             output.follow(ingestion, paths)
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
@@ -117,6 +111,25 @@ def _require_files(paths: Sequence[str], *, is_sync: bool) -> None:
         raise ConfigurationError("Specify what to store: files, folders, patterns, or - for standard input.")
     if is_sync and STANDARD_INPUT in paths:
         raise ConfigurationError("Standard input has no path by which --sync could recognize it: name a file.")
+
+
+def _require_fitting(*, keep_replaced: bool, supersedes: bool, is_sync: bool) -> None:
+    """Raise ConfigurationError for flags that do not go together."""
+    if keep_replaced and not is_sync:
+        raise ConfigurationError("--keep-replaced is for --sync and --watch: without them nothing is replaced.")
+    if supersedes and is_sync:
+        raise ConfigurationError("--supersedes is for files that are stored once: leave out --sync and --watch.")
+
+
+def _say_more(advice: str, new_files: Sequence[Path], outdated: int) -> None:
+    """Print what to do about missing vectors, which files were created, and how many earlier texts are still stored."""
+    if advice:
+        console().print(Text(advice, style="yellow"))
+    for path in new_files:
+        if path.exists():
+            say(f"Created {path}.")
+    if outdated:
+        say(f"{counted(outdated, 'file')} had an earlier text, which is still stored: --sync replaces it.")
 
 
 def _default_session(kind: MemoryKind, paths: Sequence[str]) -> str | None:

@@ -45,7 +45,7 @@ FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
 }
 """The functions behind the tools of each toolset, by purpose."""
 
-CURATING = (curating.pin_memory, curating.amend_memory)
+CURATING = (curating.review_memories, curating.supersede_memories, curating.pin_memory, curating.amend_memory)
 """The functions behind the tools that a server has only with all toolsets."""
 
 
