@@ -261,10 +261,12 @@ class MemoryQueries(Queries):
         if scope.as_of is not None:
             return 0
         condition = memory_filter(replace(scope, as_of=STORED))
+        order = "l cross join session_memories m" if scope.session_id is None else "l join session_memories m on true"
         sql = f"""
             select count(*) from (
-                select 1 from memory_lifecycle l join session_memories m on m.id = l.memory_id
-                where {SUPERSEDED} and ({EXPIRED}) is not true and {condition.sql} limit {MOST_COUNTED}
+                select 1 from memory_lifecycle {order}
+                where m.id = l.memory_id and {SUPERSEDED} and ({EXPIRED}) is not true and {condition.sql}
+                limit {MOST_COUNTED}
             ) superseded
         """
         return int(self.connection.fetch_value(sql, condition.parameters))
