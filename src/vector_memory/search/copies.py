@@ -7,7 +7,8 @@ of Markdown .96, and with one sentence more .9 (docs/lab/retrieval.md). So the w
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 from vector_memory.search.fusion import Hit
 from vector_memory.search.relevance import CANDIDATES, J
@@ -27,36 +28,51 @@ LONGEST = 2
 END = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n(?=\s*(?:[-*+#|]|\d+[.)]\s))")
 """The end of a sentence, paragraph, heading, row or item of a list; lines may be broken in another place."""
 
+LONG_WORD = re.compile(r"\w{6,}")
 BULLET = re.compile(r"\s*(?:[-*+]|#+)\s+")
 EMPHASIS = re.compile(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
 QUOTES = '`"“”'
 ARTICLES = {"a", "an", "the"}
 
 
-class Said(NamedTuple):
+@dataclass(frozen=True)
+class Said:
     """What a text says. `names`: what it is about, its title and headings; `order`: sorts texts as they were stored."""
 
     memory_id: int
     order: tuple[int, str, int]
     names: tuple[object, ...]
-    sentences: tuple[str, ...]
-    words: int
+    text: str
 
     def is_said_by(self, newer: "Said") -> bool:
         """Return whether another memory says all of this, in this order, and not much else."""
-        if self.memory_id == newer.memory_id or self.names != newer.names:
+        if self.memory_id == newer.memory_id or self.names != newer.names or not self.long_words <= newer.long_words:
             return False
         if not FEWEST_WORDS <= self.words <= newer.words <= LONGEST * self.words:
             return False
         following = iter(newer.sentences)
         return all(sentence in following for sentence in self.sentences)
 
+    @cached_property
+    def long_words(self) -> frozenset[str]:
+        """Its long words: nearly all pairs of texts differ in these already."""
+        return frozenset(LONG_WORD.findall(self.text))
 
-def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Said:
-    """Return what a part of a memory says, or with all its text the memory."""
-    sentences = tuple(filter(None, map(_sentence, END.split(EMPHASIS.sub(r"\1", text)))))
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """Its sentences in their order."""
+        return tuple(filter(None, map(_sentence, END.split(EMPHASIS.sub(r"\1", self.text)))))
+
+    @cached_property
+    def words(self) -> int:
+        """How many words its sentences have."""
+        return sum(one.count(" ") + 1 for one in self.sentences)
+
+
+def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Said | None:
+    """Return what a part of a memory says, or with all its text the memory; None if it is too long."""
     names, order = (*names_of(source), *map(_sentence, headings)), (source.turn, source.created_at, source.id)
-    return Said(source.id, order, names, sentences, sum(one.count(" ") + 1 for one in sentences))
+    return None if len(text) > MOST_CHARACTERS else Said(source.id, order, names, text)
 
 
 def names_of(source: Origin) -> tuple[object, ...]:
