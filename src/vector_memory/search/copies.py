@@ -25,6 +25,9 @@ FEWEST_WORDS = 6
 LONGEST = 2
 """A newer text with more than so many times the words of an older one is about more."""
 
+MOST_CHARACTERS = 20_000
+"""A longer text is not compared: that would take longer than the search."""
+
 END = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n(?=\s*(?:[-*+#|]|\d+[.)]\s))")
 """The end of a sentence, paragraph, heading, row or item of a list; lines may be broken in another place."""
 
@@ -149,7 +152,7 @@ def copies_of_hits(reader: Reader, hits: Sequence[Hit], needed: int, *, chunks: 
         require_all(origins, (hit.memory_id for hit in run))
         alike = suspects(run, lambda hit: names_of(origins[hit.memory_id]))
         ids = [hit.id for hit in alike]
-        texts: dict[int, Said] = {}
+        texts: dict[int, Said | None] = {}
         if chunks and ids:
             texts = {
                 one.id: said_in(origins[one.memory_id], one.chunk.text, one.chunk.headings)

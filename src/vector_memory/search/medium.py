@@ -191,8 +191,8 @@ def sections_for(
     return preferred(reader, scope, folded(found, copies_in(found, needed_for(page), said) if folds else {}), page)
 
 
-def section_said(section: Section, memory: Memory) -> Said:
-    """Return what a section says."""
+def section_said(section: Section, memory: Memory) -> Said | None:
+    """Return what a section says; None if it is too long."""
     return said_in(memory, memory.content[section.start : section.end], section.headings)
 
 
