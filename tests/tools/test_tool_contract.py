@@ -63,8 +63,10 @@ def added_parameters(tool: str) -> set[str]:
     time = {"created_after", "created_before"}
     if tool == "list_sessions":
         return time
+    if tool.startswith("store_"):
+        return {"supersedes", "ttl_days", *ADDED_PARAMETERS.get(tool, ())}
     if not tool.startswith("search_"):
-        return ADDED_PARAMETERS.get(tool, set()) | ({"supersedes"} if tool.startswith("store_") else set())
+        return ADDED_PARAMETERS.get(tool, set())
     added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
         added |= {"agent_id", "query"}
@@ -116,13 +118,13 @@ def added_keys(tool: str) -> set[str]:
     if tool.startswith("search_"):
         return SEARCHED | OBSERVATIONS | {"lines"}
     if tool.startswith("store_"):
-        return {"passages_created", "token_count", "vectors", "redacted"}
+        return {"passages_created", "token_count", "vectors", "redacted", "expires_at"}
     added = {
         "reconstruct_document": CUT | OBSERVATIONS | SUCCESSION | {"agent_id", "session_id", "created_at"},
         "expand_chunk_context": OBSERVATIONS
         | SUCCESSION
         | {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
-        "load_session_context_for_task": OBSERVATIONS | {"recent_observations", "omitted", "superseded"},
+        "load_session_context_for_task": OBSERVATIONS | {"recent_observations", "omitted", "superseded", "pinned"},
         "get_memory_by_id": OBSERVATIONS,
         "get_session_stats": {"latest_iteration", "without_vectors"},
     }
