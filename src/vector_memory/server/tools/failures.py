@@ -37,6 +37,7 @@ FAMILIES: tuple[tuple[str, type[VectorMemoryError]], ...] = (
 WORDS = {
     "string": "a string",
     "integer": "an integer",
+    "number": "a number",
     "boolean": "true or false",
     "array": "a list of strings",
     "object": "an object",
