@@ -39,8 +39,8 @@ what others stored since: search_changes, with the cursor from its last answer.
 
 - Ids (memory_id, chunk_id) come from earlier answers. session_iter: 2 or "v2".
 - Text that does not fit is cut and marked: read on with get_memory_by_id, offset = content_end.
-- What replaces an earlier memory is stored with supersedes=[its id].
-- Storing the same text again in the same place is refused and returns its memory_id: repeating a call is safe.
+- A memory that replaces another one is stored with supersedes=[its id].
+- Repeating a call that stores is safe: the same text in the same place is refused.
 - A failed call has success false, an error code, and a message that says what to do next.
 {LABELS}"""
 
