@@ -6,7 +6,7 @@ from vector_memory.settings import Profile, ServerOptions, Toolset
 LABELS = "- session_id and agent_id are labels, not access control: every client of this memory can read all of it.\n"
 LABELS_OVER_HTTP = "- You see what your token opens; session_id and agent_id are labels within it.\n"
 
-LATEST_OF = 'Ask for what changes (state, decision, owner, version, configuration) with prefer="latest".'
+LATEST_OF = 'For what changes (state, decision, owner, version), send prefer="latest".'
 
 SCORES = """\
 score (0 to 1): what results are sorted by, meaning and words together; similarity: meaning alone (null: only words; \
@@ -30,7 +30,7 @@ knowledge_base (lasting knowledge that belongs to no session).
 Search by meaning. Start fine and widen only if needed:
 1. search_*_specific_chunks: a fact. To see more around a hit, call expand_chunk_context.
 2. search_*_section_context: a topic, whole sections.
-3. search_*_full_documents: whole documents; the newest without a query, or with order="recent".
+3. search_*_full_documents: whole documents; without a query, the newest.
 Omit filters to search all. If a question names a time ("last week"), send its dates as created_after, created_before: \
 2026-10, 2026-10-05 or a time. {LATEST_OF}
 {SCORES}
@@ -39,9 +39,9 @@ what others stored since: search_changes, with the cursor from its last answer.
 
 - Ids (memory_id, chunk_id) come from earlier answers. session_iter: 2 or "v2".
 - Text that does not fit is cut and marked: read on with get_memory_by_id, offset = content_end.
-- A memory that replaces another one is stored with supersedes=[its id].
-- Repeating a call that stores is safe: the same text in the same place is refused.
-- A failed call has success false, an error code, and a message that says what to do next.
+- To replace a memory, store the new one with supersedes=[id].
+- Storing the same text again in the same place is refused: repeating is safe.
+- A failed call has success false; its message says what to do next.
 {LABELS}"""
 
 
