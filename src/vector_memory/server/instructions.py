@@ -37,7 +37,7 @@ Omit filters to search all. If a question names a time ("last week"), send its d
 To continue earlier work: load_session_context_for_task, session_id="last"; list_sessions lists the sessions. To see \
 what others stored since: search_changes, with the cursor from its last answer.
 
-- Ids (memory_id, chunk_id) come from earlier answers. session_iter: 2 or "v2".
+- Ids come from earlier answers. session_iter: 2 or "v2".
 - Text that does not fit is cut and marked: read on with get_memory_by_id, offset = content_end.
 - To replace a memory, store the new one with supersedes=[id].
 - Storing the same text again in the same place is refused: repeating is safe.
