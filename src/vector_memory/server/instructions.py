@@ -29,8 +29,8 @@ knowledge_base (lasting knowledge that belongs to no session).
 
 Search by meaning. Start fine and widen only if needed:
 1. search_*_specific_chunks: a fact. To see more around a hit, call expand_chunk_context.
-2. search_*_section_context: a topic, whole sections.
-3. search_*_full_documents: whole documents; without a query, the newest.
+2. search_*_section_context: a topic.
+3. search_*_full_documents: documents; without a query, the newest.
 Omit filters to search all. If a question names a time ("last week"), send its dates as created_after, created_before: \
 2026-10, 2026-10-05 or a time. {LATEST_OF}
 {SCORES}
@@ -38,9 +38,9 @@ To continue earlier work: load_session_context_for_task, session_id="last"; list
 what others stored since: search_changes, with the cursor from its last answer.
 
 - Ids come from earlier answers. session_iter: 2 or "v2".
-- Text that does not fit is cut and marked: read on with get_memory_by_id, offset = content_end.
+- Text that is cut: read on with get_memory_by_id, offset = content_end.
 - To replace a memory, store the new one with supersedes=[id].
-- Storing the same text again in the same place is refused: repeating is safe.
+- Storing the same text again is refused: repeating is safe.
 - A failed call has success false; its message says what to do next.
 {LABELS}"""
 

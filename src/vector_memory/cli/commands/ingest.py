@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,38 @@ SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipp
 WORDS = {"skipped": "already stored"}
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What goes with all memories of the files."""
+
+    agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line"
+    iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None
+    task: Annotated[str | None, Parameter(help="Task label.")] = None
+    category: Annotated[str | None, Parameter(help="Category; for --kind knowledge_base.")] = None
+    tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None
+    ttl_days: Annotated[float | None, Parameter(help="Days after which the memories expire.")] = None
+    expires_at: Annotated[str | None, Parameter(help="Date or time at which they expire instead.")] = None
+    supersedes: Annotated[list[str] | None, Parameter(help="Id of a memory that the file replaces; repeatable.")] = None
+
+    def fields(self, session: str | None) -> MemoryFields:
+        """Return the fields of each memory. Raises ValidationError, once for all files."""
+        fields = MemoryFields(
+            agent_id=self.agent,
+            session_id=session,
+            session_iter=self.iteration,
+            task_code=self.task,
+            tags=self.tags,
+            category=self.category,
+            ttl_days=self.ttl_days,
+            expires_at=self.expires_at,
+            supersedes=self.supersedes,
+        )
+        names = ("agent_id", "session_id", "session_iter", "task_code", "tags", "category")
+        Scope(**{name: fields[name] for name in names})  # type: ignore[literal-required]
+        check_lifetime(self.ttl_days, self.expires_at)
+        return fields
+
+
 def ingest(
     *paths: Annotated[
         str,
@@ -47,16 +80,7 @@ def ingest(
     keep_replaced: Annotated[
         bool, Switch(help="With --sync or --watch: keep earlier texts of edited files, superseded by the new ones.")
     ] = False,
-    agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line",
-    iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None,
-    task: Annotated[str | None, Parameter(help="Task label.")] = None,
-    category: Annotated[str | None, Parameter(help="Category; for --kind knowledge_base.")] = None,
-    tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None,
-    ttl_days: Annotated[float | None, Parameter(help="Days after which the memories expire.")] = None,
-    expires_at: Annotated[str | None, Parameter(help="Date or time at which they expire instead.")] = None,
-    supersedes: Annotated[
-        list[str] | None, Parameter(help="Id of a memory that the file replaces; repeatable.")
-    ] = None,
+    facts: Annotated[Facts, Parameter(name="*")] = Facts(),
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
@@ -74,23 +98,10 @@ def ingest(
     set_up_logging("ERROR", settings.log_file, files_of(address))
     sync = sync or watch
     _require_files(paths, is_sync=sync)
-    _require_fitting(keep_replaced=keep_replaced, supersedes=bool(supersedes), is_sync=sync)
+    _require_fitting(keep_replaced=keep_replaced, supersedes=bool(facts.supersedes), is_sync=sync)
     if session is None:
         session = _default_session(kind, paths)
-    # Report errors that affect every file only once.
-    Scope(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
-    check_lifetime(ttl_days, expires_at)
-    fields = MemoryFields(
-        agent_id=agent,
-        session_id=session,
-        session_iter=iteration,
-        task_code=task,
-        tags=tags,
-        category=category,
-        ttl_days=ttl_days,
-        expires_at=expires_at,
-        supersedes=supersedes,
-    )
+    fields = facts.fields(session)
     new_files = [path for path in files_of(address) if not path.exists()]
     with resumable(), SessionMemoryStore(address, settings) as store:
         ingestion = Ingestion(store, kind, fields, keep_replaced=keep_replaced)
