@@ -269,7 +269,7 @@ def leads(hits: Sequence[FoundChunk | FoundSection], position: int, page: Page) 
     return page.prefer == LATEST and any(number == one.id for hit in hits[position + 1 :] for one in hit.later)
 
 
-def room_of(hit: FoundChunk | FoundSection, page: Page, share: float, *, leads: bool) -> int:
+def room_of(hit: FoundChunk | FoundSection, page: Page, share: float, *, leads: bool = False) -> int:
     """Return how many characters of a hit are shown. `share`: by its place.
 
     What only is related is shown to be looked at, not read, unless the caller says that there is room for more, or it

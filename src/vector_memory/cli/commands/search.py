@@ -4,7 +4,6 @@
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -184,11 +183,16 @@ def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> r
 
 
 def merged_by_score(ranked: Sequence[Sequence[Found]]) -> list[Found]:
-    """Return several rankings as one: of their next results always the one with the highest score."""
+    """Return several rankings as one: of their next results always the one with the highest score.
 
-    def with_best(results: Sequence[Found]) -> list[tuple[float, Found]]:
-        """Return results, each with the best score of those from it on: the latest may stand before a better match."""
-        best = list(accumulate((result.score or 0.0 for result in reversed(results)), max))
-        return list(zip(reversed(best), results, strict=True))
+    The latest on a subject has the score of the earlier result that it stands before, if that is higher.
+    """
 
-    return [result for _, result in heapq.merge(*map(with_best, ranked), key=lambda each: -each[0])]
+    def scored(results: Sequence[Found]) -> list[tuple[float, Found]]:
+        scores = [result.score or 0.0 for result in results]
+        for place in range(len(results) - 2, -1, -1):
+            if results[place].memory_id in {one.id for one in results[place + 1].later}:
+                scores[place] = max(scores[place : place + 2])
+        return list(zip(scores, results, strict=True))
+
+    return [result for _, result in heapq.merge(*map(scored, ranked), key=lambda each: -each[0])]
