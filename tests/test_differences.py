@@ -2,7 +2,7 @@
 
 import pytest
 
-from vector_memory.sessions.differences import MOST, differences
+from vector_memory.sessions.differences import MOST, differing
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,13 @@ from vector_memory.sessions.differences import MOST, differences
     ],
 )
 def test_a_value_in_the_place_of_another_one_is_a_difference(older: str, newer: str, expected: list[str]) -> None:
-    assert differences(older, newer) == expected
+    assert differing(older, newer) == expected
 
 
 def test_a_sentence_that_negates_another_one_is_a_difference() -> None:
     newer = "Retries are not enabled for uploads."
-    assert differences("Retries are enabled for uploads.", newer) == [newer]
-    assert differences(newer, "Retries are enabled for uploads.") == ["Retries are enabled for uploads."]
+    assert differing("Retries are enabled for uploads.", newer) == [newer]
+    assert differing(newer, "Retries are enabled for uploads.") == ["Retries are enabled for uploads."]
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_a_sentence_that_negates_another_one_is_a_difference() -> None:
     ],
 )
 def test_texts_that_say_the_same_or_speak_of_other_things_do_not_differ(older: str, newer: str) -> None:
-    assert differences(older, newer) == []
+    assert differing(older, newer) == []
 
 
 def test_of_many_differences_the_ones_with_most_words_in_common_are_named() -> None:
     names = ("timeout", "limit", "port", "batch", "depth")
     older = "\n".join(f"The {name} is {number}." for number, name in enumerate(names, 10))
     newer = "\n".join(f"The {name} is {number}." for number, name in enumerate(names, 20))
-    assert differences(older, newer) == [f"{number} → {number + 10}" for number in range(10, 10 + MOST)]
+    assert differing(older, newer) == [f"{number} → {number + 10}" for number in range(10, 10 + MOST)]

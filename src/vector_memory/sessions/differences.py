@@ -36,12 +36,12 @@ class Fact(NamedTuple):
     words: frozenset[str]
 
 
-def differences(older: str, newer: str) -> list[str]:
+def differing(older: str, newer: str) -> list[str]:
     """Return up to MOST lines that say what one text has in place of what another one has, such as `8080 → 9090`."""
     earlier, later = (list(islice(facts_of(text), COMPARED)) for text in (older, newer))
     kept = {fact.value for fact in earlier} & {fact.value for fact in later}
     changed = [
-        (len(one.words & other.words), f"{shown(one.value)} → {shown(other.value)}")
+        (len(one.words & other.words), f"{clipped_to(one.value)} → {clipped_to(other.value)}")
         for one, other in product(earlier, later)
         if one.kind == other.kind and not {one.value, other.value} & kept and one.words & other.words
     ]
@@ -63,7 +63,7 @@ def one_of_each(lines: Sequence[str]) -> list[str]:
 def facts_of(text: str) -> Iterator[Fact]:
     """Yield the facts of a text, in order."""
     for sentence in SENTENCE.split(text):
-        words = words_of(sentence)
+        words = words_in(sentence)
         for found in FACT.finditer(sentence):
             yield Fact(str(found.lastgroup), found[0].rstrip(".,"), words)
 
@@ -72,17 +72,17 @@ def negations(older: str, newer: str) -> Iterator[str]:
     """Yield the newer of two sentences with the same words, of which one is negated."""
     for one, other in product(*(SENTENCE.split(text)[:COMPARED] for text in (older, newer))):
         if bool(NEGATION.search(one)) != bool(NEGATION.search(other)):
-            first, second = words_of(one), words_of(other)
+            first, second = words_in(one), words_in(other)
             if first and second and len(first & second) >= ALIKE * len(first | second):
-                yield shown(other.strip())
+                yield clipped_to(other.strip())
 
 
-def words_of(sentence: str) -> frozenset[str]:
+def words_in(sentence: str) -> frozenset[str]:
     """Return the words of a sentence that have a meaning of their own, but for negations."""
     without = NEGATION.sub(" ", sentence).lower()
     return frozenset(WORD.findall(without)) - STOP_WORDS
 
 
-def shown(text: str) -> str:
+def clipped_to(text: str) -> str:
     """Return a text as far as it is shown."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

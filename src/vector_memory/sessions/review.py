@@ -10,7 +10,7 @@ from vector_memory.domain.validation import MAX_LIMIT, check_range
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.mapping import beginning
 from vector_memory.results.overview import ReviewedMemory, ReviewLine, ReviewResult
-from vector_memory.sessions.differences import differences
+from vector_memory.sessions.differences import differing
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Link, Memory
 
@@ -47,7 +47,7 @@ class Review:
 
         def build(budget: ResponseBudget) -> ReviewResult:
             shown = budget.fitting(lines[:limit])
-            total, message = len(latest) + len(unread), message_for(shown, len(latest))
+            total, message = len(latest) + len(unread), review_message(shown, len(latest))
             return ReviewResult(lines=shown, total=total, message=message)
 
         return self._budget.fit(build)
@@ -70,7 +70,7 @@ def line_for(memory: Memory, later: Memory | None = None) -> ReviewLine:
     return ReviewLine(
         **reviewed(memory),
         later=None if later is None else ReviewedMemory(**reviewed(later)),
-        differences=[] if later is None else differences(memory.content, later.content),
+        differences=[] if later is None else differing(memory.content, later.content),
     )
 
 
@@ -80,7 +80,7 @@ def reviewed(memory: Memory) -> dict[str, Any]:
     return {name: fields[name] for name in ReviewedMemory.model_fields}
 
 
-def message_for(lines: Sequence[ReviewLine], older: int) -> str:
+def review_message(lines: Sequence[ReviewLine], older: int) -> str:
     """Say what there is, and what to do with it. `older`: number of memories with a later one on their subject."""
     if not lines:
         return "Nothing to review: no memory has a later one on its subject, and none is old and unread."

@@ -20,7 +20,7 @@ class Superseding:
 
         Raises NotFoundError, ValidationError.
         """
-        newer, older = parsed(memory_id, older_ids)
+        newer, older = ids_from(memory_id, older_ids)
         later = [number for number in older if number >= newer]
         if later:
             raise ValidationError(
@@ -30,24 +30,24 @@ class Superseding:
         with self._storage.write() as writer:
             require_existing(writer, [newer, *older])
             writer.supersede(newer, older)
-            return answer(writer, newer, f"Memory {newer} supersedes {listed(older)}.")
+            return superseded_now(writer, newer, f"Memory {newer} supersedes {as_list(older)}.")
 
     def release(self, memory_id: str | int, older_ids: Sequence[str | int]) -> SupersedeResult:
         """Let a memory no longer supersede others: they are current again, unless another memory supersedes them.
 
         Raises ValidationError if it does not supersede one of them, NotFoundError.
         """
-        newer, older = parsed(memory_id, older_ids)
+        newer, older = ids_from(memory_id, older_ids)
         with self._storage.write() as writer:
             require_existing(writer, [newer, *older])
             kept = set(older).difference(link.older_id for link in writer.superseded_by([newer]))
             if kept:
                 raise ValidationError(f"Memory {newer} does not supersede memory {min(kept)}: nothing was changed.")
             writer.release(newer, older)
-            return answer(writer, newer, f"Memory {newer} no longer supersedes {listed(older)}.")
+            return superseded_now(writer, newer, f"Memory {newer} no longer supersedes {as_list(older)}.")
 
 
-def parsed(memory_id: str | int, older_ids: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
+def ids_from(memory_id: str | int, older_ids: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
     """Return the ids that a caller has sent. Raises ValidationError."""
     newer, older = parse_id("memory_id", memory_id), parse_ids("older_ids", older_ids)
     if not older:
@@ -55,13 +55,13 @@ def parsed(memory_id: str | int, older_ids: Sequence[str | int]) -> tuple[int, t
     return newer, older
 
 
-def answer(writer: Writer, newer: int, message: str) -> SupersedeResult:
+def superseded_now(writer: Writer, newer: int, message: str) -> SupersedeResult:
     """Return what a memory supersedes now."""
     return SupersedeResult(
         memory_id=newer, supersedes=[link.older_id for link in writer.superseded_by([newer])], message=message
     )
 
 
-def listed(memory_ids: Sequence[int]) -> str:
+def as_list(memory_ids: Sequence[int]) -> str:
     """Return ids as text."""
     return ", ".join(map(str, memory_ids))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from vector_memory.domain import STORED, AsOf, MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
-from vector_memory.storage.queries.lifecycle import Replacement
+from vector_memory.storage.queries.lifecycle import Supersession
 from vector_memory.storage.records import (
     ChunkOutline,
     CountedBy,
@@ -166,10 +166,10 @@ class LimitedReader(Limited[Reader]):
     def count_superseded(self, scope: Scope) -> int:
         return self._whole.count_superseded(self.visible(scope))
 
-    def superseding(self, memory_ids: Collection[int]) -> list[Replacement]:
+    def superseding(self, memory_ids: Collection[int]) -> list[Supersession]:
         return self._seen_links(self._whole.superseding(memory_ids))
 
-    def superseded_by(self, memory_ids: Collection[int]) -> list[Replacement]:
+    def superseded_by(self, memory_ids: Collection[int]) -> list[Supersession]:
         return self._seen_links(self._whole.superseded_by(memory_ids))
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
@@ -217,7 +217,7 @@ class LimitedReader(Limited[Reader]):
     def require_unexpired(self, memory_id: int) -> None:
         self._whole.require_unexpired(memory_id, self.visible(Scope(as_of=STORED)))
 
-    def _seen_links(self, links: Sequence[Replacement]) -> list[Replacement]:
+    def _seen_links(self, links: Sequence[Supersession]) -> list[Supersession]:
         seen = self.origins(list({memory_id for link in links for memory_id in link}))
         return [link for link in links if link.older_id in seen and link.newer_id in seen]
 

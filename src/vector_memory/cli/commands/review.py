@@ -42,9 +42,9 @@ def print_review(found: ReviewResult) -> None:
     table.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
     for line in found.lines:
         note = "" if line.later is not None else "never read: "
-        table.add_row(*described(line, note=note))
+        table.add_row(*entry_of(line, note=note))
         if line.later is not None:
-            table.add_row(*described(line.later, mark="→ "))
+            table.add_row(*entry_of(line.later, mark="→ "))
             if line.differences:
                 table.add_row("", "", Text("; ".join(line.differences), style="yellow"))
     out.print(table)
@@ -54,7 +54,7 @@ def print_review(found: ReviewResult) -> None:
         out.print(Text("vector-memory supersede {} {}".format(*example), style="bold"))
 
 
-def described(memory: ReviewedMemory, *, mark: str = "", note: str = "") -> tuple[str, str, Text]:
+def entry_of(memory: ReviewedMemory, *, mark: str = "", note: str = "") -> tuple[str, str, Text]:
     """Return the id of a memory, the day when it was stored, and its title or beginning."""
     said = Text.assemble((note, "dim"), one_line(memory.title or memory.content))
     return f"{mark}{memory.id}", moment(memory.created_at)[:10], said

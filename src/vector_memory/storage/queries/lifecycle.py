@@ -104,7 +104,7 @@ class Superseded(NamedTuple):
     superseded_until: str | None
 
 
-class Replacement(NamedTuple):
+class Supersession(NamedTuple):
     """Two memories, of which the newer supersedes the older."""
 
     older_id: int
@@ -137,13 +137,13 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch_one(Lifecycle, sql, {"id": memory_id}) or Lifecycle()
 
-    def superseding(self, memory_ids: Collection[int]) -> list[Replacement]:
+    def superseding(self, memory_ids: Collection[int]) -> list[Supersession]:
         """Return what supersedes memories, by ascending ids of both."""
-        return self.connection.fetch(Replacement, links("older_id", "newer_id"), {"ids": list(memory_ids)})
+        return self.connection.fetch(Supersession, links("older_id", "newer_id"), {"ids": list(memory_ids)})
 
-    def superseded_by(self, memory_ids: Collection[int]) -> list[Replacement]:
+    def superseded_by(self, memory_ids: Collection[int]) -> list[Supersession]:
         """Return what memories supersede, by ascending ids of both."""
-        return self.connection.fetch(Replacement, links("newer_id", "older_id"), {"ids": list(memory_ids)})
+        return self.connection.fetch(Supersession, links("newer_id", "older_id"), {"ids": list(memory_ids)})
 
     def wrong_lifecycles(self) -> list[int]:
         """Return the memories that are not superseded as what supersedes them says."""
@@ -172,7 +172,7 @@ class LifecycleChanges(LifecycleQueries):
     def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
         """Let a memory supersede others, which have lower ids: so no memory supersedes itself in the end."""
         older = list(older_ids)
-        self._link(Replacement(each, newer_id) for each in older)
+        self._link(Supersession(each, newer_id) for each in older)
         self.refresh(older)
 
     def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
@@ -187,13 +187,13 @@ class LifecycleChanges(LifecycleQueries):
         older = self._superseded_directly(memory_id)
         if older:
             sql = "select older_id, newer_id from supersessions where older_id = %(id)s"
-            newer = [link.newer_id for link in self.connection.fetch(Replacement, sql, {"id": memory_id})]
-            self._link(Replacement(one, other) for one in older for other in newer)
+            newer = [link.newer_id for link in self.connection.fetch(Supersession, sql, {"id": memory_id})]
+            self._link(Supersession(one, other) for one in older for other in newer)
             self.connection.later("delete from supersessions where newer_id = %(id)s", {"id": memory_id})
             self.refresh(older)
         return older
 
-    def _link(self, found: Iterable[Replacement]) -> None:
+    def _link(self, found: Iterable[Supersession]) -> None:
         self.connection.insert("supersessions", [link._asdict() for link in found], "on conflict do nothing")
 
     def _superseded_directly(self, memory_id: int) -> list[int]:

@@ -13,7 +13,7 @@ from vector_memory.storage.postings import BUCKETS, Contents, row_id
 from vector_memory.storage.queries import chunks, memories
 from vector_memory.storage.queries.insert import rows_of_chunks
 from vector_memory.storage.queries.keywords import CONTENTS, PostingsRow
-from vector_memory.storage.queries.lifecycle import Replacement
+from vector_memory.storage.queries.lifecycle import Supersession
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
 from vector_memory.storage.terms import RULES
@@ -50,7 +50,7 @@ class Lifetimes(NamedTuple):
     """How long memories are current, and which supersede others."""
 
     lifecycles: list[StoredLifecycle]
-    links: list[Replacement]
+    links: list[Supersession]
 
 
 def word_block(*, id: int, kind: str, units: int, rules: int, **contents: bytes) -> WordBlock:  # noqa: A002
@@ -122,7 +122,7 @@ class Portions(Queries):
             order by memory_id
         """
         links = "select older_id, newer_id from supersessions order by older_id, newer_id"
-        return Lifetimes(*self.connection.batch(Asked(stored_lifecycle, sql), Asked(Replacement, links)))
+        return Lifetimes(*self.connection.batch(Asked(stored_lifecycle, sql), Asked(Supersession, links)))
 
     def set_lifetimes(self, lifetimes: Lifetimes) -> None:
         """Replace how long memories are current."""
