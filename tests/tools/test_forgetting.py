@@ -22,7 +22,7 @@ from waiting import eventually
 pytestmark = pytest.mark.anyio
 
 STORING = [tool for tool in SESSION_TOOLS if tool.name.startswith("store_")]
-NOT_TEXT = {"session_iter", "parent_report_id", "ttl_days"}
+NOT_TEXT = {"supersedes", "corrects", "session_iter", "parent_report_id", "ttl_days"}
 Object = dict[str, Any]
 
 

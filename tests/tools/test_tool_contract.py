@@ -70,6 +70,8 @@ def added_parameters(tool: str) -> set[str]:
     added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
         added |= {"agent_id", "query"}
+    else:
+        added.add("prefer")
     if tool in SEVERAL:
         added.add("queries")
     if tool in CONVERSATIONAL:
