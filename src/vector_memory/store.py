@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import IO, Self, Unpack, cast
+from typing import IO, TYPE_CHECKING, Self, Unpack, cast
 
 from vector_memory.domain import (
     ANY,
@@ -27,6 +27,7 @@ from vector_memory.outbox.folder import outboxes_of
 from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriever, SearchTimer
+from vector_memory.search.across import Across
 from vector_memory.search.explaining import Explaining
 from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.search.probes import Probes
@@ -39,6 +40,7 @@ from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.intake import Intake
+from vector_memory.sessions.memory_pages import MemoryPages
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.recap import Past
@@ -55,6 +57,9 @@ from vector_memory.storage.restricted import LimitedStorage
 from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from vector_memory.maintenance.report import SessionPage
 
 PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 
@@ -111,6 +116,13 @@ class SessionMemoryStore:
         view.intake = self.intake.limited_to(names)
         return view
 
+    def uncounted(self) -> Self:
+        """Return a view of this store that counts no reads: for people. It shares everything; do not close it."""
+        view = copy(self)
+        view._access = self._access.silent()  # noqa: SLF001 - our own copy
+        view._assemble(self._storage)  # noqa: SLF001 - our own copy
+        return view
+
     def _assemble(self, storage: Storage) -> None:
         self._storage, settings, indexer = storage, self.settings, self._indexer
         budget = ResponseBudget(settings.max_response_tokens)
@@ -120,12 +132,14 @@ class SessionMemoryStore:
         self._medium = MediumSearch(retriever, self._timer, budget)
         self._probes = Probes(budget, self._access.record, folds_copies=settings.fold_copies)
         self._coarse = CoarseSearch(storage, retriever, self._timer, budget, self._access.record)
+        self.across = Across(self._fine, self._medium, self._coarse)
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)
         self._documents = Documents(storage, budget, self._access, self._exports)
         self._task_context = TaskContext(storage, retriever, budget, self._access)
         self._statistics, self._review = Statistics(storage, budget), Review(storage, budget)
         self._deletion, self._overview, self._superseding = Deletion(storage), Overview(storage), Superseding(storage)
         self._amending = Amending(storage, self._background, settings.redact)
+        self._pages = MemoryPages(storage, retriever)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
@@ -295,9 +309,17 @@ class SessionMemoryStore:
         """Return sessions, latest activity first; limit 1-100. Only what an agent stored, or in a time, counts."""
         return self._statistics.list_sessions(limit, Scope(agent_id=agent_id, **window))
 
-    def get_timeline(self, scope: Scope, limit: int = 100) -> overview.TimelineResult:
-        """Return what was stored last in a scope, the oldest first; limit 1-100,000."""
-        return self._overview.timeline(Scope.checked(scope), limit)
+    def get_timeline(self, scope: Scope, limit: int = 100, offset: int = 0) -> overview.TimelineResult:
+        """Return what was stored last in a scope, before the last `offset`, the oldest first; limit 1-100,000."""
+        return self._overview.timeline(Scope.checked(scope), limit, offset)
+
+    def get_activity(self, scope: Scope) -> overview.ActivityResult:
+        """Return how much each agent stored in each hour of a scope."""
+        return self._overview.activity(Scope.checked(scope))
+
+    def get_memory_page(self, memory_id: str | int) -> documents.MemoryPage:
+        """Return a memory for a person: uncut, with its chunks, observations and neighbours. Counts as no read."""
+        return self._pages.page(memory_id)
 
     def get_memory_stats(self) -> overview.MemoryStatsResult:
         """Count what the whole file holds."""
@@ -310,6 +332,12 @@ class SessionMemoryStore:
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
         """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""
         return self._statistics.find_names(column, part, session_id)
+
+    def get_session_page(self, session_id: str) -> "SessionPage":
+        """Return a session as one HTML page, as `vector-memory report` writes it. Raises NotFoundError."""
+        from vector_memory.maintenance.report import SessionReports  # noqa: PLC0415 - no server renders pages
+
+        return SessionReports(self._storage).page(session_id)
 
     def sync(self, scope: Scope, *, keep_replaced: bool = False) -> Sync:
         """Return what keeps the memories of a scope in step with the files that they were made of.

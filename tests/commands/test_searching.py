@@ -9,10 +9,10 @@ import pytest
 
 from commands.conftest import TOY, Run
 from search.test_corrections import CORRECTION, FACT, OTHERS, QUESTION
-from vector_memory.cli.commands.search import merged_by_score
 from vector_memory.cli.commands.search_output import marked
 from vector_memory.domain import MemoryKind
 from vector_memory.results.sessions import FoundMemory
+from vector_memory.search.across import merged_by_score
 from vector_memory.settings import DEFAULT_MODEL
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore

@@ -32,6 +32,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "install claude --profile full --yes": "all session tools, without a question",
     },
     "uninstall": {"uninstall claude": "take out what `install claude` added"},
+    "ui": {
+        "ui": "the memory of the project in the current folder",
+        "ui --database-path ~/memory.db --read-only": "another one, without deleting anything",
+    },
     "demo": {
         "demo": "on the documentation of vector-memory",
         "demo notes --question 'how do we deploy?'": "on your own files",

@@ -6,6 +6,7 @@ Server:
   serve            serve an MCP client over standard input and output (default)
   install          connect a client: claude, codex, cursor, vscode or desktop
   uninstall        disconnect a client
+  ui               open a page over the memory in a browser
   demo             store a folder of Markdown files and ask questions about it
 
 Store and search:

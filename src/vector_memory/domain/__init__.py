@@ -26,6 +26,7 @@ from vector_memory.domain.validation import (
     MAX_CONTENT,
     MAX_DESCRIPTION,
     MAX_IDENTIFIER,
+    MAX_QUERY,
     MAX_TITLE,
     check_label,
     check_metadata,
@@ -232,7 +233,8 @@ class Scope:
     `after_id`: only memories stored after this one. `created_after`, `created_before`: a year, month, day or time, in
     UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
     the last moment of it. `as_of`: what was current at the end of such a period, or "any" for what was superseded, too;
-    None: what is current. `sessions`: all that the caller may see, whatever else is asked for. Raises ValidationError.
+    None: what is current. `containing`: a part of the title or the text, ASCII letters in either case. `sessions`: all
+    that the caller may see, whatever else is asked for. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -247,6 +249,7 @@ class Scope:
     created_after: str | None
     created_before: str | None
     as_of: AsOf
+    containing: str | None
     sessions: tuple[str, ...] | None
 
     def __init__(  # noqa: PLR0913 - one parameter for each filter
@@ -264,6 +267,7 @@ class Scope:
         created_after: str | None = None,
         created_before: str | None = None,
         as_of: AsOf = None,
+        containing: str | None = None,
         sessions: tuple[str, ...] | None = None,
     ) -> None:
         values = {
@@ -279,6 +283,7 @@ class Scope:
             "created_after": None if created_after is None else beginning_of("created_after", created_after),
             "created_before": None if created_before is None else end_of("created_before", created_before),
             "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of, or_else='"any"'),
+            "containing": check_optional_label("containing", containing, MAX_QUERY),
             "sessions": sessions,
         }
         for name, value in values.items():
@@ -312,5 +317,6 @@ class Scope:
             "created_after": self.created_after,
             "created_before": self.created_before,
             "as_of": self.as_of,
+            "containing": self.containing,
         }
         return {name: value for name, value in named.items() if value not in (None, [])}

@@ -2,12 +2,14 @@
 
 from pydantic import Field
 
-from vector_memory.results.rounding import Time, Value, unless_empty
+from vector_memory.results.rounding import Share, Time, Value, unless_empty
 from vector_memory.results.sessions import (
     SUPERSEDED,
     Beginning,
     MemoryEntry,
+    ObservationNote,
     Omitted,
+    Provenance,
     ReportsResult,
     Result,
     Succession,
@@ -100,6 +102,23 @@ class SupersedeResult(Result):
 
     memory_id: int
     supersedes: list[int] = Field(default=[])
+
+
+class NearMemory(Provenance):
+    """A memory whose mean vector is near. `beginning` is the first words of its content."""
+
+    memory_id: int
+    beginning: str
+    similarity: Share
+
+
+class MemoryPage(Value):
+    """All there is to say of a memory, uncut. `observations`: those on it, if it is a report."""
+
+    memory: MemoryEntry
+    chunks: list[ChunkEntry]
+    observations: list[ObservationNote]
+    nearest: list[NearMemory]
 
 
 class DeleteResult(Result):

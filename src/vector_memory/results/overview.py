@@ -63,6 +63,20 @@ class ReviewResult(Result):
     total: int = 0
 
 
+class ActiveHour(Value):
+    """How many memories an agent stored in an hour, such as 2026-11-27T21, in UTC."""
+
+    hour: str
+    agent_id: str
+    memories: int
+
+
+class ActivityResult(Result):
+    """Who stored how much and when, by hour and agent; hours and agents without memories are left out."""
+
+    hours: list[ActiveHour] = Field(default=[])
+
+
 class MemoryStatsResult(Result):
     """Counts of the whole file. `embedding_model` is the model that computed its vectors.
 

@@ -22,6 +22,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.cancellation import give_way
 from vector_memory.storage.records import Pending
+from vector_memory.storage.scoring import Vectors
 
 PATIENCE_SECONDS = 20.0
 """How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine
@@ -204,6 +205,10 @@ class Retriever:
                 raise
             question = question.by_words(str(error))
         return Retrieval(reader, question, self._method, self.threshold, known)
+
+    def near(self, reader: Reader, vector: Vectors) -> Retrieval:
+        """Return a retrieval of what is near a stored vector, a unit vector, shape (dimensions,). It needs no model."""
+        return Retrieval(reader, Question(vector, None), self._method, None)
 
 
 def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | None = None) -> Awaited | None:

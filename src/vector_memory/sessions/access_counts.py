@@ -5,6 +5,8 @@ import logging
 import queue
 import threading
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 
 from vector_memory.domain import utc_now
 from vector_memory.domain.text import counted
@@ -21,14 +23,21 @@ class AccessRecorder:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._counts = True
         self._pending: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="access-recorder", daemon=True)
         self._thread.start()
 
     def record(self, memory_ids: Sequence[int]) -> None:
         """Note that these memories were returned whole; do nothing if storage is read-only. Returns at once."""
-        if memory_ids and not self._storage.read_only:
+        if memory_ids and self._counts and not self._storage.read_only:
             self._pending.put(list(memory_ids))
+
+    def silent(self) -> Self:
+        """Return a recorder that counts nothing. It is not closed."""
+        other = copy(self)
+        other._counts = False  # noqa: SLF001 - our own copy
+        return other
 
     def close(self) -> None:
         """Write the pending counts and stop. Waits at most 3 s if another process keeps the file locked."""

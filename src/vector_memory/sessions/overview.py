@@ -4,9 +4,15 @@ from dataclasses import asdict
 
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
-from vector_memory.domain.validation import check_range, parse_id
+from vector_memory.domain.validation import LARGEST, check_range, parse_id
 from vector_memory.results.mapping import memory_entry, succession_of, superseded_in
-from vector_memory.results.overview import MemoryStatsResult, TimelineEntry, TimelineResult
+from vector_memory.results.overview import (
+    ActiveHour,
+    ActivityResult,
+    MemoryStatsResult,
+    TimelineEntry,
+    TimelineResult,
+)
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.storage.base import Storage
 
@@ -24,11 +30,12 @@ class Overview:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def timeline(self, scope: Scope, limit: int) -> TimelineResult:
-        """Return the memories of a scope that were stored last, oldest first."""
+    def timeline(self, scope: Scope, limit: int, offset: int = 0) -> TimelineResult:
+        """Return the memories of a scope that were stored last, before the last `offset`, oldest first."""
         check_range("limit", limit, 1, MAX_MOMENTS)
+        check_range("offset", offset, 0, LARGEST)
         with self._storage.read() as reader:
-            moments = reader.timeline(scope, limit, EXCERPT_LENGTH)
+            moments = reader.timeline(scope, limit, EXCERPT_LENGTH, offset)
             total = reader.count(scope)
             superseded, by = superseded_in(reader, scope, [each.memory_id for each in moments])
         entries = [TimelineEntry.model_validate(each, from_attributes=True) for each in moments]
@@ -38,6 +45,12 @@ class Overview:
             superseded=superseded,
             message=f"{len(moments):,} of {counted(total, 'memory', 'memories')}.",
         )
+
+    def activity(self, scope: Scope) -> ActivityResult:
+        """Return how much each agent stored in each hour of a scope."""
+        with self._storage.read() as reader:
+            found = reader.activity(scope)
+        return ActivityResult(hours=[ActiveHour.model_validate(each, from_attributes=True) for each in found])
 
     def count(self) -> int:
         """Return the number of memories of the whole file."""

@@ -163,6 +163,14 @@ class Moment:
     turn: int
 
 
+class Activity(NamedTuple):
+    """How many memories an agent stored in an hour. `hour`: the beginning of an ISO 8601 time, in UTC."""
+
+    hour: str
+    agent_id: str
+    memories: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
     """A session in a listing. `agent_id` stored last. `agents`: the first of `agent_count` agents, sorted by name."""

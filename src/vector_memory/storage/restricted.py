@@ -15,6 +15,7 @@ from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.lifecycle import Supersession
 from vector_memory.storage.records import (
+    Activity,
     ChunkOutline,
     CountedBy,
     Cursor,
@@ -132,8 +133,11 @@ class LimitedReader(Limited[Reader]):
     def pinned(self, scope: Scope, limit: int) -> list[Memory]:
         return self._whole.pinned(self.visible(scope), limit)
 
-    def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
-        return self._whole.timeline(self.visible(scope), limit, characters)
+    def timeline(self, scope: Scope, limit: int, characters: int, offset: int = 0) -> list[Moment]:
+        return self._whole.timeline(self.visible(scope), limit, characters, offset)
+
+    def activity(self, scope: Scope) -> list[Activity]:
+        return self._whole.activity(self.visible(scope))
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         self.require_writable(new.session_id)

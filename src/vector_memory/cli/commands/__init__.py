@@ -20,6 +20,7 @@ COMMANDS = {
     "serve": "serve:serve",
     "install": "install:install",
     "uninstall": "install:uninstall",
+    "ui": "serve:ui",
     "demo": "serve:demo",
     "ingest": "ingest:ingest",
     "search": "search:search",

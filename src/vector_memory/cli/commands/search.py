@@ -1,14 +1,13 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The command that searches the memory."""
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from vector_memory.cli.commands.search_output import Found, print_findings, print_traces
+from vector_memory.cli.commands.search_output import print_findings, print_traces
 from vector_memory.cli.flags import (
     AsJson,
     Filters,
@@ -24,15 +23,8 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of
 from vector_memory.domain.text import counted
-from vector_memory.domain.validation import MAX_LIMIT
-from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, ValidationError
-from vector_memory.indexing.indexer import is_chunked
-from vector_memory.results.sessions import (
-    CoarseSearchResult,
-    FineSearchResult,
-    MediumSearchResult,
-    SearchMemoriesResult,
-)
+from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
+from vector_memory.search.across import Answer, Found
 from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
@@ -40,8 +32,6 @@ from vector_memory.store import SessionMemoryStore
 
 EMPTY = "The memory is empty."
 NO_RESULTS = "No memories match: leave out a filter, or use other words."
-
-Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
 
 
 def search(
@@ -119,13 +109,9 @@ class Search:
 
     def all(self, scopes: Sequence[Scope], page: Page) -> tuple[list[Found], str]:
         """Return the merged results of all scopes, and a message."""
-        if page.end > MAX_LIMIT:
-            raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
-        answers = [self._ask(scope, replace(page, limit=page.end, offset=0)) for scope in scopes]
-        ranked = merged_by_score([answer.results for answer in answers])[: page.end]
-        self._shown = {scope.kind: shown_of(scope.kind, ranked, page.offset) for scope in scopes}
-        found = ranked[page.offset :]
-        return found, " ".join(self._notes(answers, found))
+        merged = self._store.across.several(self._query, scopes, page, self._grain, self._mode)
+        self._shown = merged.shown
+        return merged.results, " ".join(self._notes(merged.answers, merged.results))
 
     def traces(self, scopes: Sequence[Scope], page: Page, why_not: str | None) -> Iterator[Trace]:
         """Yield how each search came to its results; of a memory, only in the scope of its own kind."""
@@ -142,14 +128,7 @@ class Search:
                 yield trace
 
     def _ask(self, scope: Scope, page: Page) -> Answer:
-        store, query, mode = self._store, self._query, self._mode
-        if scope.kind is None or not is_chunked(scope.kind):
-            return store.search_memories(query, scope, page, mode=mode)
-        if self._grain == "chunk":
-            return store.search_chunks(query, scope, page, mode=mode, neighbours=0)
-        if self._grain == "section":
-            return store.search_sections(query, scope, page, mode=mode)
-        return store.search_documents(query, scope, page, order="relevance", mode=mode)
+        return self._store.across.one(self._query, scope, page, self._grain, self._mode)
 
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
         stats = self._store.get_memory_stats()
@@ -174,25 +153,3 @@ class Search:
         except EmbeddingUnavailableError as error:
             return str(error)
         return None
-
-
-def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> range:
-    """Return which results of a kind, counted from its best, are on a page of merged results."""
-    earlier = sum(result.memory_type == kind for result in ranked[:offset])
-    return range(earlier, earlier + sum(result.memory_type == kind for result in ranked[offset:]))
-
-
-def merged_by_score(ranked: Sequence[Sequence[Found]]) -> list[Found]:
-    """Return several rankings as one: of their next results always the one with the highest score.
-
-    The latest on a subject has the score of the earlier result that it stands before, if that is higher.
-    """
-
-    def scored(results: Sequence[Found]) -> list[tuple[float, Found]]:
-        scores = [result.score or 0.0 for result in results]
-        for place in range(len(results) - 2, -1, -1):
-            if results[place].memory_id in {one.id for one in results[place + 1].later}:
-                scores[place] = max(scores[place : place + 2])
-        return list(zip(scores, results, strict=True))
-
-    return [result for _, result in heapq.merge(*map(scored, ranked), key=lambda each: -each[0])]

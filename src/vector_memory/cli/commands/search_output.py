@@ -12,12 +12,11 @@ from rich.text import Text
 
 from vector_memory.cli.terminal import console, grid, moment, one_line, printable, score_column
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
+from vector_memory.search.across import Found
 from vector_memory.search.explaining import Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.storage.folding import with_letters_for_marks
 from vector_memory.storage.terms import query_terms, terms
-
-Found = FoundChunk | FoundSection | FoundMemory
 
 MEASURES = ("rank", "memory", "id", "score", "cosine", "words", "late", "has", "lacks", "")
 

@@ -1,4 +1,4 @@
-"""The commands that start a server: for a client, or as a demo."""
+"""The commands that start a server: for a client, for a person, or as a demo."""
 
 import gc
 import sys
@@ -8,9 +8,27 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from vector_memory.cli.flags import SettingsFlags, creatable, files_of, given_path, require_folder
+from vector_memory.cli.flags import (
+    HiddenSettingsFlags,
+    LocationFlags,
+    SettingsFlags,
+    Switch,
+    creatable,
+    existing,
+    files_of,
+    given_path,
+    require_folder,
+)
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.settings import EXPORT_FOLDER, FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings
+from vector_memory.settings import (
+    EXPORT_FOLDER,
+    DatabaseLocation,
+    FileLocations,
+    HttpOptions,
+    ServerLocations,
+    ServerOptions,
+    Settings,
+)
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
 FileLocationFlags = Annotated[FileLocations, Parameter(name="*")]
@@ -46,6 +64,28 @@ def serve(
     from vector_memory.server.app import run_server
 
     run_server(address, settings, exports, offer, files)
+
+
+PORTS = Number(gte=0, lte=65_535)
+
+
+def ui(
+    *,
+    port: Annotated[int, Parameter(help="Port of 127.0.0.1; 0: any free one.", validator=PORTS)] = 0,
+    open_browser: Annotated[bool, Parameter(name="--open", negative="--no-open", help="Open it in a browser.")] = True,
+    read_only: Annotated[bool, Switch(help="Show the memory, and change nothing.")] = False,
+    place: LocationFlags = DatabaseLocation(),
+    settings: HiddenSettingsFlags = Settings(),
+) -> None:
+    """Open a page over the live memory in a browser: what happened, the memories, and what a search finds.
+
+    Only one browser on this machine can use it, by a link that works once.
+    """
+    address = existing(place) if read_only else creatable(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
+    from vector_memory.server.ui.running import run_ui
+
+    run_ui(address, settings, port=port, opens=open_browser, read_only=read_only)
 
 
 def demo(

@@ -13,11 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.commands.search_output import Found, excerpt_line, path_of, text_of_result
+from vector_memory.cli.commands.search_output import excerpt_line, path_of, text_of_result
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.terminal import one_line, score_column, status
 from vector_memory.domain.text import counted
 from vector_memory.results.sessions import CoarseSearchResult, FineSearchResult, MediumSearchResult, StoreMemoryResult
+from vector_memory.search.across import Found
 from vector_memory.storage.terms import query_terms
 
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult

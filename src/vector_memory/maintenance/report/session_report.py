@@ -161,8 +161,10 @@ def milliseconds(time: str) -> int:
     return round(datetime.fromisoformat(time).timestamp() * 1000)
 
 
-SCRIPTS = ("model.js", "charts.js", "documents.js", "main.js")
-"""The parts of the page's script, in order."""
+SCRIPTS = ("shared.js", "model.js", "charts.js", "documents.js", "main.js")
+"""The parts of the page's script, in order. A live page has those that are shared, too."""
+
+STYLES = ("shared.css", "style.css")
 
 IN_SCRIPT = "<>&\u2028\u2029"
 """Characters that could end a script element, or a line of it in older browsers."""
@@ -170,8 +172,7 @@ IN_SCRIPT = "<>&\u2028\u2029"
 
 def build_page(data: Mapping[str, Any]) -> str:
     """Return the page that shows `data`, as returned by `session_report.page_data`."""
-    style = source("style.css")
-    script = "\n".join(source(name) for name in SCRIPTS)
+    style, script = style_and_script()
     return Template(source("page.html")).substitute(
         policy=policy(style, script),
         session=escape(data["session"]),
@@ -180,6 +181,17 @@ def build_page(data: Mapping[str, Any]) -> str:
         data=script_data(data),
         script=script,
     )
+
+
+def style_and_script() -> tuple[str, str]:
+    """Return the page's style and its script."""
+    style, script = ("\n".join(map(source, names)) for names in (STYLES, SCRIPTS))
+    return style, script
+
+
+def page_policy() -> str:
+    """Return the Content-Security-Policy of every page."""
+    return policy(*style_and_script())
 
 
 def source(name: str) -> str:

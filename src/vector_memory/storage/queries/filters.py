@@ -25,6 +25,7 @@ CONDITIONS = {
     "after_id": "m.id > %(after_id)s",
     "created_after": "m.created_at >= %(created_after)s",
     "created_before": "m.created_at <= %(created_before)s",
+    "containing": "{position}(lower(coalesce(m.title, '') || ' ' || m.content), %(containing)s) > 0",
     "sessions": "m.session_id {among:sessions}",
     "as_of": CURRENT_THEN,
 }
@@ -43,11 +44,17 @@ def memory_filter(scope: Scope) -> Filter:
     return Filter(" and ".join(conditions) or "true", parameters)
 
 
+def ascii_lower(text: str) -> str:
+    """Return a text with its ASCII letters in lower case, as the functions of both engines do: bytes have no others."""
+    return text.encode().lower().decode()
+
+
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """Return the fields that narrow the scope, as parameters."""
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
     values["kind"] = scope.kind and str(scope.kind)
     values["tags"] = list(scope.tags) or None
+    values["containing"] = scope.containing and ascii_lower(scope.containing)
     values["as_of"] = None if scope.as_of in (ANY, STORED) else scope.as_of
     values["sessions"] = None if scope.sessions is None else list(scope.sessions)
     return {name: value for name, value in values.items() if value is not None}

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.connection import Asked, Counted, Queries, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
-from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.queries.filters import ascii_lower, memory_filter
 from vector_memory.storage.queries.lifecycle import CURRENT, UNEXPIRED
-from vector_memory.storage.records import MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
+from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 
 LISTED = """
 with mine as not materialized (
@@ -97,6 +97,9 @@ from session_memories m where {UNEXPIRED}
 """
 
 
+HOUR = len("2026-11-27T21")
+
+
 class FoundName(NamedTuple):
     """A name that was found, and how many were."""
 
@@ -156,15 +159,27 @@ class SessionQueries(Queries):
             found = self.connection.fetch_value(LATEST_OF_PROJECT, dated)
         return None if found is None else str(found)
 
-    def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
-        """Return the `limit` newest memories of a scope, oldest first, with the first `characters` of their text."""
+    def timeline(self, scope: Scope, limit: int, characters: int, offset: int = 0) -> list[Moment]:
+        """Return the `limit` newest memories of a scope after the first `offset`, oldest first.
+
+        They have the first `characters` of their text.
+        """
         condition = memory_filter(scope)
         sql = f"""
             select {MOMENTS} from session_memories m where {condition.sql}
-            order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
+            order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s offset %(offset)s
         """
-        parameters = condition.parameters | {"limit": limit, "characters": characters}
+        parameters = condition.parameters | {"limit": limit, "offset": offset, "characters": characters}
         return self.connection.fetch(Moment, sql, parameters)[::-1]
+
+    def activity(self, scope: Scope) -> list[Activity]:
+        """Return how much each agent stored in each hour of a scope, by hour and agent."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select substr(m.created_at, 1, {HOUR}) as hour, m.agent_id, count(*) as memories
+            from session_memories m where {condition.sql} group by 1, 2 order by 1, 2
+        """
+        return self.connection.fetch(Activity, sql, condition.parameters)
 
     def left_since(self, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
         """Return the newest memories of a kind in a span, oldest first, with the first `characters` of their text."""
@@ -217,6 +232,6 @@ class SessionQueries(Queries):
             select name, count(*) over () as total from found
             order by {{position}}(lower(name), %(part)s) > 1, latest desc limit %(limit)s
         """
-        lower = part.encode().lower().decode()  # bytes have only ASCII letters, as the columns' functions do
-        found = self.connection.fetch(FoundName, sql, condition.parameters | {"part": lower, "limit": limit})
+        parameters = condition.parameters | {"part": ascii_lower(part), "limit": limit}
+        found = self.connection.fetch(FoundName, sql, parameters)
         return [one.name for one in found], found[0].total if found else 0

@@ -1,23 +1,5 @@
 /* The timeline, the growth chart below it, and the map: SVG, redrawn whenever the selection or the width changes. */
 
-const SHAPES = [
-  (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,
-  (r) => polygon(r * 1.27, 4, Math.PI / 4),
-  (r) => polygon(r * 1.35, 4, 0),
-  (r) => polygon(r * 1.4, 3, -Math.PI / 2),
-  (r) => polygon(r * 1.4, 3, Math.PI / 2),
-  (r) => polygon(r * 1.15, 6, 0),
-  (r) => polygon(r * 1.2, 5, -Math.PI / 2),
-];
-
-function polygon(r, corners, turn) {
-  const corner = (at) => {
-    const angle = turn + (2 * Math.PI * at) / corners;
-    return `${(r * Math.cos(angle)).toFixed(2)} ${(r * Math.sin(angle)).toFixed(2)}`;
-  };
-  return `M${Array.from({ length: corners }, (_, at) => corner(at)).join("L")}Z`;
-}
-
 const shapeOf = (kind, r) => SHAPES[slot("kind", kind) % SHAPES.length](r);
 const radius = () => (memories.length < 300 ? 5 : memories.length < 1500 ? 4 : 3);
 const view = { group: "agent", colour: "kind", measure: "memories", current: null };

@@ -86,15 +86,7 @@ function write(text, memory, raw) {
   if (memory.text === null) text.replaceChildren(element("p", { class: "notice" }, `This text is not in the page, which would become too large: run vector-memory show ${memory.id}.`));
   else if (raw) text.replaceChildren(element("pre", { class: "raw" }, memory.text));
   else text.innerHTML = memory.html;
-  for (const wide of text.querySelectorAll("table")) {
-    const around = element("div", { class: "scroll" });
-    wide.replaceWith(around);
-    around.append(wide);
-  }
-  for (const wide of text.querySelectorAll("pre, .scroll")) {
-    if (wide.scrollWidth <= wide.clientWidth) continue;
-    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", "Wide text"]]) wide.setAttribute(name, value);
-  }
+  letScroll(text);
   if (list.pattern) markIn(text, list.pattern);
 }
 
@@ -151,20 +143,4 @@ function open(id) {
   shown.scrollIntoView({ block: "start" });
   shown.querySelector("h3 button").focus({ preventScroll: true });
   highlight(id);
-}
-
-async function copyText(button, text) {
-  let done = true;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = element("textarea", { class: "unseen" });
-    area.value = text;
-    button.after(area);
-    area.select();
-    done = document.execCommand("copy");
-    area.remove();
-  }
-  button.textContent = done ? "Copied" : "Copying was blocked";
-  setTimeout(() => (button.textContent = "Copy text"), 2000);
 }

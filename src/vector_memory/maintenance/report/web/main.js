@@ -185,16 +185,6 @@ byKey("open-all").addEventListener("click", (event) => {
   event.target.textContent = opening ? "Close all" : "Open all";
 });
 
-/* The theme of the system, until the other one is chosen. */
-const darkSystem = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (document.documentElement.dataset.theme ?? (darkSystem.matches ? "dark" : "light")) === "dark";
-const nameTheme = () => (byKey("theme").textContent = isDark() ? "Light theme" : "Dark theme");
-darkSystem.addEventListener("change", nameTheme);
-byKey("theme").addEventListener("click", () => {
-  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  nameTheme();
-});
-
 function openLinked() {
   const id = Number(/^#m(\d+)$/u.exec(location.hash)?.[1]);
   if (id) open(id);
@@ -216,7 +206,7 @@ new ResizeObserver(([entry]) => {
   drawGrowth(byKey("growth"), found);
 }).observe(document.querySelector("main"));
 
-nameTheme();
+switchesTheme(byKey("theme"));
 drawFigures();
 draw();
 openLinked();

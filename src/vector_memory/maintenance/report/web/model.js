@@ -8,10 +8,6 @@ const byId = new Map(memories.map((memory) => [memory.id, memory]));
 const NO_TASK = "without a task";
 const MAX_COLOURS = 7;
 
-const words = (name) => name.replaceAll("_", " ");
-const plain = (text) => text.replace(/\s+/gu, " ").trim();
-const cut = (text, length) => (text.length > length ? `${text.slice(0, length).trimEnd()}…` : text);
-
 for (const memory of memories) {
   memory.task ??= NO_TASK;
   memory.iteration = `v${memory.iteration}`;
@@ -31,7 +27,6 @@ function values(field, among = memories) {
   return [...counts].sort(([a, m], [b, n]) => n - m || collator.compare(a, b));
 }
 
-const collator = new Intl.Collator("en", { numeric: true });
 const fields = ["agent", "task", "kind", "iteration"];
 const ranks = Object.fromEntries(fields.map((field) => [field, new Map(values(field).map(([value], at) => [value, at]))]));
 
@@ -41,23 +36,9 @@ function slot(field, value) {
   return rank < MAX_COLOURS ? rank : MAX_COLOURS;
 }
 
-const number = new Intl.NumberFormat("en");
-const count = (n, noun, nouns = `${noun}s`) => `${number.format(n)} ${n === 1 ? noun : nouns}`;
-const utc = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
-const dayAndTime = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
-const moment = (time) => dayAndTime.format(time);
-const dayOfYear = utc({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const shortMoment = (time) => dayOfYear.format(time);
-
 /* --- Selection --------------------------------------------------------------------------------------------------- */
 
 const choice = { query: "", from: null, until: null, agent: "", task: "", kind: "", iteration: "" };
-
-/* The words and "phrases in quotes" of a query, in lower case; a memory is found if it has all of them. */
-function terms(query) {
-  const found = query.toLowerCase().match(/"[^"]+"?|[^\s"]+/gu) ?? [];
-  return found.map((term) => term.replaceAll('"', "")).filter((term) => term.trim());
-}
 
 function searched(memory) {
   memory.searched ??= [memory.name, memory.description, memory.tags.join(" "), memory.agent, memory.task, memory.text]
@@ -76,13 +57,6 @@ function chosen() {
       (choice.until === null || memory.created <= choice.until) &&
       wanted.every((term) => searched(memory).includes(term)),
   );
-}
-
-/* A pattern for the query's terms, longest first, or null. */
-function finder(query) {
-  const wanted = terms(query).sort((a, b) => b.length - a.length);
-  if (!wanted.length) return null;
-  return new RegExp(wanted.map((term) => term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&")).join("|"), "giu");
 }
 
 /* A text as it is read, in one line: without Markdown, and without the beginning that is the name. The parsed document
@@ -104,18 +78,6 @@ function excerpt(memory, pattern, length = 240) {
   const start = first > 80 ? text.slice(0, first - 60).lastIndexOf(" ") + 1 : 0;
   const shown = plain(text.slice(start, start + 2 * length));
   return pieces((start ? "… " : "") + cut(shown, length), pattern);
-}
-
-function pieces(text, pattern) {
-  if (!pattern) return [[text, false]];
-  const found = [];
-  let end = 0;
-  for (const match of text.matchAll(pattern)) {
-    found.push([text.slice(end, match.index), false], [match[0], true]);
-    end = match.index + match[0].length;
-  }
-  found.push([text.slice(end), false]);
-  return found.filter(([piece]) => piece);
 }
 
 /* --- Creating elements -------------------------------------------------------------------------------------------- */

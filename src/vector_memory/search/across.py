@@ -1,0 +1,86 @@
+"""Searches in any grain: one kind, or several at once, each with the search of its own, merged by score."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain.validation import MAX_LIMIT
+from vector_memory.errors import ValidationError
+from vector_memory.results.sessions import (
+    CoarseSearchResult,
+    FineSearchResult,
+    FoundChunk,
+    FoundMemory,
+    FoundSection,
+    MediumSearchResult,
+    SearchMemoriesResult,
+)
+from vector_memory.search.coarse import CoarseSearch
+from vector_memory.search.explaining import Grain
+from vector_memory.search.fine import FineSearch
+from vector_memory.search.medium import MediumSearch
+
+Found = FoundChunk | FoundSection | FoundMemory
+Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
+
+
+class Merged(NamedTuple):
+    """Results of several kinds, best first, the answers that they are from, and the places of theirs by kind."""
+
+    results: list[Found]
+    answers: list[Answer]
+    shown: dict[MemoryKind | None, range]
+
+
+class Across:
+    """Searches of all kinds and grains. Memories that are not split into chunks are found as a whole at any grain."""
+
+    def __init__(self, fine: FineSearch, medium: MediumSearch, coarse: CoarseSearch) -> None:
+        self._fine = fine
+        self._medium = medium
+        self._coarse = coarse
+
+    def one(self, query: str, scope: Scope, page: Page, grain: Grain, mode: SearchMode | None = None) -> Answer:
+        """Return the results in a scope, which has a kind."""
+        if scope.kind is None or not TRAITS[scope.kind].chunked:
+            return self._coarse.memories(query, scope, page, mode)
+        if grain == "chunk":
+            return self._fine.search(query, scope, page, mode, 0)
+        if grain == "section":
+            return self._medium.search(query, scope, page, mode)
+        return self._coarse.documents(query, scope, page, mode, order=SearchOrder.RELEVANCE)
+
+    def several(
+        self, query: str, scopes: Sequence[Scope], page: Page, grain: Grain, mode: SearchMode | None = None
+    ) -> Merged:
+        """Return the results in scopes of different kinds. Raises ValidationError beyond the best 100."""
+        if page.end > MAX_LIMIT:
+            raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
+        answers = [self.one(query, scope, replace(page, limit=page.end, offset=0), grain, mode) for scope in scopes]
+        ranked = merged_by_score([answer.results for answer in answers])[: page.end]
+        shown = {scope.kind: shown_of(scope.kind, ranked, page.offset) for scope in scopes}
+        return Merged(ranked[page.offset :], answers, shown)
+
+
+def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> range:
+    """Return which results of a kind, counted from its best, are on a page of merged results."""
+    earlier = sum(result.memory_type == kind for result in ranked[:offset])
+    return range(earlier, earlier + sum(result.memory_type == kind for result in ranked[offset:]))
+
+
+def merged_by_score(ranked: Sequence[Sequence[Found]]) -> list[Found]:
+    """Return several rankings as one: of their next results always the one with the highest score.
+
+    The latest on a subject has the score of the earlier result that it stands before, if that is higher.
+    """
+
+    def scored(results: Sequence[Found]) -> list[tuple[float, Found]]:
+        scores = [result.score or 0.0 for result in results]
+        for place in range(len(results) - 2, -1, -1):
+            if results[place].memory_id in {one.id for one in results[place + 1].later}:
+                scores[place] = max(scores[place : place + 2])
+        return list(zip(scores, results, strict=True))
+
+    return [result for _, result in heapq.merge(*map(scored, ranked), key=lambda each: -each[0])]

@@ -1,0 +1,79 @@
+"""Answers of the tools, character for character as an agent gets them."""
+
+import json
+from contextlib import nullcontext
+from functools import cache
+from typing import Any, NamedTuple
+
+from fastmcp import Client, FastMCP
+
+from vector_memory.chunking.tokens import find_token_counter
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.search.explaining import Grain
+from vector_memory.server.app import create_server
+from vector_memory.server.tools import offered
+from vector_memory.settings import ServerOptions, Toolset
+from vector_memory.store import SessionMemoryStore
+
+IN_GRAIN: dict[Grain, str] = {
+    "chunk": "_specific_chunks",
+    "section": "_section_context",
+    "document": "_full_documents",
+}
+SEARCHES = {
+    MemoryKind.REPORT: "search_reports",
+    MemoryKind.WORKING_MEMORY: "search_working_memory",
+    MemoryKind.KNOWLEDGE_BASE: "search_knowledge_base",
+    MemoryKind.SESSION_CONTEXT: "search_session_context",
+    MemoryKind.INPUT_PROMPT: "search_input_prompts",
+    MemoryKind.SYSTEM_MEMORY: "search_system_memory",
+    MemoryKind.TAGGED: "search_memories",
+}
+
+
+class AgentAnswer(NamedTuple):
+    """The call of a tool, and the text of its answer with its length in tokens."""
+
+    tool: str
+    arguments: dict[str, Any]
+    text: str
+    tokens: int
+
+
+class AgentAnswers:
+    """Calls the search tools as an agent would, on a store of this process."""
+
+    def __init__(self, store: SessionMemoryStore) -> None:
+        self._store = store
+        self._server = cache(self._make_server)
+        self._count = cache(lambda: find_token_counter(None))
+
+    async def ask(self, query: str, scope: Scope, grain: Grain, *, is_lean: bool) -> AgentAnswer | None:
+        """Return the answer to a question about a kind of memory; None: agents have no tool that searches this kind."""
+        tool = tool_for(scope.kind or MemoryKind.REPORT, grain)
+        if tool is None:
+            return None
+        known = parameters_of(tool)
+        arguments = {name: value for name, value in scope.as_filters().items() if name in known} | {"query": query}
+        async with Client(self._server("lean" if is_lean else "full")) as client:
+            answer = await client.call_tool(tool, arguments, raise_on_error=False)
+        text = "\n".join(part.text for part in answer.content if part.type == "text")
+        text = text or json.dumps(answer.structured_content, ensure_ascii=False)
+        return AgentAnswer(tool, arguments, text, self._count()(text))
+
+    def _make_server(self, answers: str) -> FastMCP:
+        options = ServerOptions(toolsets="session,tagged", answers=answers, read_only=True)
+        return create_server(lambda: nullcontext(self._store), options)
+
+
+def tool_for(kind: MemoryKind, grain: Grain) -> str | None:
+    """Return the name of the tool that searches a kind."""
+    suffix = IN_GRAIN[grain] if kind in list(SEARCHES)[:3] else ""
+    return f"{SEARCHES[kind]}{suffix}" if kind in SEARCHES else None
+
+
+@cache
+def parameters_of(tool: str) -> frozenset[str]:
+    """Return the names of a tool's parameters."""
+    [found] = [one for one in offered([Toolset.SESSION, Toolset.TAGGED]) if one.name == tool]
+    return frozenset(found.parameters["properties"])

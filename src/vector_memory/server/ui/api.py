@@ -1,0 +1,238 @@
+"""What the page asks for, as JSON: each request is a call of the facade, on a view that counts no reads."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import IO, Any, cast, get_args
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of, utc_now
+from vector_memory.domain.validation import parse_choice, parse_id
+from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError, VectorMemoryError
+from vector_memory.maintenance.report.rendering import render
+from vector_memory.maintenance.report.session_report import page_policy
+from vector_memory.results.sessions import FoundMemory
+from vector_memory.search.across import Found
+from vector_memory.search.explaining import Asked, Grain, Trace
+from vector_memory.server.ui.agent_answers import AgentAnswers
+from vector_memory.server.ui.deletions import Deletions
+from vector_memory.storage.records import NamedBy
+from vector_memory.store import SessionMemoryStore
+
+SESSIONS = 100
+FOUND = 20
+"""Results of a search."""
+
+FILTERS = {
+    "kind": "kind",
+    "agent": "agent_id",
+    "session": "session_id",
+    "iteration": "session_iter",
+    "task": "task_code",
+    "category": "category",
+    "since": "created_after",
+    "until": "created_before",
+    "text": "containing",
+}
+"""The filters of a list as addresses name them, and as a Scope does. `tag` may be repeated."""
+
+PIECE = 2**16
+
+
+class Api:
+    """The requests of the page. `place`: where the memory is, in words."""
+
+    def __init__(self, store: SessionMemoryStore, deletions: Deletions, place: str, *, read_only: bool) -> None:
+        self._store = store
+        self._deletions = deletions
+        self._place = place
+        self._read_only = read_only
+        self._agent = AgentAnswers(store)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of all requests."""
+        reads: dict[str, Callable[..., Any]] = {
+            "state": self.state,
+            "home": self.home,
+            "names/{column}": self.names,
+            "memories": self.memories,
+            "memories/{memory_id}": self.memory,
+            "search": self.search,
+            "explain": self.explain,
+            "answer": self.answer,
+            "export": self.export,
+            "report": self.report,
+        }
+        return [
+            *(Route(f"/api/{path}", endpoint) for path, endpoint in reads.items()),
+            Route("/api/memories/{memory_id}/deletion", self.delete, methods=["PUT"]),
+            Route("/api/memories/{memory_id}/deletion", self.undo, methods=["DELETE"]),
+        ]
+
+    async def state(self, _request: Request) -> Response:
+        """Return what the page looks at several times a second: whether anything changed, and what will be deleted."""
+        waiting = {"deleting": self._deletions.waiting(), "failed": self._deletions.failures}
+        return JSONResponse({"version": self._store.version(), **waiting})
+
+    def home(self, _request: Request) -> Response:
+        """Return what happened lately: the day up to the last store if that was earlier, and the latest sessions."""
+        stats = self._store.get_memory_stats()
+        until = min(stats.latest_created or utc_now(), utc_now())
+        now = datetime.fromisoformat(utc_now())
+        if now - datetime.fromisoformat(until) < timedelta(hours=23):
+            until = now.isoformat()
+        since = (datetime.fromisoformat(until) - timedelta(hours=23)).replace(minute=0, second=0, microsecond=0)
+        activity = self._store.get_activity(Scope(created_after=since.isoformat()))
+        sessions = self._store.list_sessions(SESSIONS)
+        return JSONResponse(
+            {
+                "place": self._place,
+                "read_only": self._read_only,
+                "stats": stats.model_dump(mode="json"),
+                "since": since.isoformat(),
+                "until": until,
+                "hours": activity.model_dump(mode="json")["hours"],
+                "sessions": sessions.model_dump(mode="json")["sessions"],
+                "total_sessions": sessions.total_sessions,
+            }
+        )
+
+    def names(self, request: Request) -> Response:
+        """Return names in use that contain a part: of agents, sessions or tasks, or tags."""
+        column, part = request.path_params["column"], request.query_params.get("part", "")
+        if column not in get_args(NamedBy):
+            raise NotFoundError("Ask for session_id, agent_id or task_code.")
+        names, total = self._store.find_names(column, part, request.query_params.get("session"))
+        return JSONResponse({"names": names, "total": total})
+
+    def memories(self, request: Request) -> Response:
+        """Return a part of a list of memories, the newest first."""
+        given = request.query_params
+        limit, offset = int(given.get("limit", "100")), int(given.get("offset", "0"))
+        found = self._store.get_timeline(scope_of(request), limit, offset)
+        entries = [entry.model_dump(mode="json") for entry in reversed(found.entries)]
+        return JSONResponse({"memories": entries, "total": found.total_memories})
+
+    def memory(self, request: Request) -> Response:
+        """Return a memory with everything around it, its text as HTML, too."""
+        page = self._store.get_memory_page(request.path_params["memory_id"])
+        return JSONResponse({**page.model_dump(mode="json"), "html": render(page.memory.content)})
+
+    def search(self, request: Request) -> Response:
+        """Return the results of a search, best first, as agents find them."""
+        query, scope, grain, mode = question_of(request)
+        page = Page(limit=FOUND)
+        if scope.kind is None:
+            merged = self._store.across.several(query, [*kinds_of(scope)], page, grain, mode)
+            results, answers = merged.results, merged.answers
+        else:
+            answers = [self._store.across.one(query, scope, page, grain, mode)]
+            results = list(answers[0].results)
+        return JSONResponse(
+            {
+                "results": [shown(result) for result in results],
+                "confidence": best_of([answer.confidence for answer in answers]),
+                "weak": sum(answer.weak for answer in answers),
+                "message": answers[0].message if len(answers) == 1 else None,
+            }
+        )
+
+    def explain(self, request: Request) -> Response:
+        """Return how each candidate was measured, by kind; of the memory `missed`, why it was not found."""
+        query, scope, grain, mode = question_of(request)
+        missed = request.query_params.get("missed") or None
+        stored = None if missed is None else self._store.explaining.kind_of(missed)
+        traces: list[Trace] = []
+        for one in kinds_of(scope):
+            wanted = missed if one.kind == (stored or scope.kind or MemoryKind.REPORT) else None
+            asked = Asked(Page(limit=FOUND), grain, wanted)
+            trace = self._store.explaining.explain(query, one, asked, mode)
+            if trace["candidates"] or "memory" in trace:
+                traces.append(trace)
+        return JSONResponse({"traces": traces})
+
+    async def answer(self, request: Request) -> Response:
+        """Return the answer that an agent gets to the question, character for character."""
+        query, scope, grain, _ = question_of(request)
+        found = await self._agent.ask(query, scope, grain, is_lean=request.query_params.get("form") == "lean")
+        return JSONResponse(None if found is None else found._asdict())
+
+    def export(self, request: Request) -> Response:
+        """Return a session as JSON Lines, as `vector-memory export` writes them."""
+        stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it was sent
+        try:
+            self._store.export_memories(stream, request.query_params.get("session"))
+        except VectorMemoryError:
+            stream.close()
+            raise
+        stream.seek(0)
+        headers = {"content-disposition": 'attachment; filename="session.jsonl"'}
+        return StreamingResponse(parts_of(stream), media_type="application/jsonl", headers=headers)
+
+    def report(self, request: Request) -> Response:
+        """Return the report of a session: its timeline, its map and its texts."""
+        page = self._store.get_session_page(request.query_params.get("session", ""))
+        return HTMLResponse(page.html, headers={"content-security-policy": f"{page_policy()}; frame-ancestors 'none'"})
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a memory soon."""
+        if self._read_only:
+            raise AccessDeniedError("This page only reads: start it without --read-only.")
+        self._deletions.schedule(parse_id("memory_id", request.path_params["memory_id"]))
+        return JSONResponse({"deleting": self._deletions.waiting()})
+
+    async def undo(self, request: Request) -> Response:
+        """Do not delete a memory."""
+        if not self._deletions.undo(parse_id("memory_id", request.path_params["memory_id"])):
+            raise NotFoundError("It is too late: the memory was deleted.")
+        return JSONResponse({"deleting": self._deletions.waiting()})
+
+
+def scope_of(request: Request) -> Scope:
+    """Return the memories that the filters of an address name. Raises ValidationError."""
+    given = request.query_params
+    wanted: Mapping[str, Any] = {FILTERS[name]: value for name, value in given.items() if value and name in FILTERS}
+    return Scope(**wanted, tags=given.getlist("tag") or None)
+
+
+def question_of(request: Request) -> tuple[str, Scope, Grain, SearchMode | None]:
+    """Return the query, the scope, the grain and the mode that an address names. Raises ValidationError."""
+    given = request.query_params
+    grain = given.get("grain", "chunk")
+    if grain not in get_args(Grain):
+        raise ValidationError("grain must be chunk, section or document.")
+    mode = parse_choice("mode", given["mode"], SearchMode) if given.get("mode") else None
+    return given.get("q", ""), scope_of(request), cast("Grain", grain), mode
+
+
+def kinds_of(scope: Scope) -> Iterator[Scope]:
+    """Yield a scope for each kind of memory in it."""
+    for kind in MemoryKind if scope.kind is None else [scope.kind]:
+        yield replace(scope, kind=kind)
+
+
+def shown(result: Found) -> dict[str, Any]:
+    """Return a result under the same names in every grain."""
+    fields = result.model_dump(mode="json")
+    text = next(fields[name] for name in ("chunk_content", "section_content", "content") if name in fields)
+    unit = fields.get("chunk_id") or result.memory_id
+    path = "" if isinstance(result, FoundMemory) else result.header_path
+    return {**fields, "memory_id": result.memory_id, "unit": unit, "text": text, "path": path}
+
+
+def parts_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield what is in a stream, and close it."""
+    with stream:
+        while part := stream.read(PIECE):
+            yield part
+
+
+def refused(_request: Request, error: Exception) -> Response:
+    """Return an error of this package as an answer."""
+    code = error.code if isinstance(error, VectorMemoryError) else "Error"
+    status = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, ValidationError) else 503
+    return JSONResponse({"error": code, "message": str(error)}, status)

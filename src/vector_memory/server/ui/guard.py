@@ -1,0 +1,133 @@
+"""Who may use the page: the browser that opened its link first, and only the page itself.
+
+The page is at a path that nobody can guess. Cookies do not know ports: without the path, the browser would send this
+one to any other server on this machine, whoever started it.
+"""
+
+from collections.abc import MutableMapping
+from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
+from secrets import token_urlsafe
+from typing import Any
+from urllib.parse import parse_qs
+
+from vector_memory.server.http.asgi_guard import App, Send
+from vector_memory.server.http.client_limits import Message, Receive
+
+COOKIE = "vector-memory"
+
+WRITES_WITH = b"x-vector-memory"
+"""The header of requests that write. A page of another origin cannot send it: browsers ask first, and get no."""
+
+THIS_MACHINE = (b"127.0.0.1", b"localhost")
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    b"content-security-policy": POLICY.encode(),
+    b"cache-control": b"no-store",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
+}
+"""What every answer has, unless it has its own."""
+
+NOTE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<meta name="viewport" content="width=device-width">{head}<title>vector-memory</title><h1>{title}</h1><p>{text}</p>"""
+
+# The cookie is not sent with a redirection that another site began, such as a file. A page that refreshes begins anew.
+WELCOME = NOTE.format(head='<meta http-equiv="refresh" content="0; url=./">', title="Opening the memory …", text="")
+USED = NOTE.format(
+    head="",
+    title="This link was used already",
+    text="Each link opens the memory in one browser. To open it here, run <code>vector-memory ui</code> again.",
+)
+UNKNOWN = NOTE.format(
+    head="",
+    title="This page is closed",
+    text="Run <code>vector-memory ui</code>: it opens the memory, and prints a link to it.",
+)
+
+
+class Guard:
+    """Wraps the application of the page; see the module."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._path = f"/{token_urlsafe(12)}/"
+        self._token: str | None = token_urlsafe()
+        self._secret = token_urlsafe()
+
+    def link(self, port: int) -> str:
+        """Return the address that opens the page, once."""
+        return f"http://127.0.0.1:{port}{self._path}?token={self._token}"
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"")
+        if host.partition(b":")[0] not in THIS_MACHINE:  # a name of somebody else that leads to this machine
+            await refuse(send, 421, UNKNOWN)
+        elif not scope["path"].startswith(self._path):
+            await refuse(send, 404, UNKNOWN)
+        elif scope["path"] == self._path and "token" in (asked := parse_qs(scope["query_string"].decode("latin-1"))):
+            await self._let_in(asked["token"][0], headers, send)
+        elif not self._is_known(headers) or not is_own(headers, host, scope["method"]):
+            await refuse(send, 403, UNKNOWN)
+        else:
+            inner = {**scope, "path": scope["path"].removeprefix(self._path.rstrip("/")), "raw_path": None}
+            await self._app(inner, receive, with_headers(send))
+
+    async def _let_in(self, token: str, headers: dict[bytes, bytes], send: Send) -> None:
+        """Give the browser with the right token the cookie. The token works once."""
+        if self._token is not None and compare_digest(token.encode(), self._token.encode()):
+            self._token = None
+            cookie = f"{COOKIE}={self._secret}; Path={self._path}; HttpOnly; SameSite=Strict"
+            await refuse(send, 200, WELCOME, (b"set-cookie", cookie.encode()))
+        elif self._is_known(headers):
+            await refuse(send, 200, WELCOME)
+        else:
+            await refuse(send, 403, USED)
+
+    def _is_known(self, headers: dict[bytes, bytes]) -> bool:
+        try:
+            sent = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+        except CookieError:
+            return False
+        return sent is not None and compare_digest(sent.value.encode(), self._secret.encode())
+
+
+def is_own(headers: dict[bytes, bytes], host: bytes, method: str) -> bool:
+    """Return whether a request is from the page itself, or opens it; one that writes must prove it."""
+    is_from_here = headers.get(b"origin", b"http://" + host) == b"http://" + host
+    is_same = headers.get(b"sec-fetch-site", b"none") in (b"same-origin", b"none")
+    return is_from_here and is_same and (method in ("GET", "HEAD") or WRITES_WITH in headers)
+
+
+async def refuse(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:
+    """Answer with a small page of its own."""
+    body = page.encode()
+    given = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode()), *headers]
+    start = {"type": "http.response.start", "status": status, "headers": given}
+    await with_headers(send)(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+def with_headers(send: Send) -> Send:
+    """Return a `send` that adds the headers which every answer has."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = message.get("headers", [])
+            named = {name.lower() for name, _ in own}
+            added = [(name, value) for name, value in HEADERS.items() if name not in named]
+            message = {**message, "headers": [*own, *added]}
+        await send(message)
+
+    return sent

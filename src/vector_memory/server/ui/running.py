@@ -1,0 +1,99 @@
+"""Serves the page to one browser on this machine."""
+
+import asyncio
+import sys
+import tempfile
+import webbrowser
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from vector_memory.errors import VectorMemoryError
+from vector_memory.maintenance.report.session_report import source
+from vector_memory.server.http.asgi_guard import App, Gate
+from vector_memory.server.http.client_limits import TimedConnection
+from vector_memory.server.http.serving import DrainingServer, listen
+from vector_memory.server.ui.api import Api, refused
+from vector_memory.server.ui.deletions import Deletions
+from vector_memory.server.ui.guard import Guard
+from vector_memory.settings import MemoryAddress, Settings
+from vector_memory.store import SessionMemoryStore
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
+SHARED = ("shared.css", "shared.js")
+"""Files that the report of a session has, too."""
+
+
+def run_ui(address: MemoryAddress, settings: Settings, *, port: int, opens: bool, read_only: bool) -> None:
+    """Serve the page of a memory until a signal arrives. `port` 0: any free one. `opens`: in the user's browser."""
+    with SessionMemoryStore(address, settings, read_only=read_only) as store, tempfile.TemporaryDirectory() as folder:
+        guard = Guard(page_app(store, str(address), read_only=read_only))
+        listening = listen("127.0.0.1", port)
+        link = guard.link(listening.getsockname()[1])
+        sys.stderr.write(f"The memory {address} is at\n  {link}\nThe link works once. Ctrl-C ends the page.\n")
+        if opens:
+            open_in_browser(link, Path(folder))
+        gate = Gate(guard)
+        config = uvicorn.Config(
+            gate,
+            http=TimedConnection,
+            ws="none",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            lifespan="on",
+        )
+        asyncio.run(DrainingServer(config, gate, None).serve(sockets=[listening]))
+
+
+def open_in_browser(link: str, folder: Path) -> None:
+    """Open a link through a file that only its owner can read: other users see the commands that start a browser."""
+    file = folder / "open.html"
+    file.write_text(f'<meta http-equiv="refresh" content="0; url={escape(link)}">', encoding="utf-8")
+    webbrowser.open(file.as_uri())
+
+
+def page_app(store: SessionMemoryStore, place: str, *, read_only: bool) -> App:
+    """Return the application of the page, without its guard."""
+    deletions = Deletions(store.delete_memory)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        store.start_background_work()
+        yield
+        await deletions.finish()
+
+    api = Api(store.uncounted(), deletions, place, read_only=read_only)
+    routes = [*api.routes(), *static_routes()]
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: refused})
+
+
+def static_routes() -> list[Route]:
+    """Return the routes of the page's files. They are read once."""
+    folder = files(__package__) / "web"
+    found = {name: source(name) for name in SHARED}
+    for place in (folder, folder / "vendor"):
+        found |= {
+            one.name: one.read_text(encoding="utf-8") for one in place.iterdir() if Path(one.name).suffix in TYPES
+        }
+    return [Route("/", answering(found["index.html"], ".html"))] + [
+        Route(f"/{name}", answering(text, Path(name).suffix)) for name, text in found.items()
+    ]
+
+
+def answering(text: str, suffix: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that answers with a file."""
+
+    async def answer(_request: Request) -> Response:
+        return Response(text, media_type=TYPES[suffix])
+
+    return answer
