@@ -59,7 +59,7 @@ def store_session(database: Path, files: Sequence[Path]) -> None:
     """Store the files as reports of several agents, with what else agents write."""
     chance = random.Random(7)  # noqa: S311 - the picture is to be the same each time
     moments = working_hours(chance)
-    saving.utc_now = lambda: next(moments).isoformat(timespec="microseconds")  # type: ignore[attr-defined]
+    saving.utc_now = lambda *_seconds: next(moments).isoformat(timespec="microseconds")  # type: ignore[attr-defined]
     with SessionMemoryStore(database) as store:
 
         def keep(kind: str, content: str, agent: str = "main-orchestrator", **more: object) -> int:

@@ -12,7 +12,7 @@ from vector_memory.domain import MemoryKind, Scope
 from vector_memory.search.explaining import Grain
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
-from vector_memory.settings import ServerOptions, Toolset
+from vector_memory.settings import Answers, ServerOptions, Toolset
 from vector_memory.store import SessionMemoryStore
 
 IN_GRAIN: dict[Grain, str] = {
@@ -55,13 +55,13 @@ class AgentAnswers:
             return None
         known = parameters_of(tool)
         arguments = {name: value for name, value in scope.as_filters().items() if name in known} | {"query": query}
-        async with Client(self._server("lean" if is_lean else "full")) as client:
+        async with Client(self._server(Answers.LEAN if is_lean else Answers.FULL)) as client:
             answer = await client.call_tool(tool, arguments, raise_on_error=False)
         text = "\n".join(part.text for part in answer.content if part.type == "text")
         text = text or json.dumps(answer.structured_content, ensure_ascii=False)
         return AgentAnswer(tool, arguments, text, self._count()(text))
 
-    def _make_server(self, answers: str) -> FastMCP:
+    def _make_server(self, answers: Answers) -> FastMCP:
         options = ServerOptions(toolsets="session,tagged", answers=answers, read_only=True)
         return create_server(lambda: nullcontext(self._store), options)
 

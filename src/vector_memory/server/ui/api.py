@@ -21,6 +21,7 @@ from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.server.ui.agent_answers import AgentAnswers
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.storage.records import NamedBy
+from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
 SESSIONS = 100
@@ -111,8 +112,7 @@ class Api:
 
     def memories(self, request: Request) -> Response:
         """Return a part of a list of memories, the newest first."""
-        given = request.query_params
-        limit, offset = int(given.get("limit", "100")), int(given.get("offset", "0"))
+        limit, offset = (number_of(request, name, default) for name, default in (("limit", 100), ("offset", 0)))
         found = self._store.get_timeline(scope_of(request), limit, offset)
         entries = [entry.model_dump(mode="json") for entry in reversed(found.entries)]
         return JSONResponse({"memories": entries, "total": found.total_memories})
@@ -135,6 +135,7 @@ class Api:
         return JSONResponse(
             {
                 "results": [shown(result) for result in results],
+                "terms": query_terms(query),
                 "confidence": best_of([answer.confidence for answer in answers]),
                 "weak": sum(answer.weak for answer in answers),
                 "message": answers[0].message if len(answers) == 1 else None,
@@ -146,9 +147,10 @@ class Api:
         query, scope, grain, mode = question_of(request)
         missed = request.query_params.get("missed") or None
         stored = None if missed is None else self._store.explaining.kind_of(missed)
-        traces: list[Trace] = []
-        for one in kinds_of(scope):
-            wanted = missed if one.kind == (stored or scope.kind or MemoryKind.REPORT) else None
+        scopes, traces = [*kinds_of(scope)], list[Trace]()
+        explained = stored if stored in [one.kind for one in scopes] else scopes[0].kind
+        for one in scopes:
+            wanted = missed if one.kind == explained else None
             asked = Asked(Page(limit=FOUND), grain, wanted)
             trace = self._store.explaining.explain(query, one, asked, mode)
             if trace["candidates"] or "memory" in trace:
@@ -197,6 +199,14 @@ def scope_of(request: Request) -> Scope:
     given = request.query_params
     wanted: Mapping[str, Any] = {FILTERS[name]: value for name, value in given.items() if value and name in FILTERS}
     return Scope(**wanted, tags=given.getlist("tag") or None)
+
+
+def number_of(request: Request, name: str, default: int) -> int:
+    """Return a whole number of an address. Raises ValidationError."""
+    given = request.query_params.get(name, str(default))
+    if not given.isdecimal():
+        raise ValidationError(f"{name} must be a whole number.")
+    return int(given)
 
 
 def question_of(request: Request) -> tuple[str, Scope, Grain, SearchMode | None]:

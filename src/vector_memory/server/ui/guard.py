@@ -57,13 +57,13 @@ class Guard:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._path = f"/{token_urlsafe(12)}/"
+        self._path = f"/{token_urlsafe(12)}"
         self._token: str | None = token_urlsafe()
         self._secret = token_urlsafe()
 
     def link(self, port: int) -> str:
         """Return the address that opens the page, once."""
-        return f"http://127.0.0.1:{port}{self._path}?token={self._token}"
+        return f"http://127.0.0.1:{port}{self._path}/?token={self._token}"
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -71,24 +71,23 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        host = headers.get(b"host", b"")
+        host, (before, _, path) = headers.get(b"host", b""), scope["path"].partition(self._path)
         if host.partition(b":")[0] not in THIS_MACHINE:  # a name of somebody else that leads to this machine
             await refuse(send, 421, UNKNOWN)
-        elif not scope["path"].startswith(self._path):
+        elif before or path[:1] not in ("", "/"):
             await refuse(send, 404, UNKNOWN)
-        elif scope["path"] == self._path and "token" in (asked := parse_qs(scope["query_string"].decode("latin-1"))):
+        elif path in ("", "/") and "token" in (asked := parse_qs(scope["query_string"].decode("latin-1"))):
             await self._let_in(asked["token"][0], headers, send)
         elif not self._is_known(headers) or not is_own(headers, host, scope["method"]):
             await refuse(send, 403, UNKNOWN)
         else:
-            inner = {**scope, "path": scope["path"].removeprefix(self._path.rstrip("/")), "raw_path": None}
-            await self._app(inner, receive, with_headers(send))
+            await self._app({**scope, "path": path or "/"}, receive, with_headers(send))
 
     async def _let_in(self, token: str, headers: dict[bytes, bytes], send: Send) -> None:
         """Give the browser with the right token the cookie. The token works once."""
         if self._token is not None and compare_digest(token.encode(), self._token.encode()):
             self._token = None
-            cookie = f"{COOKIE}={self._secret}; Path={self._path}; HttpOnly; SameSite=Strict"
+            cookie = f"{COOKIE}={self._secret}; Path={self._path}/; HttpOnly; SameSite=Strict"
             await refuse(send, 200, WELCOME, (b"set-cookie", cookie.encode()))
         elif self._is_known(headers):
             await refuse(send, 200, WELCOME)

@@ -1,0 +1,173 @@
+/* What happened lately. */
+
+import { html, useEffect, useRef, useState } from "./preact-htm.js";
+import { collator, count, cut, number } from "./shared.js";
+import { link, useAnswer } from "./live.js";
+import { Ago, Facts, Failure, Glyph, MemoryLink, nameOf, secondsSince, size } from "./parts.js";
+
+const ACTIVE_SECONDS = 10 * 60;
+const LATEST = 6;
+const MOST_AGENTS = 7; // with a colour of their own
+
+const isActive = (session) => secondsSince(session.latest_activity) < ACTIVE_SECONDS;
+
+export function Home({ server }) {
+  const { data, error } = useAnswer("home", {}, server.version);
+  const latest = useAnswer("memories", { limit: LATEST }, server.version);
+  if (!data) return html`<${Failure} error=${error} />`;
+  if (!data.stats.total_memories) return html`<${Empty} place=${data.place} />`;
+  return html`<h1>What happened lately</h1>
+    <p class="summary">The memory <bdi>${data.place}</bdi>${data.read_only ? ", to look at only" : ""}</p>
+    <${Failure} error=${error} />
+    <${Figures} ...${data} />
+    <${Activity} hours=${data.hours} since=${data.since} until=${data.until} />
+    <div class="halves">
+      <section class="panel" aria-labelledby="sessions-title">
+        <h2 id="sessions-title">Sessions</h2>
+        <p class="hint">Latest first. An agent's work on one thing is a session.</p>
+        <${Sessions} sessions=${data.sessions} total=${data.total_sessions} />
+      </section>
+      <section class="panel" aria-labelledby="latest-title">
+        <h2 id="latest-title">Stored last</h2>
+        <ul class="plain">
+          ${(latest.data?.memories ?? []).map(
+            (memory) => html`<li key=${memory.memory_id} class="line">
+              <${Glyph} kind=${memory.memory_type} />
+              <div><${MemoryLink} id=${memory.memory_id} dir="auto">${cut(nameOf(memory), 90)}<//><${Facts} memory=${memory} /></div>
+            </li>`,
+          )}
+        </ul>
+        <a href="#/memories">All ${number.format(data.stats.total_memories)} memories</a>
+      </section>
+    </div>`;
+}
+
+function Figures({ stats, sessions }) {
+  const active = sessions.filter(isActive).length;
+  const lacking = stats.without_vectors - stats.pending_vectors;
+  const vectors = stats.pending_vectors
+    ? [number.format(stats.pending_vectors), "vectors being computed"]
+    : lacking > 0
+      ? [number.format(lacking), "lack vectors: run vector-memory backfill"]
+      : ["Ready", "all found by meaning and by words"];
+  const figures = [
+    [number.format(stats.total_memories), "memories"],
+    [number.format(stats.total_sessions), active ? `sessions, ${active} active now` : "sessions"],
+    [number.format(stats.total_agents), "agents"],
+    vectors,
+    [size(stats.database_bytes), "on disk"],
+  ];
+  return html`<dl class="figures">${figures.map(([value, name]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+function Sessions({ sessions, total }) {
+  return html`<ul class="plain">
+      ${sessions.map(
+        (session) => html`<li key=${session.session_id} class="session">
+          <a href=${link("/memories", { session: session.session_id })} dir="auto">${session.session_id}</a>
+          ${isActive(session) && html`<span class="badge">active</span>`}
+          <span class="aside">${count(session.memory_count, "memory", "memories")}, <${Ago} time=${session.latest_activity} /></span>
+          <p class="facts">${agentsOf(session)}</p>
+        </li>`,
+      )}
+    </ul>
+    ${total > sessions.length && html`<p class="hint">${number.format(total - sessions.length)} earlier sessions: choose one under Memories.</p>`}`;
+}
+
+function agentsOf(session) {
+  const named = session.agents.slice(0, 4).join(", ");
+  return session.agent_count > 4 ? `${named} and ${count(session.agent_count - 4, "other agent")}` : named;
+}
+
+/* --- Stores by hour and agent ---------------------------------------------------------------------------------------- */
+
+const HOUR = 36e5;
+const hourName = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const dayName = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
+
+function Activity({ hours, since, until }) {
+  const start = Date.parse(since);
+  const bars = Array.from({ length: 24 }, (_, at) => ({ at, time: new Date(start + at * HOUR), stored: [], total: 0 }));
+  const totals = new Map();
+  for (const { hour, agent_id: agent, memories } of hours) {
+    const bar = bars[Math.round((Date.parse(`${hour}:00Z`) - start) / HOUR)];
+    if (!bar) continue;
+    bar.stored.push([agent, memories]);
+    bar.total += memories;
+    totals.set(agent, (totals.get(agent) ?? 0) + memories);
+  }
+  const agents = [...totals].sort(([a, m], [b, n]) => n - m || collator.compare(a, b)).map(([agent]) => agent);
+  const colour = (agent) => Math.min(agents.indexOf(agent), MOST_AGENTS);
+  const total = [...totals.values()].reduce((sum, n) => sum + n, 0);
+  const isNow = Date.now() - Date.parse(until) < HOUR;
+  return html`<section class="panel" aria-labelledby="activity-title">
+    <h2 id="activity-title">${isNow ? "The last 24 hours" : `The last day with memories: ${dayName.format(new Date(until))}`}</h2>
+    <p class="hint">${count(total, "memory", "memories")} stored by ${count(agents.length, "agent")}, by hour.</p>
+    <ul class="legend">
+      ${agents.slice(0, MOST_AGENTS).map((agent, at) => html`<li key=${agent}><${Swatch} at=${at} /> <bdi>${cut(agent, 30)}</bdi></li>`)}
+      ${agents.length > MOST_AGENTS && html`<li><${Swatch} at=${MOST_AGENTS} /> ${count(agents.length - MOST_AGENTS, "other")}</li>`}
+    </ul>
+    <${Bars} bars=${bars} colour=${colour} />
+    <details class="table-view">
+      <summary>As a table</summary>
+      <div class="scroll" tabindex="0" role="region" aria-label="Stored by hour and agent"><table>
+        <thead><tr><th scope="col">Hour</th><th scope="col">Memories</th><th scope="col">By</th></tr></thead>
+        <tbody>${bars.filter((bar) => bar.total).map((bar) => html`<tr key=${bar.at}><th scope="row">${hourName.format(bar.time)}</th><td>${bar.total}</td><td>${said(bar)}</td></tr>`)}</tbody>
+      </table></div>
+    </details>
+  </section>`;
+}
+
+const said = (bar) => bar.stored.map(([agent, n]) => `${agent} ${n}`).join(", ");
+
+const Swatch = ({ at }) => html`<svg class="glyph" width="12" height="12" aria-hidden="true"><rect class=${`c${at}`} width="12" height="12" rx="2" /></svg>`;
+
+const CHART = { height: 120, foot: 20, step: 70 };
+
+function Bars({ bars, colour }) {
+  const place = useRef();
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
+    watch.observe(place.current);
+    return () => watch.disconnect();
+  }, []);
+  const most = Math.max(1, ...bars.map((bar) => bar.total));
+  const column = width / bars.length;
+  const every = Math.max(1, Math.ceil(CHART.step / column));
+  const rects = (bar) => {
+    let top = CHART.height;
+    const sorted = bar.stored.toSorted(([a], [b]) => colour(a) - colour(b));
+    return sorted.map(([agent, n]) => {
+      const height = (n / most) * (CHART.height - 16);
+      top -= height;
+      return html`<rect key=${agent} class=${`c${colour(agent)}`} x=${bar.at * column + 1} y=${top} width=${Math.max(1, column - 2)} height=${Math.max(0.5, height - 0.5)} />`;
+    });
+  };
+  return html`<div class="bars" ref=${place}>
+    ${width > 0 &&
+    html`<svg width=${width} height=${CHART.height + CHART.foot} role="img" aria-label="Memories stored in each hour; the table below has the numbers">
+      <line class="axis" x1="0" x2=${width} y1=${CHART.height} y2=${CHART.height} />
+      ${bars.map(
+        (bar) => html`<g key=${bar.at}>
+          <title>${hourName.format(bar.time)}: ${said(bar) || "nothing"}</title>
+          <rect class="back" x=${bar.at * column} y="0" width=${column} height=${CHART.height} />
+          ${rects(bar)}
+          ${bar.total > 0 && column > 18 && html`<text x=${(bar.at + 0.5) * column} y=${CHART.height - (bar.total / most) * (CHART.height - 16) - 4} text-anchor="middle">${bar.total}</text>`}
+          ${bar.at % every === 0 && html`<text x=${bar.at * column + 1} y=${CHART.height + 15}>${hourName.format(bar.time)}</text>`}
+        </g>`,
+      )}
+    </svg>`}
+  </div>`;
+}
+
+/* --- An empty memory --------------------------------------------------------------------------------------------------- */
+
+const Empty = ({ place }) => html`<h1>Nothing is stored yet</h1>
+  <p class="lead">This memory is empty: <bdi>${place}</bdi></p>
+  <ol class="steps">
+    <li><strong>Connect your agent.</strong> <code>vector-memory install claude</code>, or codex, cursor, vscode, desktop.</li>
+    <li><strong>Work as usual.</strong> What the agent stores appears here within a second; this page need not be reloaded.</li>
+    <li><strong>Or bring something in.</strong> <code>vector-memory ingest docs</code> stores a folder of Markdown files, <code>vector-memory import-sessions</code> your past sessions.</li>
+  </ol>
+  <p class="hint">Did you expect memories? Then this may be another project's memory: open the page in that project's folder, or with <code>--database-path</code>.</p>`;

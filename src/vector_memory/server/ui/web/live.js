@@ -1,0 +1,93 @@
+/* What the page asks of its server, again whenever the memory has changed. */
+
+import { useEffect, useState } from "./preact-htm.js";
+
+const SECONDS_HIDDEN = 5;
+const SECONDS_SHOWN = 0.5;
+
+export function query(params) {
+  const named = Object.entries(params).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+  return new URLSearchParams(named.filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
+}
+
+/* The answer to a request. `method`: of one that writes. Throws an Error that says what to do. */
+export async function ask(path, { method = "GET", signal } = {}) {
+  const headers = method === "GET" ? {} : { "X-Vector-Memory": "page" };
+  let response;
+  try {
+    response = await fetch(`api/${path}`, { method, signal, headers });
+  } catch (error) {
+    throw signal?.aborted ? error : new Error("The server has ended: run vector-memory ui again.");
+  }
+  const isJson = response.headers.get("content-type")?.startsWith("application/json");
+  const body = isJson ? await response.json() : null;
+  if (!response.ok) throw new Error(body?.message ?? "This page was closed: run vector-memory ui for a new link.");
+  return body;
+}
+
+/* The answer to a request, and to the same request after each change. The last one stays until the next is there. */
+export function useAnswer(path, params, version) {
+  const [answer, setAnswer] = useState({ data: null, error: null });
+  const address = path && `${path}?${query(params)}`;
+  useEffect(() => {
+    if (!address) return undefined;
+    const stop = new AbortController();
+    ask(address, { signal: stop.signal }).then(
+      (data) => setAnswer({ data, error: null, address }),
+      (error) => stop.signal.aborted || setAnswer((last) => ({ ...last, error, address })),
+    );
+    return () => stop.abort();
+  }, [address, version]);
+  return { ...answer, isOld: answer.address !== address };
+}
+
+/* What changes without being asked for: the version of the memory, and which memories will be deleted. */
+export function useServer() {
+  const [state, setState] = useState({ version: null, deleting: {}, failed: {}, error: null });
+  useEffect(() => {
+    let timer = 0;
+    const look = async () => {
+      clearTimeout(timer);
+      try {
+        const next = { ...(await ask("state")), error: null };
+        setState((last) => (JSON.stringify(last) === JSON.stringify(next) ? last : next));
+      } catch (error) {
+        setState((last) => ({ ...last, error }));
+      }
+      clearTimeout(timer);
+      timer = setTimeout(look, (document.hidden ? SECONDS_HIDDEN : SECONDS_SHOWN) * 1000);
+    };
+    look();
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", look);
+    };
+  }, []);
+  return [state, (deleting) => setState((last) => ({ ...last, deleting }))];
+}
+
+/* --- Addresses: #/memories?kind=report ------------------------------------------------------------------------------ */
+
+export function address() {
+  const [path, rest] = location.hash.replace(/^#/u, "").split("?");
+  return { path: path || "/", params: new URLSearchParams(rest ?? "") };
+}
+
+export const link = (path, params = {}) => `#${path}${query(params) ? `?${query(params)}` : ""}`;
+
+/* Names the state of the page in its address without a new entry in the history: while typing. */
+export function rename(path, params) {
+  history.replaceState(null, "", link(path, params));
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+export function useAddress() {
+  const [now, setNow] = useState(address());
+  useEffect(() => {
+    const follow = () => setNow(address());
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  return now;
+}

@@ -1,0 +1,177 @@
+/* All memories, or those of a session: filters, and a list of which only the visible part is drawn. */
+
+import { html, useCallback, useEffect, useRef, useState } from "./preact-htm.js";
+import { count, cut, finder } from "./shared.js";
+import { ask, link, query, rename, useAnswer } from "./live.js";
+import { beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf } from "./parts.js";
+
+const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
+const FILTERS = ["text", "kind", "agent", "session", "task", "iteration", "category", "tag", "since", "until"];
+const MORE = ["task", "iteration", "category", "tag", "since", "until"];
+
+export function Memories({ params, server }) {
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
+  const choose = (name) => (value) => rename("/memories", { ...filters, [name]: value.trim() });
+  const used = FILTERS.filter((name) => filters[name]);
+  const [total, setTotal] = useState(null);
+  return html`<${Head} session=${filters.session} />
+    <form class="filters wide-first" role="search" aria-label="Filter memories" onSubmit=${(event) => event.preventDefault()}>
+      <${Entry} name="text" label="Containing" type="search" value=${filters.text} onInput=${soon(choose("text"))} onChoose=${choose("text")} placeholder="part of a title or text" />
+      <${Choice} name="kind" label="Kind" value=${filters.kind} options=${kindOptions("All kinds")} onChoose=${choose("kind")} />
+      <${Named} name="agent" label="Agent" value=${filters.agent} session=${filters.session} onChoose=${choose("agent")} />
+      <${Named} name="session" label="Session" value=${filters.session} onChoose=${choose("session")} />
+      <details class="more-filters" open=${MORE.some((name) => filters[name])}>
+        <summary>More filters</summary>
+        <div class="filters">
+          <${Named} name="task" label="Task" value=${filters.task} session=${filters.session} onChoose=${choose("task")} />
+          <${Entry} name="iteration" label="Iteration" value=${filters.iteration} onChoose=${choose("iteration")} placeholder="such as 2" />
+          <${Entry} name="category" label="Category" value=${filters.category} onChoose=${choose("category")} />
+          <${Entry} name="tag" label="Tag" value=${filters.tag} onChoose=${choose("tag")} />
+          <${Entry} name="since" label="From (UTC)" type="date" value=${filters.since} onChoose=${choose("since")} />
+          <${Entry} name="until" label="Until (UTC)" type="date" value=${filters.until} onChoose=${choose("until")} />
+        </div>
+      </details>
+    </form>
+    <p class="outcome" role="status">
+      ${total !== null && (used.length ? `${count(total, "memory", "memories")} match` : count(total, "memory", "memories"))}
+      ${used.length > 0 && html` <a href="#/memories">Show all</a>`}
+    </p>
+    <${List} key=${query(filters)} filters=${filters} server=${server} onTotal=${setTotal} />`;
+}
+
+/* Calls a function when nothing was typed for a while. */
+function soon(act) {
+  return (event) => {
+    clearTimeout(soon.timer);
+    soon.timer = setTimeout(() => act(event.target.value), 200);
+  };
+}
+
+function Head({ session }) {
+  if (!session) return html`<h1>Memories</h1><p class="summary">All that agents have stored, latest first.</p>`;
+  return html`<p class="kicker">Session</p>
+    <div class="title"><h1 dir="auto">${session}</h1>
+      <div class="tools">
+        <a class="button" href=${`api/report?${query({ session })}`} target="_blank">Timeline and map</a>
+        <a class="button" href=${`api/export?${query({ session })}`} download=${`${session}.jsonl`}>Export</a>
+      </div>
+    </div>`;
+}
+
+/* A field with the names in use. */
+function Named({ name, label, value, session, onChoose }) {
+  const [part, setPart] = useState(value);
+  const { data } = useAnswer(`names/${NAMED[name]}`, { part: part === value ? "" : part, session: name === "session" ? "" : session });
+  return html`<${Entry} name=${name} label=${label} value=${value} onChoose=${onChoose} onInput=${(event) => setPart(event.target.value)} list=${`${name}-names`} placeholder="any" />
+    <datalist id=${`${name}-names`}>${(data?.names ?? []).map((one) => html`<option key=${one} value=${one} />`)}</datalist>`;
+}
+
+/* --- The list ---------------------------------------------------------------------------------------------------------- */
+
+const ROW = 84;
+const AT_ONCE = 100;
+const AROUND = 6; // rows drawn above and below what is visible
+
+/* Memories by their places, of which only those that were looked at are here. */
+function useRows(filters, version, onTotal) {
+  const [known, setKnown] = useState({ total: null, rows: new Map(), error: null });
+  const asking = useRef(new Set());
+  const load = useCallback(async (page) => {
+    if (asking.current.has(page)) return;
+    asking.current.add(page);
+    try {
+      const { memories, total } = await ask(`memories?${query({ ...filters, limit: AT_ONCE, offset: page * AT_ONCE })}`);
+      setKnown((last) => {
+        const rows = page === 0 ? shifted(last, memories, total) : new Map(last.rows);
+        memories.forEach((memory, at) => rows.set(page * AT_ONCE + at, memory));
+        return { total, rows, error: null };
+      });
+    } catch (error) {
+      setKnown((last) => ({ ...last, error }));
+    } finally {
+      asking.current.delete(page);
+    }
+  }, []);
+  useEffect(() => {
+    if (version !== null) load(0);
+  }, [version]);
+  useEffect(() => onTotal(known.total), [known.total]);
+  return [known, load];
+}
+
+/* The known rows after others came before them, or some went: then only those that cannot have moved stay. */
+function shifted(last, newest, total) {
+  if (last.total === null) return new Map();
+  const first = newest.findIndex((memory) => memory.memory_id === last.rows.get(0)?.memory_id);
+  if (first < 0 || total !== last.total + first) return new Map();
+  return new Map([...last.rows].map(([at, memory]) => [at + first, memory]));
+}
+
+function List({ filters, server, onTotal }) {
+  const [known, load] = useRows(filters, server.version, onTotal);
+  const place = useRef();
+  const [[first, last], setRange] = useState([0, 20]);
+  const top = () => place.current.getBoundingClientRect().top + scrollY;
+  const look = () => {
+    const seen = Math.floor((scrollY - top()) / ROW);
+    setRange([Math.max(0, seen - AROUND), seen + Math.ceil(innerHeight / ROW) + AROUND]);
+  };
+  useEffect(() => {
+    look();
+    for (const name of ["scroll", "resize"]) addEventListener(name, look, { passive: true });
+    return () => ["scroll", "resize"].forEach((name) => removeEventListener(name, look));
+  }, [known.total]);
+  const end = Math.min(last, known.total ?? 0);
+  useEffect(() => {
+    for (let page = Math.floor(first / AT_ONCE); page * AT_ONCE < end; page += 1) {
+      const lacks = Array.from({ length: AT_ONCE }, (_, at) => page * AT_ONCE + at).some((at) => at >= first && at < end && !known.rows.has(at));
+      if (lacks) load(page);
+    }
+  }, [first, end, known]);
+  useKeptPlace(known, place, top);
+  const places = Array.from({ length: Math.max(0, end - first) }, (_, at) => first + at);
+  return html`<${Failure} error=${known.error} />
+    ${known.total === 0 && html`<p class="nothing">No memory matches. <a href="#/memories">Show all</a>, or use fewer filters.</p>`}
+    <ul class="list plain" ref=${place} style=${{ height: `${(known.total ?? 0) * ROW}px` }} onKeyDown=${walk}>
+      ${places.map((at) => {
+        const memory = known.rows.get(at);
+        return html`<li key=${memory?.memory_id ?? `place-${at}`} class="row" style=${{ transform: `translateY(${at * ROW}px)` }} aria-setsize=${known.total} aria-posinset=${at + 1}>
+          ${memory && html`<${Row} memory=${memory} filters=${filters} isLeaving=${memory.memory_id in server.deleting} />`}
+        </li>`;
+      })}
+    </ul>`;
+}
+
+/* Keeps what is on the screen where it is when memories come above it. */
+function useKeptPlace(known, place, top) {
+  const held = useRef(null);
+  useEffect(() => {
+    const before = held.current;
+    const [at, memory] = [...known.rows].find(([one]) => one * ROW >= scrollY - top()) ?? [];
+    if (before && scrollY > top()) {
+      const moved = [...known.rows].find(([, one]) => one.memory_id === before.id)?.[0];
+      if (moved !== undefined && moved !== before.at) scrollBy({ top: (moved - before.at) * ROW, behavior: "instant" });
+    }
+    held.current = memory ? { at, id: memory.memory_id } : null;
+  }, [known]);
+}
+
+function Row({ memory, filters, isLeaving }) {
+  const pattern = finder(filters.text);
+  return html`<a class=${`entry${isLeaving ? " leaving" : ""}`} href=${link(`/memory/${memory.memory_id}`)}>
+    <${Glyph} kind=${memory.memory_type} />
+    <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} /></span>
+    <${Facts} memory=${memory} session=${!filters.session} />
+    <p class="excerpt" dir="auto"><${Marked} text=${cut(beginningOf(memory), 200)} pattern=${pattern} /></p>
+  </a>`;
+}
+
+/* The arrow keys go from row to row. */
+function walk(event) {
+  const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const row = event.target.closest(".row");
+  if (!way || !row) return;
+  const places = [...row.parentElement.children].sort((a, b) => Number(a.ariaPosInSet) - Number(b.ariaPosInSet));
+  places[places.indexOf(row) + way]?.querySelector("a")?.focus();
+  event.preventDefault();
+}

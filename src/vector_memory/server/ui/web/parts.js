@@ -1,0 +1,123 @@
+/* Parts that several pages have. */
+
+import { html, useLayoutEffect, useRef } from "./preact-htm.js";
+import { cut, letScroll, number, pieces, plain, SHAPES, words } from "./shared.js";
+import { link } from "./live.js";
+
+export const KINDS = {
+  report: "Report",
+  working_memory: "Working memory",
+  session_context: "Session context",
+  input_prompt: "Prompt",
+  knowledge_base: "Knowledge",
+  report_observation: "Observation",
+  system_memory: "System memory",
+  tagged_memory: "Tagged note",
+};
+const ORDER = Object.keys(KINDS);
+
+export const nameOfKind = (kind) => KINDS[kind] ?? words(kind);
+
+/* The sign of a kind: a shape and a colour. */
+export function Glyph({ kind }) {
+  const at = Math.max(0, ORDER.indexOf(kind));
+  return html`<svg class="glyph" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true">
+    <path class=${`c${at}`} d=${SHAPES[at % SHAPES.length](5)} />
+  </svg>`;
+}
+
+/* --- Times, in the clock of the reader ------------------------------------------------------------------------------- */
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const dayAndClock = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
+
+export const secondsSince = (time) => (Date.now() - Date.parse(time)) / 1000;
+
+export function ago(time) {
+  const seconds = secondsSince(time);
+  if (seconds < 45) return "just now";
+  if (seconds < HOUR) return `${Math.max(1, Math.round(seconds / MINUTE))} min ago`;
+  if (seconds < 5 * HOUR) return `${Math.round(seconds / HOUR)} h ago`;
+  const date = new Date(time);
+  if (date.toDateString() === new Date().toDateString()) return clock.format(date);
+  return seconds < 6 * DAY ? dayAndClock.format(date) : day.format(date);
+}
+
+export const Ago = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${ago(time)}</time>`;
+
+/* --- Memories -------------------------------------------------------------------------------------------------------- */
+
+/* A Markdown text as it is read, in one line. */
+export function legible(text) {
+  const bare = text.replace(/^---\n.*?\n---\n/su, "").replace(/<!--.*?(-->|$)/gsu, " ").replace(/!?\[([^\]]*)\]\([^)]*\)?/gu, "$1");
+  return plain(bare.replace(/[#*`|]+|^ *>|:?-{3,}:?/gmu, " ")).replace(/ ([,.;:!?])/gu, "$1");
+}
+
+export const nameOf = (memory) => plain(memory.title ?? "") || cut(legible(memory.beginning ?? memory.text ?? ""), 90) || `Memory ${memory.memory_id}`;
+
+/* The first words, without those that are the title. */
+export function beginningOf(memory) {
+  const [text, name] = [legible(memory.beginning), legible(nameOf(memory))];
+  const rest = text.startsWith(name.replace(/…$/u, "")) ? text.slice(name.length - (name.endsWith("…") ? 1 : 0)) : text;
+  const isCut = memory.content_length > memory.beginning.length;
+  return rest.replace(/^[\s.:]+/u, "") + (isCut ? "…" : "");
+}
+
+export const Marked = ({ text, pattern }) => pieces(text, pattern).map(([part, hit]) => (hit ? html`<mark>${part}</mark>` : part));
+
+/* Where a memory is from, in one line. */
+export function Facts({ memory, session = true }) {
+  const facts = [
+    nameOfKind(memory.memory_type),
+    html`<bdi>${memory.agent_id}</bdi>`,
+    html`<${Ago} time=${memory.created_at} />`,
+    session && memory.session_id && html`<bdi>${cut(memory.session_id, 40)}</bdi>`,
+    memory.task_code && html`<bdi>${cut(memory.task_code, 30)}</bdi>`,
+    memory.session_iter > 1 && `iteration ${memory.session_iter}`,
+  ].filter(Boolean);
+  return html`<p class="facts">${facts.map((fact, at) => [at > 0 && html`<span class="dot" aria-hidden="true">·</span>`, fact])}</p>`;
+}
+
+export const MemoryLink = ({ id, children, ...others }) => html`<a href=${link(`/memory/${id}`)} ...${others}>${children}</a>`;
+
+/* The only place that parses HTML: Python's rendering of a text, which contains no tag of the text itself. */
+export function Rendered({ markup, title }) {
+  const place = useRef();
+  useLayoutEffect(() => {
+    place.current.innerHTML = markup;
+    const first = place.current.firstElementChild;
+    if (/^H\d$/u.test(first?.tagName) && plain(first.textContent) === title) first.remove();
+    letScroll(place.current);
+  }, [markup]);
+  return html`<div class="text" dir="auto" ref=${place}></div>`;
+}
+
+export const Failure = ({ error }) => error && html`<p class="notice" role="alert">${error.message}</p>`;
+
+/* --- Controls -------------------------------------------------------------------------------------------------------- */
+
+export function Choice({ name, label, value, options, onChoose }) {
+  return html`<div class="field">
+    <label for=${name}>${label}</label>
+    <select id=${name} value=${value} onChange=${(event) => onChoose(event.target.value)}>
+      ${options.map(([key, said]) => html`<option key=${key} value=${key} selected=${key === value}>${said}</option>`)}
+    </select>
+  </div>`;
+}
+
+export function Entry({ name, label, value, onChoose, type = "text", ...others }) {
+  return html`<div class="field">
+    <label for=${name}>${label}</label>
+    <input id=${name} type=${type} value=${value} autocomplete="off" spellcheck="false" onChange=${(event) => onChoose(event.target.value)} ...${others} />
+  </div>`;
+}
+
+export const kindOptions = (all) => [["", all], ...Object.entries(KINDS)];
+
+export const size = (bytes) => (bytes < 1e6 ? `${number.format(Math.ceil(bytes / 1e3))} kB` : `${number.format(Math.round(bytes / 1e5) / 10)} MB`);
+

@@ -1,0 +1,82 @@
+"""A page over a store, on a port of its own, and a browser's requests to it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+
+from vector_memory.server.http.asgi_guard import Gate
+from vector_memory.server.http.client_limits import TimedConnection
+from vector_memory.server.http.serving import listen
+from vector_memory.server.ui import running
+from vector_memory.server.ui.deletions import Deletions
+from vector_memory.server.ui.guard import Guard
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+
+@dataclass
+class Ui:
+    """A running page: the link that opens it once, and the address after that."""
+
+    link: str
+    end: Any
+    client: httpx2.Client = field(default_factory=partial(httpx2.Client, timeout=60))
+
+    @property
+    def base(self) -> str:
+        return self.link.partition("?")[0]
+
+    def enter(self) -> "Ui":
+        """Open the link, as a browser does first."""
+        assert self.client.get(self.link).status_code == 200
+        return self
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
+        return self.client.request(method, self.base + path, headers=headers)
+
+    def get(self, path: str) -> Any:
+        """Return the answer to a request of the page."""
+        answer = self.ask(f"api/{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@contextmanager
+def serving(store: SessionMemoryStore, *, read_only: bool = False) -> Iterator[Ui]:
+    """Run the page in a thread."""
+    guard, listening = Guard(running.page_app(store, "memory.db", read_only=read_only)), listen("127.0.0.1", 0)
+    gate = Gate(guard)
+    server = uvicorn.Server(uvicorn.Config(gate, http=TimedConnection, log_config=None, lifespan="on", ws="none"))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    eventually(lambda: server.started)
+
+    def end() -> None:
+        server.should_exit = True
+        thread.join()
+
+    ui = Ui(guard.link(listening.getsockname()[1]), end)
+    yield ui
+    ui.client.close()
+    end()
+
+
+@pytest.fixture
+def undo_seconds() -> float:
+    """How long a deletion can be taken back."""
+    return 3_600.0
+
+
+@pytest.fixture
+def ui(store: SessionMemoryStore, undo_seconds: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ui]:
+    """The page of the store, which nobody has opened."""
+    monkeypatch.setattr(running, "Deletions", partial(Deletions, seconds=undo_seconds))
+    with serving(store) as served:
+        yield served

@@ -1,0 +1,214 @@
+"""What the page shows: the memory as it is, searches as agents make them, and deletions that can be taken back."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from fastmcp import Client
+
+from other_process import OtherProcess
+from ui.conftest import Ui, serving
+from vector_memory.domain import MemoryKind, Page, Scope
+from vector_memory.errors import NotFoundError
+from vector_memory.server.app import create_server
+from vector_memory.settings import Answers, ServerOptions
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+WRITES = {"x-vector-memory": "page"}
+
+
+@pytest.fixture
+def memories(store: SessionMemoryStore) -> SessionMemoryStore:
+    """A report in chunks with an observation on it, notes of two sessions, and knowledge."""
+    text = f"# Locks\n\n{'The writer waits for readers. ' * 8}\n\n# Logs\n\n{'The log is emptied by the last reader. ' * 8}"
+    report = store.store_memory("report", text, agent_id="alice", session_id="one", task_code="T", title="Waiting")
+    store.store_memory(
+        "report_observation", "It waits a second.", agent_id="bob", session_id="one", parent_report_id=report.memory_id
+    )
+    store.store_memory("working_memory", "The writer is slow.", agent_id="bob", session_id="one", session_iter=2)
+    store.store_memory("working_memory", "Ready to go.", agent_id="bob", session_id="two", tags=["done"])
+    store.store_memory("knowledge_base", "The writer never sleeps.", agent_id="bob", title="Rule", category="rules")
+    return store
+
+
+@pytest.fixture
+def page(memories: SessionMemoryStore, ui: Ui) -> Ui:
+    """The page of these memories, opened."""
+    del memories
+    return ui.enter()
+
+
+def ids(found: dict[str, list[dict[str, int]]]) -> list[int]:
+    return [memory["memory_id"] for memory in found["memories"]]
+
+
+def test_home_says_what_was_stored_lately_by_whom_and_where(page: Ui) -> None:
+    home = page.get("home")
+    assert home["stats"]["total_memories"] == 5
+    assert [(session["session_id"], session["memory_count"]) for session in home["sessions"]] == [
+        ("two", 1),
+        ("one", 3),
+    ]
+    stored: dict[str, int] = {}
+    for each in home["hours"]:
+        stored[each["agent_id"]] = stored.get(each["agent_id"], 0) + each["memories"]
+    assert stored == {"alice": 1, "bob": 4}
+    assert home["since"] < home["hours"][0]["hour"] <= home["until"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ("", [5, 4, 3, 2, 1]),
+        ("kind=working_memory", [4, 3]),
+        ("agent=alice", [1]),
+        ("session=one&iteration=v2", [3]),
+        ("task=T", [1]),
+        ("category=rules", [5]),
+        ("tag=done", [4]),
+        ("text=THE WRITER", [5, 3, 1]),
+        ("text=rule", [5]),
+        ("text=100%25", []),
+        ("since=2999", []),
+        ("limit=2&offset=1", [4, 3]),
+    ],
+)
+def test_a_list_has_all_kinds_latest_first_and_what_its_filters_name(page: Ui, filters: str, found: list[int]) -> None:
+    answer = page.get(f"memories?{filters}")
+    assert ids(answer) == found
+    assert answer["total"] == (5 if "limit" in filters else len(found))
+
+
+def test_a_memory_comes_with_everything_around_it(page: Ui) -> None:
+    shown = page.get("memories/1")
+    assert shown["memory"]["title"] == "Waiting"
+    assert shown["html"].count("<h4") == 2
+    assert [chunk["chunk_index"] for chunk in shown["chunks"]] == [*range(len(shown["chunks"]))]
+    assert len(shown["chunks"]) > 1
+    assert [note["id"] for note in shown["observations"]] == [2]
+    near = [other["memory_id"] for other in shown["nearest"]]
+    assert set(near) <= {2, 3, 4, 5}
+    assert near[0] in {3, 5}  # it has the most of the same words
+
+
+def test_looking_does_not_count_as_reading(page: Ui, memories: SessionMemoryStore) -> None:
+    for path in ("home", "memories", "memories/1", "search?q=writer&grain=document", "answer?q=writer&grain=document"):
+        page.get(path)
+    memories.get_memory_by_id(4)
+    eventually(lambda: memories.get_memory_page(4).memory.access_count == 1)
+    assert memories.get_memory_page(1).memory.access_count == 0
+
+
+@pytest.mark.parametrize("grain", ["chunk", "section", "document"])
+def test_a_search_finds_what_agents_find_in_their_order(page: Ui, memories: SessionMemoryStore, grain: str) -> None:
+    scope, asked = Scope(MemoryKind.REPORT), Page(limit=20)
+    search = {
+        "chunk": lambda: memories.search_chunks("the last reader", scope, asked),
+        "section": lambda: memories.search_sections("the last reader", scope, asked),
+        "document": lambda: memories.search_documents("the last reader", scope, asked),
+    }[grain]
+    wanted = [(result.memory_id, result.score, result.similarity, result.match) for result in search().results]
+    found = page.get(f"search?q=the last reader&kind=report&grain={grain}")["results"]
+    assert [(one["memory_id"], one["score"], one["similarity"], one["match"]) for one in found] == wanted
+    assert wanted
+
+
+def test_without_a_kind_all_kinds_are_searched_and_merged(page: Ui) -> None:
+    found = page.get("search?q=writer")["results"]
+    assert {one["memory_type"] for one in found} >= {"report", "working_memory", "knowledge_base"}
+    assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
+
+
+def test_a_trace_says_how_each_was_measured_and_why_one_is_missing(page: Ui) -> None:
+    [trace] = page.get("explain?q=last reader&kind=report&missed=4")["traces"]
+    best = trace["candidates"][0]
+    assert (best["memory_id"], best["rank"]) == (1, 1)
+    assert {"cosine", "words", "score"} <= best.keys()
+    assert "outside the filters" in trace["memory"]["why"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("form", ["", "lean"])
+async def test_an_answer_is_the_one_that_an_agent_gets(page: Ui, memories: SessionMemoryStore, form: str) -> None:
+    shown = page.get(f"answer?q=the last reader&kind=report&agent=alice&form={form}")
+    options = ServerOptions(answers=Answers.LEAN if form else Answers.FULL)
+    async with Client(create_server(lambda: nullcontext(memories), options)) as client:
+        answer = await client.call_tool(shown["tool"], {"query": "the last reader", "agent_id": "alice"})
+    assert shown["tool"] == "search_reports_specific_chunks"
+    assert shown["text"] == answer.content[0].text
+    assert shown["tokens"] > 10
+    assert page.get("answer?q=x&kind=report_observation") is None
+
+
+def test_a_session_is_exported_as_lines(page: Ui) -> None:
+    lines = page.ask("api/export?session=one").text.splitlines()
+    assert sum("content" in json.loads(line) for line in lines) == 3
+
+
+def test_the_report_of_a_session_opens_under_its_own_policy(page: Ui) -> None:
+    answer = page.ask("api/report?session=one")
+    assert "Session report" in answer.text
+    assert "script-src 'sha256-" in answer.headers["content-security-policy"]
+
+
+def test_what_is_wrong_is_said(page: Ui) -> None:
+    for path, status, words in (
+        ("memories/99", 404, "99"),
+        ("memories?kind=nothing", 400, "memory_type"),
+        ("memories?limit=none", 400, "limit"),
+        ("search?q=", 400, "query"),
+        ("search?q=x&grain=word", 400, "grain"),
+        ("export?session=none", 404, "session"),
+    ):
+        answer = page.ask(f"api/{path}")
+        assert (answer.status_code, words in answer.json()["message"]) == (status, True), path
+
+
+class TestDeleting:
+    """A deletion waits, and can be taken back."""
+
+    @pytest.fixture
+    def undo_seconds(self) -> float:
+        return 0.3
+
+    def test_a_memory_is_deleted_on_time_though_nobody_looks(self, page: Ui, memories: SessionMemoryStore) -> None:
+        page.ask("api/memories/4/deletion", "PUT", **WRITES)
+        assert page.get("memories/4")["memory"]["id"] == 4
+        eventually(lambda: memories.count_memories() == 4)
+        with pytest.raises(NotFoundError):
+            memories.get_memory_page(4)
+        assert page.ask("api/memories/4/deletion", "DELETE", **WRITES).status_code == 404
+
+
+def test_a_deletion_is_taken_back(page: Ui, memories: SessionMemoryStore) -> None:
+    waiting = page.ask("api/memories/4/deletion", "PUT", **WRITES).json()["deleting"]
+    assert list(waiting) == ["4"]
+    assert page.get("state")["deleting"].keys() == {"4"}
+    assert page.ask("api/memories/4/deletion", "DELETE", **WRITES).json()["deleting"] == {}
+    page.end()
+    assert memories.count_memories() == 5
+
+
+def test_what_waits_is_deleted_when_the_server_ends(page: Ui, memories: SessionMemoryStore) -> None:
+    page.ask("api/memories/4/deletion", "PUT", **WRITES)
+    page.end()
+    assert memories.count_memories() == 4
+
+
+def test_a_page_that_only_reads_deletes_nothing(memories: SessionMemoryStore) -> None:
+    with serving(memories, read_only=True) as ui:
+        ui.enter()
+        assert ui.get("home")["read_only"]
+        assert ui.ask("api/memories/4/deletion", "PUT", **WRITES).status_code == 400
+        assert ui.get("state")["deleting"] == {}
+
+
+def test_the_version_changes_when_another_process_stores(page: Ui, tmp_path: Path) -> None:
+    before = page.get("state")["version"]
+    other = OtherProcess(tmp_path / "memory.db")
+    other.call("store_memory", "input_prompt", "Hello.", session_id="three")
+    other.close()
+    eventually(lambda: page.get("state")["version"] != before)
+    assert page.get("home")["sessions"][0]["session_id"] == "three"
