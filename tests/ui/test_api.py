@@ -22,7 +22,8 @@ WRITES = {"x-vector-memory": "page"}
 @pytest.fixture
 def memories(store: SessionMemoryStore) -> SessionMemoryStore:
     """A report in chunks with an observation on it, notes of two sessions, and knowledge."""
-    text = f"# Locks\n\n{'The writer waits for readers. ' * 8}\n\n# Logs\n\n{'The log is emptied by the last reader. ' * 8}"
+    waits, logs = "The writer waits for readers. " * 8, "The log is emptied by the last reader. " * 8
+    text = f"# Locks\n\n{waits}\n\n# Logs\n\n{logs}"
     report = store.store_memory("report", text, agent_id="alice", session_id="one", task_code="T", title="Waiting")
     store.store_memory(
         "report_observation", "It waits a second.", agent_id="bob", session_id="one", parent_report_id=report.memory_id
@@ -84,7 +85,7 @@ def test_a_list_has_all_kinds_latest_first_and_what_its_filters_name(page: Ui, f
 def test_a_memory_comes_with_everything_around_it(page: Ui) -> None:
     shown = page.get("memories/1")
     assert shown["memory"]["title"] == "Waiting"
-    assert shown["html"].count("<h4") == 2
+    assert shown["html"].count("<h2") == 2
     assert [chunk["chunk_index"] for chunk in shown["chunks"]] == [*range(len(shown["chunks"]))]
     assert len(shown["chunks"]) > 1
     assert [note["id"] for note in shown["observations"]] == [2]

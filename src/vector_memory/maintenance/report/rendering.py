@@ -16,7 +16,7 @@ from vector_memory.chunking import read_front_matter, without_attributes
 
 WEB = re.compile(r"(https?://|mailto:)", re.IGNORECASE)
 OUTER_HEADINGS = 3
-"""Levels of the page's own headings above those of a document."""
+"""Levels of the report's own headings above those of a document."""
 DEEPEST_HEADING = 6
 
 parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
@@ -33,30 +33,30 @@ def _without_attributes(state: StateCore) -> None:
 parser.core.ruler.after("block", "attributes", _without_attributes)
 
 
-def render(text: str) -> str:
+def render(text: str, outer: int = OUTER_HEADINGS) -> str:
     """Return a Markdown text as HTML. Anything that could load, run or disguise something is rendered as text.
 
-    Front matter is shown as it is written, and attributes behind headings are not.
+    Front matter is shown as it is written, and attributes behind headings are not. `outer`: levels of headings above.
     """
     end = read_front_matter(text).end
     front = [Token("fence", "code", 0, content=text[:end])] if end else []
     tokens = [*front, *parser.parse(text[end:])]
-    return renderer.render(list(_harmless(tokens)), parser.options, {})
+    return renderer.render(list(_harmless(tokens, outer)), parser.options, {})
 
 
-def _harmless(tokens: Iterable[Token]) -> Iterator[Token]:
+def _harmless(tokens: Iterable[Token], outer: int) -> Iterator[Token]:
     links: list[str] = []
     for token in tokens:
         match token.type:
             case "inline":
-                token.children = list(_harmless(token.children or []))
+                token.children = list(_harmless(token.children or [], outer))
             case "link_open":
                 _open_link(token)
                 links.append(token.tag)
             case "link_close":
                 token.tag = links.pop()
             case "heading_open" | "heading_close":
-                _lower(token)
+                _lower(token, outer)
             case "th_open" | "td_open":
                 _align(token)
             case "fence":
@@ -82,10 +82,10 @@ def _words_for(picture: Token) -> Iterator[Token]:
     yield Token("picture_close", "span", -1)
 
 
-def _lower(heading: Token) -> None:
+def _lower(heading: Token, outer: int) -> None:
     """Move a heading below those of the page; its class keeps its level in the document."""
     level = int(heading.tag[1])
-    heading.tag = f"h{min(DEEPEST_HEADING, level + OUTER_HEADINGS)}"
+    heading.tag = f"h{min(DEEPEST_HEADING, level + outer)}"
     if heading.nesting == 1:
         heading.attrs = {"class": f"h{level}"}
 

@@ -1,5 +1,6 @@
 """What the page asks for, as JSON: each request is a call of the facade, on a view that counts no reads."""
 
+import asyncio
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -76,8 +77,9 @@ class Api:
 
     async def state(self, _request: Request) -> Response:
         """Return what the page looks at several times a second: whether anything changed, and what will be deleted."""
+        version = await asyncio.to_thread(self._store.version)  # that of a database server is a round trip away
         waiting = {"deleting": self._deletions.waiting(), "failed": self._deletions.failures}
-        return JSONResponse({"version": self._store.version(), **waiting})
+        return JSONResponse({"version": version, "read_only": self._read_only, **waiting})
 
     def home(self, _request: Request) -> Response:
         """Return what happened lately: the day up to the last store if that was earlier, and the latest sessions."""
@@ -120,7 +122,7 @@ class Api:
     def memory(self, request: Request) -> Response:
         """Return a memory with everything around it, its text as HTML, too."""
         page = self._store.get_memory_page(request.path_params["memory_id"])
-        return JSONResponse({**page.model_dump(mode="json"), "html": render(page.memory.content)})
+        return JSONResponse({**page.model_dump(mode="json"), "html": render(page.memory.content, outer=1)})
 
     def search(self, request: Request) -> Response:
         """Return the results of a search, best first, as agents find them."""

@@ -67,11 +67,12 @@ function App() {
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, [path]);
-  return html`<a class="skip" href="#main" onClick=${(event) => {
-      event.preventDefault();
-      document.querySelector("main").focus();
-    }}>Skip to the content</a>
-    <header class="top">
+  const skip = (event) => {
+    event.preventDefault();
+    document.querySelector("main").focus();
+  };
+  return html`<header class="top">
+      <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
       <a class="brand" href="#/">vector-memory</a>
       <nav aria-label="Pages">
         ${PLACES.map(([place, name]) => html`<a href=${`#${place}`} aria-current=${place === path ? "page" : undefined}>${name}</a>`)}

@@ -16,7 +16,7 @@ export function Memories({ params, server }) {
   const [total, setTotal] = useState(null);
   return html`<${Head} session=${filters.session} />
     <form class="filters wide-first" role="search" aria-label="Filter memories" onSubmit=${(event) => event.preventDefault()}>
-      <${Entry} name="text" label="Containing" type="search" value=${filters.text} onInput=${soon(choose("text"))} onChoose=${choose("text")} placeholder="part of a title or text" />
+      <${Entry} name="text" label="Containing" type="search" value=${filters.text} onType=${soon(choose("text"))} onChoose=${choose("text")} placeholder="part of a title or text" />
       <${Choice} name="kind" label="Kind" value=${filters.kind} options=${kindOptions("All kinds")} onChoose=${choose("kind")} />
       <${Named} name="agent" label="Agent" value=${filters.agent} session=${filters.session} onChoose=${choose("agent")} />
       <${Named} name="session" label="Session" value=${filters.session} onChoose=${choose("session")} />
@@ -41,9 +41,9 @@ export function Memories({ params, server }) {
 
 /* Calls a function when nothing was typed for a while. */
 function soon(act) {
-  return (event) => {
+  return (typed) => {
     clearTimeout(soon.timer);
-    soon.timer = setTimeout(() => act(event.target.value), 200);
+    soon.timer = setTimeout(() => act(typed), 200);
   };
 }
 
@@ -62,7 +62,7 @@ function Head({ session }) {
 function Named({ name, label, value, session, onChoose }) {
   const [part, setPart] = useState(value);
   const { data } = useAnswer(`names/${NAMED[name]}`, { part: part === value ? "" : part, session: name === "session" ? "" : session });
-  return html`<${Entry} name=${name} label=${label} value=${value} onChoose=${onChoose} onInput=${(event) => setPart(event.target.value)} list=${`${name}-names`} placeholder="any" />
+  return html`<${Entry} name=${name} label=${label} value=${value} onChoose=${onChoose} onType=${setPart} list=${`${name}-names`} placeholder="any" />
     <datalist id=${`${name}-names`}>${(data?.names ?? []).map((one) => html`<option key=${one} value=${one} />`)}</datalist>`;
 }
 

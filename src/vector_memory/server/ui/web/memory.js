@@ -19,7 +19,7 @@ export function MemoryPage({ id, server, remove }) {
     ${memory.description && html`<p class="summary" dir="auto">${memory.description}</p>`}
     <div class="sheet">
       <div>
-        <${Tools} memory=${memory} raw=${raw} setRaw=${setRaw} remove=${isLeaving ? null : () => remove(id)} />
+        <${Tools} memory=${memory} raw=${raw} setRaw=${setRaw} remove=${isLeaving || server.read_only ? null : () => remove(id)} />
         <div class="panel">
           ${raw ? html`<div class="text"><pre class="raw" dir="auto">${memory.content}</pre></div>` : html`<${Rendered} markup=${data.html} title=${memory.title} />`}
         </div>

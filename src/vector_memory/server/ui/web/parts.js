@@ -1,6 +1,6 @@
 /* Parts that several pages have. */
 
-import { html, useLayoutEffect, useRef } from "./preact-htm.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact-htm.js";
 import { cut, letScroll, number, pieces, plain, SHAPES, words } from "./shared.js";
 import { link } from "./live.js";
 
@@ -110,10 +110,17 @@ export function Choice({ name, label, value, options, onChoose }) {
   </div>`;
 }
 
-export function Entry({ name, label, value, onChoose, type = "text", ...others }) {
+/* `onChoose` gets what was entered, `onType` what is being typed. */
+export function Entry({ name, label, value, onChoose, onType = () => {}, type = "text", ...others }) {
+  const [typed, setTyped] = useState(value);
+  useEffect(() => setTyped(value), [value]);
+  const keep = (event) => {
+    setTyped(event.target.value);
+    onType(event.target.value);
+  };
   return html`<div class="field">
     <label for=${name}>${label}</label>
-    <input id=${name} type=${type} value=${value} autocomplete="off" spellcheck="false" onChange=${(event) => onChoose(event.target.value)} ...${others} />
+    <input id=${name} type=${type} value=${typed} autocomplete="off" spellcheck="false" onInput=${keep} onChange=${(event) => onChoose(event.target.value)} ...${others} />
   </div>`;
 }
 

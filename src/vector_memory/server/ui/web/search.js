@@ -105,7 +105,7 @@ function Trace({ trace }) {
     ${trace.memory && html`<p class="notice"><${MemoryLink} id=${trace.memory.id}>Memory ${trace.memory.id}<//>: ${trace.memory.why}</p>`}
     <p class="hint">${number.format(trace.candidates_compared)} compared; score = ${trace.compared}</p>
     <div class="scroll" tabindex="0" role="region" aria-label=${`How ${KINDS[kind]} was measured`}><table>
-      <thead><tr>${["", "Memory", "Score", "Cosine", "Words", "Late", "Has", "Lacks", "Fate"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+      <thead><tr>${["Rank", "Memory", "Score", "Cosine", "Words", "Late", "Has", "Lacks", "Fate"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>${trace.candidates.map(
         (one) => html`<tr key=${one.id} class=${one.memory_id === trace.memory?.id ? "meant" : ""}>
           <td>${one.rank}</td><td><${MemoryLink} id=${one.memory_id}>${one.memory_id}<//></td>

@@ -1,0 +1,277 @@
+"""The page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from from_npm import folder
+from other_process import OtherProcess
+from report_page import HOSTILE
+from ui.conftest import Ui, serving
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: uv run --group browser pytest")
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or set CHROMIUM")
+
+WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
+MANY = 260
+PAGES = ("#/", "#/memories", "#/memories?session=s", "#/memory/1", "#/search?q=writer", "#/search?q=writer&view=why")
+
+Shown = Any
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def filled(store: SessionMemoryStore) -> SessionMemoryStore:
+    """A report that is hostile in every field, with an observation on it, and two notes."""
+    store.store_memory(
+        "report",
+        f"# Locks\n\nThe writer waits.\n\n{HOSTILE}",
+        agent_id="<img src=x onerror=window.ran=8>",
+        session_id="s",
+        title="</title><script>window.ran=10</script>",
+        task_code='"><script>window.ran=9</script>',
+        tags=["<i>"],
+        metadata={"__proto__": "<b>", "note": "</script>"},
+    )
+    store.store_memory("report_observation", "It waits a second.", agent_id="bob", session_id="s", parent_report_id=1)
+    store.store_memory("working_memory", "The writer is slow.", agent_id="bob", session_id="s", session_iter=2)
+    store.store_memory("knowledge_base", "The writer never sleeps.", agent_id="bob", title="Rule", category="rules")
+    return store
+
+
+@pytest.fixture
+def opening(browser: Any) -> Iterator[Callable[..., Shown]]:
+    """Opens a page; whatever a test does, nothing is asked of elsewhere, said on the console, or run."""
+    contexts, said, asked, hosts = [], list[str](), list[str](), set[str]()
+
+    def opened(ui: Ui, **options: Any) -> Shown:
+        context = browser.new_context(**{"viewport": WIDE, "color_scheme": "light", "bypass_csp": False, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        hosts.add(ui.base)
+        page.goto(ui.link)
+        page.wait_for_selector("main h1")
+        return page
+
+    yield opened
+    for context in contexts:
+        for page in context.pages:
+            assert page.evaluate("window.ran") is None
+        context.close()
+    assert said == []
+    assert all(any(url.startswith(host) for host in hosts) for url in asked), asked
+
+
+@pytest.fixture
+def shown(filled: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], request: pytest.FixtureRequest) -> Shown:
+    del filled
+    return opening(ui, **getattr(request, "param", {}))
+
+
+def visit(shown: Shown, address: str) -> None:
+    """Go to a page, and wait until it is there."""
+    shown.evaluate("address => { location.hash = address }", address)
+    ready = (
+        ".results, table" if "search" in address else "article .text" if "/memory/" in address else ".entry, .figures"
+    )
+    shown.wait_for_selector(ready)
+
+
+def names(shown: Shown) -> list[str]:
+    return [text.strip() for text in shown.locator(".entry .name").all_inner_texts()]
+
+
+def test_an_empty_memory_says_what_to_do_next(ui: Ui, opening: Callable[..., Shown]) -> None:
+    shown = opening(ui)
+    assert shown.inner_text("h1") == "Nothing is stored yet"
+    assert "vector-memory install claude" in shown.inner_text("main")
+
+
+def test_home_says_what_happened_lately(shown: Shown) -> None:
+    assert shown.locator(".figures dd").first.inner_text() == "4"
+    assert "1 active now" in shown.inner_text(".figures")
+    assert "4 memories stored by 2 agents" in shown.inner_text("main")
+    assert shown.locator(".session").inner_text().startswith("s")
+
+
+def test_what_another_process_stores_appears_at_once_and_nothing_on_the_screen_moves(
+    store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], tmp_path: Path
+) -> None:
+    for number in range(MANY):
+        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+    shown = opening(ui)
+    visit(shown, "#/memories")
+    assert names(shown)[0] == f"Note {MANY - 1}."
+    other = OtherProcess(tmp_path / "memory.db")
+    other.call("store_memory", "working_memory", "A later note.", agent_id="a", session_id="s")
+    shown.wait_for_selector("text=A later note.")
+    shown.evaluate("scrollTo(0, 9000)")
+    row = shown.locator(".row", has_text="Note 152.")
+    row.wait_for()
+    before = row.bounding_box()["y"]
+    other.call("store_memory", "working_memory", "The last note.", agent_id="a", session_id="s")
+    playwright.expect(shown.locator(".outcome")).to_have_text(f"{MANY + 2} memories")
+    assert abs(row.bounding_box()["y"] - before) < 2
+    other.close()
+
+
+def test_of_a_long_list_only_what_is_visible_is_drawn(
+    store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown]
+) -> None:
+    for number in range(MANY):
+        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+    shown = opening(ui)
+    visit(shown, "#/memories")
+    shown.evaluate("scrollTo(0, document.body.scrollHeight)")
+    shown.wait_for_selector("text=Note 0.")
+    assert shown.locator(".row").count() < 40
+
+
+@pytest.mark.parametrize(
+    ("control", "value", "found"),
+    [("kind", "working_memory", 1), ("agent", "bob", 3), ("session", "s", 3), ("text", "WRITER", 3), ("text", "%", 0)],
+)
+def test_a_filter_narrows_the_list_and_is_in_the_address(shown: Shown, control: str, value: str, found: int) -> None:
+    visit(shown, "#/memories")
+    if control == "kind":
+        shown.select_option("#kind", value)
+    else:
+        shown.fill(f"#{control}", value)
+        shown.press(f"#{control}", "Enter")
+    playwright.expect(shown.locator(".outcome")).to_contain_text(f"{found} memor")
+    playwright.expect(shown.locator(".entry")).to_have_count(found)
+    shown.reload()
+    playwright.expect(shown.locator(".entry")).to_have_count(found)
+    shown.click("text=Show all")
+    playwright.expect(shown.locator(".entry")).to_have_count(4)
+
+
+def test_hostile_texts_are_shown_as_text(shown: Shown) -> None:
+    visit(shown, "#/memory/1")
+    text = shown.locator("article .text")
+    assert "<script>window.ran = 1</script>" in text.inner_text()
+    assert text.locator("script, img, style, [onclick], [onerror]").count() == 0
+    targets = text.locator("a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    assert targets
+    assert all(target.startswith(("http:", "https:", "mailto:")) for target in targets)
+    assert shown.inner_text("article h1") == "</title><script>window.ran=10</script>"
+    for address in PAGES:
+        visit(shown, address)
+
+
+def test_a_question_finds_while_it_is_typed_and_its_link_finds_the_same(shown: Shown) -> None:
+    visit(shown, "#/memories")
+    shown.keyboard.press("/")
+    shown.wait_for_selector("#question")
+    shown.keyboard.type("writer")
+    shown.wait_for_selector(".result mark")
+    found = shown.locator(".result h2 a").all_inner_texts()
+    assert "q=writer" in shown.evaluate("location.hash")
+    shown.reload()
+    shown.wait_for_selector(".result")
+    assert shown.locator(".result h2 a").all_inner_texts() == found
+    shown.click("text=Sections")
+    assert "grain=section" in shown.evaluate("location.hash")
+    shown.wait_for_selector(".result")
+
+
+def test_why_says_what_became_of_a_memory_that_was_expected(shown: Shown) -> None:
+    visit(shown, "#/search?q=writer&view=why&kind=knowledge_base")
+    shown.fill("#missed", "2")
+    shown.press("#missed", "Enter")
+    playwright.expect(shown.locator(".notice")).to_contain_text("Memory 2")
+    assert "outside the filters" in shown.inner_text(".notice")
+
+
+def test_the_answer_of_an_agent_comes_with_its_tokens(shown: Shown) -> None:
+    shown.evaluate("location.hash = '#/search?q=writer&view=agent&kind=knowledge_base'")
+    playwright.expect(shown.locator(".outcome")).to_contain_text("tokens", timeout=30_000)
+    assert "search_knowledge_base_specific_chunks" in shown.inner_text("pre.call >> nth=0")
+    assert "never sleeps" in shown.inner_text("pre.call >> nth=1")
+
+
+def test_deleting_asks_and_can_be_undone(shown: Shown, filled: SessionMemoryStore) -> None:
+    visit(shown, "#/memory/3")
+    shown.click("text=Delete …")
+    shown.click("text=Keep it")
+    assert shown.locator(".toast").count() == 0
+    shown.click("text=Delete …")
+    shown.locator("dialog .danger").click()
+    playwright.expect(shown.locator(".toast")).to_contain_text("Memory 3 will be deleted")
+    shown.reload()
+    shown.click("text=Undo")
+    playwright.expect(shown.locator(".toast")).to_have_count(0)
+    assert filled.count_memories() == 4
+
+
+class TestSoon:
+    """A deletion that cannot be taken back for long."""
+
+    @pytest.fixture
+    def undo_seconds(self) -> float:
+        return 1.0
+
+    def test_a_memory_is_deleted_though_the_page_was_closed(self, shown: Shown, filled: SessionMemoryStore) -> None:
+        visit(shown, "#/memory/3")
+        shown.click("text=Delete …")
+        shown.locator("dialog .danger").click()
+        shown.wait_for_selector(".toast")
+        shown.close()
+        eventually(lambda: filled.count_memories() == 3)
+
+
+def test_a_page_that_only_reads_offers_no_deletion(filled: SessionMemoryStore, opening: Callable[..., Shown]) -> None:
+    with serving(filled, read_only=True) as ui:
+        shown = opening(ui)
+        visit(shown, "#/memory/3")
+        assert shown.locator("text=Delete …").count() == 0
+
+
+def test_the_list_works_from_the_keyboard(shown: Shown) -> None:
+    visit(shown, "#/memories")
+    shown.locator(".entry").first.focus()
+    shown.keyboard.press("ArrowDown")
+    assert shown.evaluate("document.activeElement.querySelector('.name').textContent") == "The writer is slow."
+    shown.keyboard.press("Enter")
+    playwright.expect(shown.locator("article h1")).to_have_text("The writer is slow.")
+    assert shown.evaluate("document.activeElement.tagName") == "MAIN"
+
+
+@pytest.mark.parametrize("shown", [{"viewport": PHONE, "color_scheme": "dark"}], indirect=True)
+def test_on_a_phone_nothing_is_wider_than_the_screen(shown: Shown) -> None:
+    for address in PAGES:
+        visit(shown, address)
+        assert shown.evaluate("document.documentElement.scrollWidth") == PHONE["width"], address
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: uv run python tests/from_npm.py ui")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(filled: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], scheme: str) -> None:
+    del filled
+    shown = opening(ui, color_scheme=scheme, bypass_csp=True)
+    said = []
+    for address in PAGES:
+        visit(shown, address)
+        shown.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+        found = shown.evaluate("axe.run().then(found => found.violations)")
+        said += [(address, one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
+    assert said == []
