@@ -1,8 +1,8 @@
-"""Make docs/images/report.png: `uv run --group browser python scripts/make_screenshot.py [MARKDOWN...]`.
+"""Make docs/images/report.png and ui.png: `uv run --group browser python scripts/make_screenshot.py [MARKDOWN...]`.
 
 Stores Markdown files, by default those of this project, as five agents could have done in two days, makes the report of
-that session with the command that users have, and takes a picture of it with Chromium. --keep leaves the memory, the
-page and more pictures in a folder.
+that session with the command that users have, and takes a picture of it with Chromium, and one of the page over the
+live memory. --keep leaves the memory, the page and more pictures in a folder.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from vector_memory.sessions import writer as saving
 from vector_memory.store import SessionMemoryStore
 
 ROOT = Path(__file__).parents[1]
-PICTURE = ROOT / "docs" / "images" / "report.png"
+PICTURE, LIVE = (ROOT / "docs" / "images" / name for name in ("report.png", "ui.png"))
 SESSION = "read-the-docs"
 WIDE = {"width": 1240, "height": 1010}
 VIEWS = {
@@ -32,6 +33,9 @@ VIEWS = {
 }
 NOTED, REVIEWED = 0.35, 0.4
 """Which part of the reports an agent made a note for, and which the reviewer looked at."""
+
+SETTLING = 500
+"""Milliseconds after which nothing moves any more."""
 
 READERS = ("researcher-1", "researcher-2", "api-expert")
 
@@ -50,9 +54,22 @@ def main() -> None:
         store_session(database, [file for place in arguments.markdown for file in sorted(place.rglob("*.md"))])
         command = [sys.executable, "-m", "vector_memory", "report", SESSION, "-o", page, "--overwrite"]
         subprocess.run([*command, "--database-path", database], check=True)
-        take_pictures(page, folder)
+        take_pictures(page.as_uri(), folder)
         shutil.copy(folder / "light.png", PICTURE)
-    print(f"{PICTURE}: {PICTURE.stat().st_size / 1000:.0f} kB")
+        with live_page(database) as link:
+            take_pictures(link, folder, "main h1")
+        shutil.copy(folder / "light.png", LIVE)
+    for picture in (PICTURE, LIVE):
+        print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
+
+
+@contextmanager
+def live_page(database: Path) -> Iterator[str]:
+    """Serve the page over a memory, and yield a link to it that works once."""
+    command = [sys.executable, "-m", "vector_memory", "ui", "--no-open", "--read-only", "--database-path", database]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        yield next(line.strip() for line in server.stderr or () if "http://" in line)
+        server.terminate()
 
 
 def store_session(database: Path, files: Sequence[Path]) -> None:
@@ -99,15 +116,19 @@ def working_hours(chance: random.Random) -> Iterator[datetime]:
         yield moment
 
 
-def take_pictures(page: Path, folder: Path) -> None:
-    """Take a picture of the page in every view."""
+def take_pictures(address: str, folder: Path, ready: str = "body") -> None:
+    """Take a picture of a page in every view, all with the cookies of the first, once there is what `ready` selects."""
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
+        known = None
         for name, options in VIEWS.items():
-            context = browser.new_context(**options)  # type: ignore[arg-type]
+            context = browser.new_context(**options, storage_state=known)  # type: ignore[arg-type]
             shown = context.new_page()
-            shown.goto(page.as_uri())
+            shown.goto(address)
+            shown.locator(ready).wait_for()
+            shown.wait_for_timeout(SETTLING)
+            known = context.storage_state()
             shown.screenshot(path=folder / f"{name}.png")
             shown.screenshot(path=folder / f"{name}-all.png", full_page=True)
             context.close()
