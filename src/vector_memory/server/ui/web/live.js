@@ -25,18 +25,27 @@ export async function ask(path, { method = "GET", signal } = {}) {
   return body;
 }
 
-/* The answer to a request, and to the same request after each change. The last one stays until the next is there. */
-export function useAnswer(path, params, version) {
+/* The answer to a request, and to the same request after each change. The last one stays until the next is there.
+   `patience`: milliseconds in which the request may still change, because somebody is typing. */
+export function useAnswer(path, params, version, patience = 0) {
   const [answer, setAnswer] = useState({ data: null, error: null });
   const address = path && `${path}?${query(params)}`;
   useEffect(() => {
     if (!address) return undefined;
     const stop = new AbortController();
-    ask(address, { signal: stop.signal }).then(
-      (data) => setAnswer({ data, error: null, address }),
-      (error) => stop.signal.aborted || setAnswer((last) => ({ ...last, error, address })),
-    );
-    return () => stop.abort();
+    const begin = async () => {
+      try {
+        const data = await ask(address, { signal: stop.signal });
+        setAnswer({ data, error: null, address });
+      } catch (error) {
+        if (!stop.signal.aborted) setAnswer((last) => ({ ...last, error, address }));
+      }
+    };
+    const timer = setTimeout(begin, patience);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
   }, [address, version]);
   return { ...answer, isOld: answer.address !== address };
 }

@@ -5,6 +5,8 @@ import { copyText, count, cut, number } from "./shared.js";
 import { rename, useAnswer } from "./live.js";
 import { Choice, Entry, Facts, Failure, Glyph, KINDS, kindOptions, legible, Marked, MemoryLink, nameOf } from "./parts.js";
 
+const TYPING = 120; // milliseconds
+
 const GRAINS = { chunk: "Passages", section: "Sections", document: "Whole memories" };
 const MODES = [["", "Meaning and words"], ["vector", "Meaning only"], ["keyword", "Words only"]];
 const VIEWS = { results: "Results", why: "Why these", agent: "As an agent gets it" };
@@ -49,7 +51,7 @@ function wordsLike(stems) {
 }
 
 function Results({ question, version }) {
-  const { data, error, isOld } = useAnswer("search", question, version);
+  const { data, error, isOld } = useAnswer("search", question, version, TYPING);
   if (error) return html`<${Failure} error=${error} />`;
   if (!data) return html`<p class="nothing" role="status">Searching …</p>`;
   const pattern = wordsLike(data.terms);
@@ -90,7 +92,7 @@ function around(text, pattern) {
 /* --- Why ------------------------------------------------------------------------------------------------------------- */
 
 function Why({ question, missed, choose, version }) {
-  const { data, error, isOld } = useAnswer("explain", { ...question, missed }, version);
+  const { data, error, isOld } = useAnswer("explain", { ...question, missed }, version, TYPING);
   return html`<${Entry} name="missed" label="Which memory did you expect? Its number" value=${missed} onChoose=${choose} inputmode="numeric" placeholder="such as 42" />
     <${Failure} error=${error} />
     ${!data && !error && html`<p class="nothing" role="status">Measuring …</p>`}
@@ -120,7 +122,7 @@ function Trace({ trace }) {
 /* --- The answer of the tool ------------------------------------------------------------------------------------------ */
 
 function AgentView({ question, form, choose, version }) {
-  const { data, error, isOld } = useAnswer("answer", { ...question, form }, version);
+  const { data, error, isOld } = useAnswer("answer", { ...question, form }, version, TYPING);
   const forms = [["", "Full answers"], ["lean", "Lean answers, as with --profile core"]];
   return html`<${Choice} name="form" label="Form" value=${form} options=${forms} onChoose=${choose} />
     <${Failure} error=${error} />
