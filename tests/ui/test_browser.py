@@ -194,6 +194,13 @@ def test_a_question_finds_while_it_is_typed_and_its_link_finds_the_same(shown: S
     shown.wait_for_selector(".result")
 
 
+def test_a_question_can_be_asked_at_home(shown: Shown) -> None:
+    shown.fill("[name=q]", "writer")
+    shown.press("[name=q]", "Enter")
+    shown.wait_for_selector(".result")
+    assert shown.input_value("#question") == "writer"
+
+
 def test_why_says_what_became_of_a_memory_that_was_expected(shown: Shown) -> None:
     visit(shown, "#/search?q=writer&view=why&kind=knowledge_base")
     shown.fill("#missed", "2")

@@ -73,13 +73,13 @@ class Guard:
         headers = dict(scope["headers"])
         host, (before, _, path) = headers.get(b"host", b""), scope["path"].partition(self._path)
         if host.partition(b":")[0] not in THIS_MACHINE:  # a name of somebody else that leads to this machine
-            await refuse(send, 421, UNKNOWN)
+            await answer(send, 421, UNKNOWN)
         elif before or path[:1] not in ("", "/"):
-            await refuse(send, 404, UNKNOWN)
+            await answer(send, 404, UNKNOWN)
         elif path in ("", "/") and "token" in (asked := parse_qs(scope["query_string"].decode("latin-1"))):
             await self._let_in(asked["token"][0], headers, send)
         elif not self._is_known(headers) or not is_own(headers, host, scope["method"]):
-            await refuse(send, 403, UNKNOWN)
+            await answer(send, 403, UNKNOWN)
         else:
             await self._app({**scope, "path": path or "/"}, receive, with_headers(send))
 
@@ -88,11 +88,11 @@ class Guard:
         if self._token is not None and compare_digest(token.encode(), self._token.encode()):
             self._token = None
             cookie = f"{COOKIE}={self._secret}; Path={self._path}/; HttpOnly; SameSite=Strict"
-            await refuse(send, 200, WELCOME, (b"set-cookie", cookie.encode()))
+            await answer(send, 200, WELCOME, (b"set-cookie", cookie.encode()))
         elif self._is_known(headers):
-            await refuse(send, 200, WELCOME)
+            await answer(send, 200, WELCOME)
         else:
-            await refuse(send, 403, USED)
+            await answer(send, 403, USED)
 
     def _is_known(self, headers: dict[bytes, bytes]) -> bool:
         try:
@@ -109,7 +109,7 @@ def is_own(headers: dict[bytes, bytes], host: bytes, method: str) -> bool:
     return is_from_here and is_same and (method in ("GET", "HEAD") or WRITES_WITH in headers)
 
 
-async def refuse(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:
+async def answer(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:
     """Answer with a small page of its own."""
     body = page.encode()
     given = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode()), *headers]

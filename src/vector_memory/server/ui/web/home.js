@@ -11,13 +11,22 @@ const MOST_AGENTS = 7; // with a colour of their own
 
 const isActive = (session) => secondsSince(session.latest_activity) < ACTIVE_SECONDS;
 
+function search(event) {
+  event.preventDefault();
+  location.hash = link("/search", { q: event.target.elements.q.value });
+}
+
 export function Home({ server }) {
   const { data, error } = useAnswer("home", {}, server.version);
   const latest = useAnswer("memories", { limit: LATEST }, server.version);
   if (!data) return html`<${Failure} error=${error} />`;
   if (!data.stats.total_memories) return html`<${Empty} place=${data.place} />`;
   return html`<h1>What happened lately</h1>
-    <p class="summary">The memory <bdi>${data.place}</bdi>${data.read_only ? ", to look at only" : ""}</p>
+    <p class="summary">The memory <bdi>${data.place}</bdi>${data.read_only ? ", read-only" : ""}</p>
+    <form role="search" aria-label="Search the memory" class="ask" onSubmit=${search}>
+      <input name="q" class="question" type="search" aria-label="Question" autocomplete="off" placeholder="Ask the memory as an agent would" />
+      <button type="submit">Search</button>
+    </form>
     <${Failure} error=${error} />
     <${Figures} ...${data} />
     <${Activity} hours=${data.hours} since=${data.since} until=${data.until} />
@@ -51,9 +60,9 @@ function Figures({ stats, sessions }) {
       ? [number.format(lacking), "lack vectors: run vector-memory backfill"]
       : ["Ready", "all found by meaning and by words"];
   const figures = [
-    [number.format(stats.total_memories), "memories"],
-    [number.format(stats.total_sessions), active ? `sessions, ${active} active now` : "sessions"],
-    [number.format(stats.total_agents), "agents"],
+    [number.format(stats.total_memories), stats.total_memories === 1 ? "memory" : "memories"],
+    [number.format(stats.total_sessions), `session${stats.total_sessions === 1 ? "" : "s"}${active ? `, ${active} active now` : ""}`],
+    [number.format(stats.total_agents), stats.total_agents === 1 ? "agent" : "agents"],
     vectors,
     [size(stats.database_bytes), "on disk"],
   ];

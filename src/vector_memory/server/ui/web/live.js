@@ -31,7 +31,7 @@ export function useAnswer(path, params, version, patience = 0) {
   const [answer, setAnswer] = useState({ data: null, error: null });
   const address = path && `${path}?${query(params)}`;
   useEffect(() => {
-    if (!address) return undefined;
+    if (!address || version === null) return undefined; // the version comes at once
     const stop = new AbortController();
     const begin = async () => {
       try {

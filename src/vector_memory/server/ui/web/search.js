@@ -9,7 +9,7 @@ const TYPING = 120; // milliseconds
 
 const GRAINS = { chunk: "Passages", section: "Sections", document: "Whole memories" };
 const MODES = [["", "Meaning and words"], ["vector", "Meaning only"], ["keyword", "Words only"]];
-const VIEWS = { results: "Results", why: "Why these", agent: "As an agent gets it" };
+const VIEWS = { results: "Results", why: "Why, or why not", agent: "As an agent gets it" };
 const MATCHES = { strong: "answers it", related: "related", weak: "weak" };
 const FIELDS = ["q", "grain", "kind", "mode", "agent", "session", "since", "until", "view", "missed", "form"];
 
