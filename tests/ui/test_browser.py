@@ -225,7 +225,7 @@ def test_deleting_asks_and_can_be_undone(shown: Shown, filled: SessionMemoryStor
     shown.locator("dialog .danger").click()
     playwright.expect(shown.locator(".toast")).to_contain_text("Memory 3 will be deleted")
     shown.reload()
-    shown.click("text=Undo")
+    shown.click(".toast button")
     playwright.expect(shown.locator(".toast")).to_have_count(0)
     assert filled.count_memories() == 4
 
