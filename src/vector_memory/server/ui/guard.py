@@ -36,7 +36,8 @@ HEADERS = {
 """What every answer has, unless it has its own."""
 
 NOTE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
-<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">{head}<title>vector-memory</title><h1>{title}</h1><p>{text}</p>"""
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">{head}
+<title>vector-memory</title><h1>{title}</h1><p>{text}</p>"""
 
 # The cookie is not sent with a redirection that another site began, such as a file. A page that refreshes begins anew.
 WELCOME = NOTE.format(head='<meta http-equiv="refresh" content="0; url=./">', title="Opening the memory …", text="")
