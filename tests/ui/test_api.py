@@ -8,6 +8,7 @@ import pytest
 from fastmcp import Client
 
 from other_process import OtherProcess
+from search.test_later import NEW, fill, opened
 from ui.conftest import Ui, serving
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import NotFoundError
@@ -92,6 +93,21 @@ def test_a_memory_comes_with_everything_around_it(page: Ui) -> None:
     near = [other["memory_id"] for other in shown["nearest"]]
     assert set(near) <= {2, 3, 4, 5}
     assert near[0] in {3, 5}  # it has the most of the same words
+
+
+def test_a_memory_names_what_replaced_it_and_what_it_replaced(page: Ui, memories: SessionMemoryStore) -> None:
+    memories.supersede(4, 3)
+    assert page.get("memories/3")["memory"]["superseded_by"] == [4]
+    assert page.get("memories/4")["memory"]["supersedes"] == [3]
+
+
+def test_a_memory_names_the_newer_ones_on_its_subject(tmp_path: Path) -> None:
+    with opened(tmp_path / "later.db") as store:
+        older, newer = fill(store)
+        eventually(lambda: [one.id for one in store.get_memory_page(older).later] == [newer])
+        with serving(store) as ui:
+            [later] = ui.enter().get(f"memories/{older}")["later"]
+    assert (later["id"], later["beginning"]) == (newer, NEW)
 
 
 def test_looking_does_not_count_as_reading(page: Ui, memories: SessionMemoryStore) -> None:
@@ -198,12 +214,24 @@ def test_what_waits_is_deleted_when_the_server_ends(page: Ui, memories: SessionM
     assert memories.count_memories() == 4
 
 
-def test_a_page_that_only_reads_deletes_nothing(memories: SessionMemoryStore) -> None:
+def test_a_memory_is_pinned_and_unpinned(page: Ui, memories: SessionMemoryStore) -> None:
+    before = page.get("state")["version"]
+    assert page.ask("api/memories/4/pin", "PUT", **WRITES).status_code == 200
+    assert page.get("memories/4")["memory"]["pinned"]
+    assert page.get("state")["version"] != before
+    page.ask("api/memories/4/pin", "DELETE", **WRITES)
+    assert not memories.get_memory_page(4).memory.pinned
+    assert page.ask("api/memories/99/pin", "PUT", **WRITES).status_code == 404
+
+
+def test_a_page_that_only_reads_changes_nothing(memories: SessionMemoryStore) -> None:
     with serving(memories, read_only=True) as ui:
         ui.enter()
         assert ui.get("home")["read_only"]
         assert ui.ask("api/memories/4/deletion", "PUT", **WRITES).status_code == 400
+        assert ui.ask("api/memories/4/pin", "PUT", **WRITES).status_code == 400
         assert ui.get("state")["deleting"] == {}
+    assert not memories.get_memory_page(4).memory.pinned
 
 
 def test_the_version_changes_when_another_process_stores(page: Ui, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "uninstall": {"uninstall claude": "take out what `install claude` added"},
     "ui": {
         "ui": "the memory of the project in the current folder",
-        "ui --database-path ~/memory.db --read-only": "another one, without deleting anything",
+        "ui --database-path ~/memory.db --read-only": "another one, without changing anything",
     },
     "demo": {
         "demo": "on the documentation of vector-memory",

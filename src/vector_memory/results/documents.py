@@ -6,6 +6,7 @@ from vector_memory.results.rounding import Share, Time, Value, unless_empty
 from vector_memory.results.sessions import (
     SUPERSEDED,
     Beginning,
+    LaterMemory,
     MemoryEntry,
     ObservationNote,
     Omitted,
@@ -113,12 +114,17 @@ class NearMemory(Provenance):
 
 
 class MemoryPage(Value):
-    """All there is to say of a memory, uncut. `observations`: those on it, if it is a report."""
+    """All there is to say of a memory, uncut. `observations`: those on it, if it is a report.
+
+    `later`: the newest memories on its subject, which `later_more` further ones are on, too.
+    """
 
     memory: MemoryEntry
     chunks: list[ChunkEntry]
     observations: list[ObservationNote]
     nearest: list[NearMemory]
+    later: list[LaterMemory] = Field(default=[])
+    later_more: int = 0
 
 
 class DeleteResult(Result):

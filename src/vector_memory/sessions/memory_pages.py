@@ -1,5 +1,6 @@
 """Shows a memory to a person: whole, with everything around it."""
 
+from vector_memory.domain import Scope
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.documents import MemoryPage, NearMemory
 from vector_memory.results.mapping import memory_entry, observations_on, provenance, succession_of
@@ -21,9 +22,9 @@ class MemoryPages:
         self._retriever = retriever
 
     def page(self, memory_id: str | int) -> MemoryPage:
-        """Return a memory uncut, with its chunks, the observations on it, and the nearest others. Raises NotFoundError.
+        """Return a memory uncut, with its chunks, the observations on it, the nearest others and newer ones.
 
-        This does not count as reading it.
+        This does not count as reading it. Raises NotFoundError.
         """
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
@@ -41,4 +42,5 @@ class MemoryPages:
                     )
                     for near in nearest_to(reader, self._retriever, number, NEAREST)
                 ],
+                **self._retriever.later_of(reader, [number], Scope()).get(number, {}),
             )

@@ -73,6 +73,7 @@ class Api:
             *(Route(f"/api/{path}", endpoint) for path, endpoint in reads.items()),
             Route("/api/memories/{memory_id}/deletion", self.delete, methods=["PUT"]),
             Route("/api/memories/{memory_id}/deletion", self.undo, methods=["DELETE"]),
+            Route("/api/memories/{memory_id}/pin", self.pin, methods=["PUT", "DELETE"]),
         ]
 
     async def state(self, _request: Request) -> Response:
@@ -184,8 +185,7 @@ class Api:
 
     async def delete(self, request: Request) -> Response:
         """Delete a memory soon."""
-        if self._read_only:
-            raise AccessDeniedError("This page only reads: start it without --read-only.")
+        self._require_writable()
         self._deletions.schedule(parse_id("memory_id", request.path_params["memory_id"]))
         return JSONResponse({"deleting": self._deletions.waiting()})
 
@@ -194,6 +194,16 @@ class Api:
         if not self._deletions.undo(parse_id("memory_id", request.path_params["memory_id"])):
             raise NotFoundError("It is too late: the memory was deleted.")
         return JSONResponse({"deleting": self._deletions.waiting()})
+
+    def pin(self, request: Request) -> Response:
+        """Pin a memory, or unpin it."""
+        self._require_writable()
+        change = self._store.pin if request.method == "PUT" else self._store.unpin
+        return JSONResponse(change(request.path_params["memory_id"]).model_dump(mode="json"))
+
+    def _require_writable(self) -> None:
+        if self._read_only:
+            raise AccessDeniedError("This page only reads: start it without --read-only.")
 
 
 def scope_of(request: Request) -> Scope:

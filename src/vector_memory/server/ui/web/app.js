@@ -44,9 +44,10 @@ function App() {
   const [server, setDeleting] = useServer();
   const [problem, setProblem] = useState(null);
   const last = useRef(null);
-  const change = (method) => async (id) => {
+  const change = (what, method) => async (id) => {
     try {
-      setDeleting((await ask(`memories/${id}/deletion`, { method })).deleting);
+      const { deleting } = await ask(`memories/${id}/${what}`, { method });
+      if (deleting) setDeleting(deleting);
     } catch (error) {
       setProblem(error.message);
     }
@@ -81,9 +82,9 @@ function App() {
     </header>
     <main tabindex="-1">
       ${problem && html`<p class="notice" role="alert">${problem}</p>`}
-      <${Page} path=${path} params=${params} server=${server} remove=${change("PUT")} />
+      <${Page} path=${path} params=${params} server=${server} remove=${change("deletion", "PUT")} pin=${change("pin", "PUT")} unpin=${change("pin", "DELETE")} />
     </main>
-    <${Deleting} server=${server} undo=${change("DELETE")} />`;
+    <${Deleting} server=${server} undo=${change("deletion", "DELETE")} />`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

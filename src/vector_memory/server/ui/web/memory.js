@@ -3,9 +3,9 @@
 import { html, useEffect, useRef, useState } from "./preact-htm.js";
 import { copyText, count, number, words } from "./shared.js";
 import { link, useAnswer } from "./live.js";
-import { Ago, Failure, Glyph, MemoryLink, nameOf, nameOfKind, Rendered } from "./parts.js";
+import { Ago, Failure, Glyph, MemoryLink, nameOf, nameOfKind, On, Rendered } from "./parts.js";
 
-export function MemoryPage({ id, server, remove }) {
+export function MemoryPage({ id, server, remove, pin, unpin }) {
   const { data, error, isOld } = useAnswer(`memories/${id}`, {}, server.version);
   const [raw, setRaw] = useState(false);
   const isLeaving = id in server.deleting;
@@ -14,12 +14,16 @@ export function MemoryPage({ id, server, remove }) {
   if (!data || isOld) return null;
   const { memory } = data;
   return html`<article class=${isLeaving ? "leaving" : ""}>
-    <p class="kicker"><${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${id}</p>
+    <p class="kicker"><${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${id}${memory.pinned ? " · pinned" : ""}${memory.superseded_by?.length ? " · superseded" : ""}</p>
     <h1 dir="auto">${nameOf({ ...memory, text: memory.content, memory_id: id })}</h1>
     ${memory.description && html`<p class="summary" dir="auto">${memory.description}</p>`}
     <div class="sheet">
       <div>
-        <${Tools} memory=${memory} raw=${raw} setRaw=${setRaw} remove=${isLeaving || server.read_only ? null : () => remove(id)} />
+        <${Tools}
+          memory=${memory} raw=${raw} setRaw=${setRaw}
+          remove=${isLeaving || server.read_only ? null : () => remove(id)}
+          pin=${server.read_only ? null : () => (memory.pinned ? unpin : pin)(id)}
+        />
         <div class="panel">
           ${raw ? html`<div class="text"><pre class="raw" dir="auto">${memory.content}</pre></div>` : html`<${Rendered} markup=${data.html} title=${memory.title} />`}
         </div>
@@ -28,18 +32,20 @@ export function MemoryPage({ id, server, remove }) {
       </div>
       <aside aria-label="About this memory">
         <${Origin} memory=${memory} />
+        <${Later} later=${data.later} more=${data.later_more} />
         <${Nearest} nearest=${data.nearest} />
       </aside>
     </div>
   </article>`;
 }
 
-function Tools({ memory, raw, setRaw, remove }) {
+function Tools({ memory, raw, setRaw, remove, pin }) {
   const copy = useRef();
   const dialog = useRef();
   return html`<div class="tools">
     <button type="button" class="quiet" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>As stored</button>
     <button type="button" class="quiet" ref=${copy} onClick=${() => copyText(copy.current, memory.content)}>Copy text</button>
+    ${pin && html`<button type="button" class="quiet" aria-pressed=${Boolean(memory.pinned)} title="Agents are told of it first, and no policy removes it" onClick=${pin}>Pin</button>`}
     ${remove && html`<button type="button" class="quiet risky" onClick=${() => dialog.current.showModal()}>Delete …</button>`}
     <dialog ref=${dialog} aria-labelledby="delete-title">
       <h2 id="delete-title">Delete this memory?</h2>
@@ -56,10 +62,14 @@ const pair = (name, value) => value && html`<div key=${name}><dt>${name}</dt><dd
 
 function Origin({ memory }) {
   const filter = (name, value) => value && html`<a href=${link("/memories", { [name]: value })}>${value}</a>`;
+  const others = (ids) => ids?.length > 0 && ids.map((id, at) => [at > 0 && ", ", html`<${MemoryLink} id=${id}>${id}<//>`]);
   const about = memory.metadata.parent_report_id;
   const rest = Object.entries(memory.metadata).filter(([name]) => !["category", "parent_report_id"].includes(name));
   return html`<section class="panel"><h2>Where it is from</h2><dl class="pairs">
     ${pair("Stored", html`<${Ago} time=${memory.created_at} />`)}
+    ${pair("Superseded by", others(memory.superseded_by))}
+    ${pair("Supersedes", others(memory.supersedes))}
+    ${pair("Expires", memory.expires_at && html`<${On} time=${memory.expires_at} />`)}
     ${pair("Agent", filter("agent", memory.agent_id))}
     ${pair("Session", filter("session", memory.session_id))}
     ${pair("Iteration", String(memory.session_iter))}
@@ -71,6 +81,19 @@ function Origin({ memory }) {
     ${pair("Length", count(memory.content_length, "character"))}
     ${rest.map(([name, value]) => pair(words(name), typeof value === "string" ? value : JSON.stringify(value)))}
   </dl></section>`;
+}
+
+/* Newer memories that seem to be on the same subject. */
+function Later({ later, more }) {
+  if (!later.length) return null;
+  return html`<section class="panel"><h2>Later on its subject</h2><ul class="plain">
+    ${later.map(
+      (one) => html`<li key=${one.id} class="line">
+        <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//>
+          <p class="facts"><bdi>${one.agent_id}</bdi> · <${Ago} time=${one.created_at} /></p></div>
+      </li>`,
+    )}
+  </ul>${more > 0 && html`<p class="facts">and ${number.format(more)} more</p>`}</section>`;
 }
 
 function Nearest({ nearest }) {

@@ -50,6 +50,8 @@ export function ago(time) {
 
 export const Ago = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${ago(time)}</time>`;
 
+export const On = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${day.format(new Date(time))}</time>`;
+
 /* --- Memories -------------------------------------------------------------------------------------------------------- */
 
 /* A Markdown text as it is read, in one line. */
