@@ -132,7 +132,7 @@ class SessionMemoryStore:
         self._medium = MediumSearch(retriever, self._timer, budget)
         self._probes = Probes(budget, self._access.record, folds_copies=settings.fold_copies)
         self._coarse = CoarseSearch(storage, retriever, self._timer, budget, self._access.record)
-        self.across = Across(self._fine, self._medium, self._coarse)
+        self.across = Across(storage, self._fine, self._medium, self._coarse)
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)
         self._documents = Documents(storage, budget, self._access, self._exports)
         self._task_context = TaskContext(storage, retriever, budget, self._access)

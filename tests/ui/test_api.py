@@ -138,6 +138,13 @@ def test_without_a_kind_all_kinds_are_searched_and_merged(page: Ui) -> None:
     assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
 
 
+def test_kinds_without_memories_are_not_searched(memories: SessionMemoryStore) -> None:
+    scopes = [Scope(kind, session_id="one") for kind in MemoryKind]
+    merged = memories.across.several("writer", scopes, Page(), "chunk")
+    assert len(merged.answers) == 3
+    assert {found.memory_type for found in merged.results} <= {"report", "report_observation", "working_memory"}
+
+
 def test_a_trace_says_how_each_was_measured_and_why_one_is_missing(page: Ui) -> None:
     [trace] = page.get("explain?q=last reader&kind=report&missed=4")["traces"]
     best = trace["candidates"][0]

@@ -21,6 +21,7 @@ from vector_memory.search.coarse import CoarseSearch
 from vector_memory.search.explaining import Grain
 from vector_memory.search.fine import FineSearch
 from vector_memory.search.medium import MediumSearch
+from vector_memory.storage.base import Storage
 
 Found = FoundChunk | FoundSection | FoundMemory
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
@@ -37,7 +38,8 @@ class Merged(NamedTuple):
 class Across:
     """Searches of all kinds and grains. Memories that are not split into chunks are found as a whole at any grain."""
 
-    def __init__(self, fine: FineSearch, medium: MediumSearch, coarse: CoarseSearch) -> None:
+    def __init__(self, storage: Storage, fine: FineSearch, medium: MediumSearch, coarse: CoarseSearch) -> None:
+        self._storage = storage
         self._fine = fine
         self._medium = medium
         self._coarse = coarse
@@ -55,10 +57,13 @@ class Across:
     def several(
         self, query: str, scopes: Sequence[Scope], page: Page, grain: Grain, mode: SearchMode | None = None
     ) -> Merged:
-        """Return the results in scopes of different kinds. Raises ValidationError beyond the best 100."""
+        """Return the results in scopes that differ only in their kinds. Raises ValidationError beyond the best 100."""
         if page.end > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
-        answers = [self.one(query, scope, replace(page, limit=page.end, offset=0), grain, mode) for scope in scopes]
+        with self._storage.read() as reader:
+            held = reader.count_by(replace(scopes[0], kind=None), "kind")
+        searched = [scope for scope in scopes if scope.kind in held] or scopes[:1]  # which refuses a wrong query, too
+        answers = [self.one(query, scope, replace(page, limit=page.end, offset=0), grain, mode) for scope in searched]
         ranked = merged_by_score([answer.results for answer in answers])[: page.end]
         shown = {scope.kind: shown_of(scope.kind, ranked, page.offset) for scope in scopes}
         return Merged(ranked[page.offset :], answers, shown)

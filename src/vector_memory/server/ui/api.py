@@ -141,7 +141,7 @@ class Api:
                 "terms": query_terms(query),
                 "confidence": best_of([answer.confidence for answer in answers]),
                 "weak": sum(answer.weak for answer in answers),
-                "message": answers[0].message if len(answers) == 1 else None,
+                "message": answers[0].message if scope.kind else None,
             }
         )
 
