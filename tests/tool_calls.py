@@ -27,6 +27,7 @@ REQUIRED = {
     "output_path": "report.md",
     "path": "MEMORY.md",
     "entry": "Words about databases.",
+    "older_ids": [1],
 }
 """A good value for every parameter that some tool cannot do without."""
 

@@ -27,7 +27,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 def test_the_command_prints_plain_text_in_80_columns_and_exits_with_0(path: Path) -> None:
     ended = run("--database-path", path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "Healthy: 26 checks, no problems, no warnings." in ended.stdout
+    assert "Healthy: 27 checks, no problems, no warnings." in ended.stdout
     assert "\x1b" not in ended.stdout
     assert max(len(line) for line in ended.stdout.splitlines() if str(path) not in line) <= 80
 
@@ -53,7 +53,17 @@ def test_json_is_one_object_with_stable_keys(path: Path) -> None:
         *[("contents", name) for name in ("file", "schema", "integrity", "tables", "values", "orphans", "index")],
         *[
             ("contents", name)
-            for name in ("text", "chunks", "passages", "vectors", "keywords", "tags", "unindexed", "fingerprint")
+            for name in (
+                "text",
+                "chunks",
+                "passages",
+                "vectors",
+                "keywords",
+                "tags",
+                "superseded",
+                "unindexed",
+                "fingerprint",
+            )
         ],
     ]
     assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}

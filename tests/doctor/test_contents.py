@@ -19,7 +19,7 @@ def test_a_healthy_file_is_healthy(path: Path) -> None:
     report = examine(path)
     assert found(report) == {}
     assert report.healthy
-    assert len(report.findings) == 26
+    assert len(report.findings) == 27
 
 
 def overwrite_root_of(path: Path, index: str) -> None:

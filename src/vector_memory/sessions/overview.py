@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from vector_memory.domain import STORED, Scope
+from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import LARGEST, check_range, parse_id
 from vector_memory.results.mapping import memory_entry, succession_of, superseded_in
@@ -16,7 +16,7 @@ from vector_memory.results.overview import (
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.storage.base import Storage
 
-EVERYTHING = Scope(as_of=STORED)
+EVERYTHING = Scope(as_of=ANY)
 
 MAX_MOMENTS = 100_000
 

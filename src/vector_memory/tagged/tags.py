@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from vector_memory.domain import STORED, MemoryKind, Scope
+from vector_memory.domain import ANY, MemoryKind, Scope
 from vector_memory.domain.validation import MAX_TAG
 
 ALL_TAGGED = Scope(kind=MemoryKind.TAGGED)
-STORED_TAGGED = Scope(kind=MemoryKind.TAGGED, as_of=STORED)
+STORED_TAGGED = Scope(kind=MemoryKind.TAGGED, as_of=ANY)
 
 MAX_TAGS_PER_NOTE = 10
 

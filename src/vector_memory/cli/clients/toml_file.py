@@ -11,7 +11,7 @@ from tomlkit.items import Table, Whitespace
 
 from vector_memory.errors import ConfigurationError
 
-REMARKS_AT_THE_END = re.compile(r"^\s*+(?:#.*+\s*+)*+\Z", re.MULTILINE)
+REMARKS_AT_THE_END = re.compile(r"^\s*+(?:#.*+\s*+)*\Z", re.MULTILINE)
 
 
 def entry(text: str, section: str, name: str) -> dict[str, Any] | None:
