@@ -149,17 +149,17 @@ FILTERED = Scope(
     "report", session_id="s", agent_id="a", session_iter=1, task_code="t", tags=("x",), created_after="2020"
 )
 SEARCHES: dict[str, tuple[Callable[[SessionMemoryStore, str], object], int, int]] = {
-    "chunks": (lambda store, query: store.search_chunks(query, REPORTS), 2, 5),
-    "chunks, by meaning": (lambda store, query: store.search_chunks(query, REPORTS, mode="vector"), 2, 5),
-    "documents": (lambda store, query: store.search_documents(query, REPORTS), 2, 5),
-    "sections": (lambda store, query: store.search_sections(query, REPORTS), 3, 6),
-    "knowledge of a category": (lambda store, query: store.search_memories(query, KNOWLEDGE), 3, 6),
-    "sections of a task, after a date": (lambda store, query: store.search_sections(query, FILTERED), 3, 6),
+    "chunks": (lambda store, query: store.search_chunks(query, REPORTS), 4, 7),
+    "chunks, by meaning": (lambda store, query: store.search_chunks(query, REPORTS, mode="vector"), 4, 7),
+    "documents": (lambda store, query: store.search_documents(query, REPORTS), 4, 7),
+    "sections": (lambda store, query: store.search_sections(query, REPORTS), 5, 8),
+    "knowledge of a category": (lambda store, query: store.search_memories(query, KNOWLEDGE), 5, 8),
+    "sections of a task, after a date": (lambda store, query: store.search_sections(query, FILTERED), 5, 8),
 }
 """Searches, and their round trips: the state of the memory with the words of the query, and what was found; and if
 nothing is close, also for what other scopes have.
 
-Sections need the outlines of their documents in between.
+Sections need the outlines of their documents in between. Two are for links and for copies among the results.
 """
 
 

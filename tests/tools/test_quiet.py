@@ -1,5 +1,6 @@
 """Logs and errors contain no stored or sent text and no paths."""
 
+import fcntl
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -99,6 +100,7 @@ def test_over_all_tools_no_log_line_and_no_error_repeats_what_was_sent_or_a_path
     }
     with Server(tmp_path, version=version, **noisy) as server:
         server.hello()
+        fcntl.fcntl(server.process.stderr, fcntl.F_SETPIPE_SZ, 1 << 20)  # nobody reads it until the end
         failed = {tool.name: list(failures(server, tool, calls(tool))) for tool in tools}
         server.write(b'{"jsonrpc":"2.0","id":1,"method":"%s"\n' % SECRET.encode())
         refused = json.dumps(server.receive())
