@@ -11,7 +11,9 @@ from vector_memory.storage.scoring import VECTOR_WEIGHT
 
 SCORES = st.floats(0, 1).map(lambda value: round(value, 6)) | st.sampled_from([0.0, 0.5, 0.500001, 1.0])
 HITS = st.lists(
-    st.builds(Hit, st.integers(1, 10**6), st.integers(0, 4), SCORES, st.none() | SCORES, st.just(())),
+    st.builds(
+        Hit, st.integers(1, 10**6), st.integers(0, 4), SCORES, st.none() | SCORES, st.just(()), under=st.just(())
+    ),
     min_size=1,
     max_size=30,
     unique_by=lambda hit: hit.id,
