@@ -36,10 +36,10 @@ def test_a_memory_is_linked_with_the_best_and_those_hardly_behind_it_from_the_ru
 
 
 def test_a_series_is_not_linked_but_for_what_stands_out() -> None:
-    series = dict.fromkeys(range(SERIES), 0.6)
+    series = {number: 0.6 + number / 1_000 for number in range(SERIES)}
     assert links(RULE, series) == ({}, [*series], 0.85)
     assert links(RULE, series | {99: 0.9}).evidence == {99: 0.9}
-    assert links(RULE, dict.fromkeys(range(SERIES - 1), 0.6)).evidence == dict.fromkeys(range(SERIES - 1), 0.6)
+    assert links(RULE, dict.fromkeys(range(2 * SERIES), 0.6)).evidence == dict.fromkeys(range(2 * SERIES), 0.6)
 
 
 def test_a_model_without_the_figure_links_nothing() -> None:

@@ -47,5 +47,7 @@ def preferred(reader: Reader, scope: Scope, found: Sequence[J], page: Page) -> S
 
 def newer_of(reader: Reader, scope: Scope, memory_ids: Sequence[int]) -> Mapping[int, Sequence[int]]:
     """Return the ids of the memories that are newer than some and on their subjects, the newest first."""
-    found = newer_memories(reader, list(dict.fromkeys(memory_ids)), Scope(session_id=scope.session_id), 0)
+    found = newer_memories(
+        reader, list(dict.fromkeys(memory_ids)), Scope(session_id=scope.session_id, as_of=scope.as_of), 0
+    )
     return {number: [one.id for one in newer] for number, newer in found.items()}

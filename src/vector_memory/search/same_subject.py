@@ -73,7 +73,7 @@ def links(rule: Calibration, found: Mapping[int, float]) -> Links:
     """Return which memories a new one is linked to, given the evidence of those that are nearest to it, by id."""
     if rule.same_subject is None or not found:
         return NO_LINKS
-    ordered = sorted(found.values(), reverse=True)
+    ordered = sorted(set(found.values()), reverse=True)  # texts stored several times are no series
     least, nearly = max(rule.same_subject, ordered[0] - BEHIND), rule.same_subject - NEARLY
     if len(ordered) < SERIES or ordered[SERIES - 1] < nearly:
         return Links({number: value for number, value in found.items() if value >= least})
