@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from inside import storage_of
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
 from vector_memory.results.sessions import Result
@@ -168,6 +169,20 @@ def test_a_stored_memory_can_supersede_others_and_release_them(store: SessionMem
         store.release(third, first)
     with pytest.raises(ValidationError, match="at least one"):
         store.supersede(third)
+
+
+def test_a_memory_is_released_past_one_that_has_expired_and_is_not_erased(store: SessionMemoryStore) -> None:
+    ids: list[int] = []
+    for text in ("one", "two", "three"):
+        receipt = store.store_memory("report", text, session_id="s", agent_id="a", supersedes=ids[-1:])
+        ids.append(receipt.memory_id)
+    first, second, third = ids
+    with storage_of(store).write() as writer:
+        writer.expire(second, "2020-01-01T00:00:00.000000+00:00")
+    assert store.get_memory_by_id(first).memory.superseded_by == [third]
+    assert store.release(third, first).supersedes == []
+    assert store.get_memory_by_id(first).memory.superseded_by == []
+    assert set(found_in(store.search_chunks("one", reports(None)))) == {first, third}
 
 
 def test_a_text_may_come_back_after_it_was_superseded(store: SessionMemoryStore, pair: tuple[int, int]) -> None:

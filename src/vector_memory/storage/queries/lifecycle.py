@@ -176,7 +176,13 @@ class LifecycleChanges(LifecycleQueries):
         self.refresh(older)
 
     def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
-        """Let a memory no longer supersede others."""
+        """Let a memory no longer supersede others, also those that it supersedes by way of what has expired."""
+        gone = f"""
+            select s.older_id from supersessions s join memory_lifecycle l on l.memory_id = s.older_id
+            where s.newer_id = %(id)s and {EXPIRED}
+        """
+        while any(self.bypass(number) for number in self.connection.fetch_column(gone, {"id": newer_id})):
+            pass
         older = list(older_ids)
         sql = "delete from supersessions where newer_id = %(newer)s and older_id {among:ids}"
         self.connection.later(sql, {"newer": newer_id, "ids": older})
