@@ -82,3 +82,5 @@ def test_only_the_first_lines_are_shown_and_all_are_counted(store: SessionMemory
 def test_the_last_of_a_chain_replaces_all_before_it() -> None:
     chain = [Link(1, 2, 0.9), Link(2, 3, 0.9), Link(3, 4, 0.9), Link(5, 6, 0.9)]
     assert latest_of_each(chain) == {1: 4, 2: 4, 3: 4, 5: 6}
+    backdated = [Link(2, 3, 0.9), Link(3, 1, 0.9), Link(2, 1, 0.9)]
+    assert latest_of_each(backdated) == {2: 3}

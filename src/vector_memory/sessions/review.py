@@ -56,10 +56,11 @@ class Review:
 def latest_of_each(links: Iterable[Link]) -> dict[int, int]:
     """Return for each memory with later ones on its subject the last of them, also of those on theirs.
 
-    `links`: by ascending id of the newer memory.
+    Only what was stored later counts, whatever its date: nothing else can supersede it.
     """
     latest: dict[int, int] = {}
-    for link in sorted(links, key=lambda link: -link.newer_id):
+    stored_later = [link for link in links if link.newer_id > link.older_id]
+    for link in sorted(stored_later, key=lambda link: -link.newer_id):
         last = latest.get(link.newer_id, link.newer_id)
         latest[link.older_id] = max(latest.get(link.older_id, 0), last)
     return latest
