@@ -102,7 +102,7 @@ class ByForce:
         shares = dict.fromkeys(cosines, 0.0) | dict(words)
         return ranked(
             {
-                number: round(weight * cosines.get(number, share) + (1 - weight) * share, 9)
+                number: float(np.round(weight * cosines.get(number, share) + (1 - weight) * share, 9))
                 for number, share in shares.items()
             }
         )

@@ -31,16 +31,16 @@ def test_of_a_longer_text_what_is_nearest_to_the_shorter_one_counts() -> None:
 
 
 def test_a_memory_is_linked_with_the_best_and_those_hardly_behind_it_from_the_rules_evidence_on() -> None:
-    assert links(RULE, {1: 0.59, 2: 0.3}) == NO_LINKS
-    assert links(RULE, {1: 0.8, 2: 0.71, 3: 0.65, 4: 0.2}).evidence == {1: 0.8, 2: 0.71}
+    assert links(RULE, {1: 0.59, 2: 0.3}, {1, 2}) == NO_LINKS
+    assert links(RULE, {1: 0.8, 2: 0.71, 3: 0.65, 4: 0.2}, range(1, 5)).evidence == {1: 0.8, 2: 0.71}
 
 
 def test_a_series_is_not_linked_but_for_what_stands_out() -> None:
     series = {number: 0.6 + number / 1_000 for number in range(SERIES)}
-    assert links(RULE, series) == ({}, [*series], 0.85)
-    assert links(RULE, series | {99: 0.9}).evidence == {99: 0.9}
-    assert links(RULE, dict.fromkeys(range(2 * SERIES), 0.6)).evidence == dict.fromkeys(range(2 * SERIES), 0.6)
+    assert links(RULE, series, series) == ({}, [*series], 0.85)
+    assert links(RULE, series | {99: 0.9}, [*series, 99]).evidence == {99: 0.9}
+    assert links(RULE, dict.fromkeys(range(2 * SERIES), 0.6), {1}).evidence == dict.fromkeys(range(2 * SERIES), 0.6)
 
 
 def test_a_model_without_the_figure_links_nothing() -> None:
-    assert links(Calibration(strong=0.5), {1: 1.0}) == NO_LINKS
+    assert links(Calibration(strong=0.5), {1: 1.0}, {1}) == NO_LINKS

@@ -7,7 +7,7 @@ unless it is much nearer to it than to the others.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,11 +69,14 @@ def shares(one: Sequence[frozenset[str]], other: Sequence[frozenset[str]]) -> Ve
     return np.array([[len(a & b) / max(1, min(len(a), len(b))) for b in other] for a in one], np.float32)
 
 
-def links(rule: Calibration, found: Mapping[int, float]) -> Links:
-    """Return which memories a new one is linked to, given the evidence of those that are nearest to it, by id."""
+def links(rule: Calibration, found: Mapping[int, float], distinct: Collection[int]) -> Links:
+    """Return which memories a new one is linked to, given the evidence of those that are nearest to it, by id.
+
+    `distinct`: one memory of each text: a text that was stored several times is no series.
+    """
     if rule.same_subject is None or not found:
         return NO_LINKS
-    ordered = sorted(set(found.values()), reverse=True)  # texts stored several times are no series
+    ordered = sorted((found[number] for number in distinct), reverse=True)
     least, nearly = max(rule.same_subject, ordered[0] - BEHIND), rule.same_subject - NEARLY
     if len(ordered) < SERIES or ordered[SERIES - 1] < nearly:
         return Links({number: value for number, value in found.items() if value >= least})

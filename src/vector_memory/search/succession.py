@@ -42,8 +42,9 @@ def links_of(
         return NO_LINKS
     new = subject_of(texts, vectors)
     nearest = nearest_memories(reader, Scope(MemoryKind(kind)), vectors, besides)
-    others = {number: subject_of(*passages) for number, passages in passages_of(reader, nearest).items()}
-    return links(rule, {number: evidence(rule, other, new) for number, other in others.items()})
+    others = passages_of(reader, nearest)
+    distinct = {tuple(passages): number for number, (passages, _) in others.items()}.values()
+    return links(rule, {number: evidence(rule, subject_of(*one), new) for number, one in others.items()}, distinct)
 
 
 def nearest_memories(reader: Reader, scope: Scope, vectors: Vectors, besides: Sequence[int]) -> list[int]:
