@@ -190,6 +190,6 @@ def test_a_page_is_full_however_many_copies_there_are(store: SessionMemoryStore)
         store.store_memory("report", FIRST, session_id=f"copy {number}")
     for number in range(5):
         store.store_memory("report", f"{FIRST} Letter{number} is in it.", session_id="others")
-    for query in (QUESTION, [QUESTION, "finance"]):
-        answer = ask(store, "chunks", query, limit=6)
-        assert len(answer.results) == 6
+    for grain, search in every_way(store):
+        answer = search(limit=6)
+        assert len(answer.results) == 6, grain

@@ -1,6 +1,6 @@
 """Makes results of what was found: near copies under the newest; if it is preferred, the latest on a subject first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vector_memory.domain import LATEST, TRAITS, Page, Scope
 from vector_memory.search.confidence import judged
@@ -26,16 +26,37 @@ def results_of(
     """
     if page.is_part:
         return hits
-    reader, needed, count = retrieval.reader, needed_for(page), whole_runs(needed_for(page))
-    chunks = not memories and scope.kind is not None and TRAITS[scope.kind].chunked
-    while folds:
-        copies = copies_of_hits(reader, hits, needed, chunks=chunks)
-        if not copies or len(hits) - len(copies) >= needed or len(hits) < count or count >= MAX_DEPTH:
-            hits = folded(hits, copies)
-            break
+    needed, chunks = needed_for(page), not memories and scope.kind is not None and TRAITS[scope.kind].chunked
+
+    def find(count: int) -> Sequence[Hit]:
+        return judged(retrieval.find(scope, count, memories=memories), retrieval.question)
+
+    def copies(found: Sequence[Hit]) -> Mapping[int, int]:
+        return copies_of_hits(retrieval.reader, found, needed, chunks=chunks) if folds else {}
+
+    found = folded(*found_for(hits, whole_runs(needed), needed, find, copies, list))
+    return preferred(retrieval.reader, scope, found, page)
+
+
+def found_for(
+    hits: Sequence[Hit],
+    count: int,
+    needed: int,
+    find: Callable[[int], Sequence[Hit]],
+    copies: Callable[[Sequence[J]], Mapping[int, int]],
+    results: Callable[[Sequence[Hit]], Sequence[J]],
+) -> tuple[Sequence[J], Mapping[int, int]]:
+    """Return the results of hits, and the places of copies among them: of so many that those needed are without these.
+
+    `hits`: the first `count`, or all if there are fewer. `find` returns more.
+    """
+    while True:
+        found = results(hits)
+        places = copies(found)
+        if not places or len(found) - len(places) >= needed or len(hits) < count or count >= MAX_DEPTH:
+            return found, places
         count = min(count * GROWTH, MAX_DEPTH)
-        hits = judged(retrieval.find(scope, count, memories=memories), retrieval.question)
-    return preferred(reader, scope, hits, page)
+        hits = find(count)
 
 
 def preferred(reader: Reader, scope: Scope, found: Sequence[J], page: Page) -> Sequence[J]:

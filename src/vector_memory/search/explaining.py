@@ -11,7 +11,7 @@ from vector_memory.results.shortening import fitting_values, value_size
 from vector_memory.search.arranging import results_of
 from vector_memory.search.confidence import judged
 from vector_memory.search.fusion import Hit, best_of_each_memory
-from vector_memory.search.medium import CHUNKS_PER_SECTION, MatchedSection, sections_for
+from vector_memory.search.medium import MatchedSection, chunks_for, sections_for
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import arranged
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
@@ -141,16 +141,14 @@ class Explaining:
 
 def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked, *, folds: bool) -> Ranking:
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
-    found, grain, most = retrieval.everything(scope), asked.grain, asked.page.limit * CHUNKS_PER_SECTION
+    found, grain, most = retrieval.everything(scope), asked.grain, chunks_for(asked.page)
     hits = judged(found, retrieval.question)
     if scope.kind is not None and not TRAITS[scope.kind].chunked:
         grain = "chunk"
     is_whole = grain == "document"
     units = [unit for unit in (best_of_each_memory(hits) if is_whole else hits) if retrieval.is_similar_enough(unit)]
     if grain == "section":
-        results: Sequence[Hit | MatchedSection] = sections_for(
-            retrieval.reader, scope, units[:most], asked.page, folds=folds
-        )
+        results: Sequence[Hit | MatchedSection] = sections_for(retrieval, scope, units, asked.page, folds=folds)
     else:
         results = results_of(retrieval, scope, units, asked.page, folds=folds, memories=is_whole)
     on_page, _ = arranged(results, asked.page)

@@ -7,20 +7,21 @@ from itertools import groupby
 from math import fsum
 from typing import NamedTuple
 
-from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, SearchMode, best_of
+from vector_memory.domain import LATEST, MatchLevel, MemoryKind, Page, Scope, SearchMode, best_of
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
 from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
-from vector_memory.search.arranging import needed_for, preferred
+from vector_memory.search.arranging import found_for, preferred
+from vector_memory.search.confidence import judged
 from vector_memory.search.copies import Said, copies_in, folded, names_of, said_in, suspects
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import LaterFields, with_superseding
 from vector_memory.search.messages import said_with
 from vector_memory.search.relevance import CANDIDATES, on_page
+from vector_memory.search.retrieval import Retrieval
 from vector_memory.search.retriever import Retriever
-from vector_memory.storage.base import Reader
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import ChunkOutline, Memory
 
@@ -110,12 +111,10 @@ class MediumSearch:
         scope.require_chunks()
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            # The same number for every page: otherwise the order of sections would change from page to page.
-            count = page.limit * CHUNKS_PER_SECTION
-            folds = self._retriever.folds(page)
-            with self._retriever.judging(question, scope, max(CANDIDATES, count)) as (retrieval, judgement):
+            count, folds = max(CANDIDATES, chunks_for(page)), self._retriever.folds(page)
+            with self._retriever.judging(question, scope, count) as (retrieval, judgement):
                 reader = retrieval.reader
-                ranked = sections_for(reader, scope, judgement.hits[:count], page, folds=folds)
+                ranked = sections_for(retrieval, scope, judgement.hits, page, folds=folds)
                 sections, left_out, more = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations, superseded, later = reader.together(
@@ -173,13 +172,22 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
     return sections
 
 
+def chunks_for(page: Page) -> int:
+    """Return how many chunks make the sections of a page: its number does not matter, or their order would change."""
+    return max(page.limit * CHUNKS_PER_SECTION, CANDIDATES if page.prefer == LATEST else 0)
+
+
 def sections_for(
-    reader: Reader, scope: Scope, hits: Sequence[Hit], page: Page, *, folds: bool
+    retrieval: Retrieval, scope: Scope, hits: Sequence[Hit], page: Page, *, folds: bool
 ) -> Sequence[MatchedSection]:
-    """Return the sections of hits as the results for a page; see `results_of`."""
-    found = rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
-    if page.is_part:
-        return found
+    """Return the sections of the first hits as the results for a page; see `results_of`."""
+    reader, count = retrieval.reader, chunks_for(page)
+
+    def find(count: int) -> Sequence[Hit]:
+        return judged(retrieval.find(scope, count), retrieval.question)
+
+    def sections(hits: Sequence[Hit]) -> list[MatchedSection]:
+        return rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
 
     def said(run: Sequence[MatchedSection]) -> list[Said | None]:
         origins = reader.origins(sorted({one.memory_id for one in run}))
@@ -188,7 +196,11 @@ def sections_for(
         memories = reader.memories(sorted({one.memory_id for one in alike})) if alike else {}
         return [section_said(one.section, memories[one.memory_id]) if one in alike else None for one in run]
 
-    return preferred(reader, scope, folded(found, copies_in(found, needed_for(page), said) if folds else {}), page)
+    def copies(found: Sequence[MatchedSection]) -> Mapping[int, int]:
+        return copies_in(found, len(found), said) if folds else {}
+
+    found, places = found_for(hits[:count], count, page.limit, find, copies, sections)
+    return found if page.is_part else preferred(reader, scope, folded(found, places), page)
 
 
 def section_said(section: Section, memory: Memory) -> Said | None:
