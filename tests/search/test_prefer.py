@@ -1,6 +1,7 @@
 """A search that prefers the latest puts it before the earlier ones on its subject, and changes nothing else."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.explaining import Asked
 from vector_memory.search.fusion import Hit
 from vector_memory.search.relevance import latest_first
+from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 GRAINS = ("search_chunks", "search_sections", "search_documents")
@@ -51,6 +53,17 @@ def test_the_latest_leads_and_the_earlier_one_that_names_it_follows(
     assert isinstance(questions, list) or not place
     assert [one.id for one in second.later] == [16]
     assert first.match != "weak"
+
+
+@every_grain
+def test_the_latest_leads_also_if_nothing_names_it(tmp_path: Path, grain: str) -> None:
+    with SessionMemoryStore(tmp_path / "memory.db") as store:
+        for text in (FACT, *OTHERS, CORRECTION):
+            store.store_memory("report", text, session_id="s")
+    with SessionMemoryStore(tmp_path / "memory.db", Settings(later=False)) as store:
+        assert ids(getattr(store, grain)(QUESTION, IN_SESSION, latest(limit=1)).results) == [16]
+        both = ids(getattr(store, grain)([QUESTION, UNRELATED[0]], IN_SESSION, latest()).results)
+        assert both.index(16) == both.index(1) - 1
 
 
 @every_grain

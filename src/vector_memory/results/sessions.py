@@ -121,18 +121,27 @@ class MemoryEntry(StoredText, Succession):
 
 
 class Joinable(Value):
-    """A result that may become one of several questions. `said`: what its whole text says, to find its copies there."""
+    """A result that may become one of several questions. `said`: what its whole text says, to find its copies there.
+
+    `newer`: the memories that are newer and on its subject, the newest first, if the latest is preferred.
+    """
 
     _said: Any = PrivateAttr(default=None)
+    _newer: Sequence[int] = PrivateAttr(default=())
 
     @property
     def said(self) -> Any:
         """What the whole text says; None: not to be compared."""
         return self._said
 
-    def saying(self, said: Any) -> None:
-        """Note what the whole text says."""
-        self._said = said
+    @property
+    def newer(self) -> Sequence[int]:
+        """The newer memories on its subject."""
+        return self._newer
+
+    def saying(self, said: Any, newer: Sequence[int]) -> None:
+        """Note what the whole text says, and what is newer."""
+        self._said, self._newer = said, newer
 
     def over(self, copies: Sequence["Joinable"]) -> Self:
         """Return the result in place of results that it repeats, as good as the best of them."""

@@ -61,13 +61,16 @@ def found_for(
 
 def preferred(reader: Reader, scope: Scope, found: Sequence[J], page: Page) -> Sequence[J]:
     """Return results in the order that a page prefers."""
+    return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
+
+
+def newer_of(reader: Reader, scope: Scope, memory_ids: Sequence[int], page: Page) -> Mapping[int, Sequence[int]]:
+    """Return the ids of the memories that are newer than some and on their subjects, the newest first.
+
+    None, if the page does not prefer the latest.
+    """
     if page.prefer != LATEST:
-        return found
-    return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]]))
-
-
-def newer_of(reader: Reader, scope: Scope, memory_ids: Sequence[int]) -> Mapping[int, Sequence[int]]:
-    """Return the ids of the memories that are newer than some and on their subjects, the newest first."""
+        return {}
     found = newer_memories(
         reader, list(dict.fromkeys(memory_ids)), Scope(session_id=scope.session_id, as_of=scope.as_of), 0
     )

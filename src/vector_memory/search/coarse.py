@@ -18,7 +18,7 @@ from vector_memory.results.mapping import (
     superseded_in,
 )
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
-from vector_memory.search.arranging import needed_for, results_of
+from vector_memory.search.arranging import needed_for, newer_of, results_of
 from vector_memory.search.confidence import Judgement
 from vector_memory.search.copies import said_in, whole_runs
 from vector_memory.search.elsewhere import nothing_stored
@@ -128,12 +128,13 @@ class CoarseSearch:
                 results = results_of(retrieval, scope, judgement.hits, page, folds=folds, memories=True)
                 hits, left_out, more = on_page(results, page)
                 numbers = [hit.memory_id for hit in hits]
-                memories, observations, around, superseded, later = retrieval.reader.together(
+                memories, observations, around, superseded, later, newer = retrieval.reader.together(
                     lambda reader: reader.memories(numbers),
                     lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
                     lambda reader: neighbours_of(reader, scope, numbers, neighbours),
                     lambda reader: superseded_in(reader, scope, numbers),
                     lambda reader: self._retriever.later_of(reader, numbers, scope, page),
+                    lambda reader: newer_of(reader, scope, numbers, page) if page.is_part else {},
                 )
                 short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
                 known = {number: around[number] for number in short & around.keys()}
@@ -153,7 +154,7 @@ class CoarseSearch:
         ]
         if page.is_part:
             for memory in matched:
-                memory.saying(said_in(memories[memory.id], memory.content))
+                memory.saying(said_in(memories[memory.id], memory.content), newer.get(memory.id, ()))
         return Looked(matched, judgement, observations, known, more=more, left_out=left_out, superseded=superseded)
 
     def _answer(

@@ -5,7 +5,7 @@ from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
 from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
-from vector_memory.search.arranging import needed_for, results_of
+from vector_memory.search.arranging import needed_for, newer_of, results_of
 from vector_memory.search.copies import said_in, whole_runs
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
@@ -39,13 +39,14 @@ class FineSearch:
                 found = results_of(retrieval, scope, judgement.hits, page, folds=folds)
                 hits, left_out, more = on_page(found, page)
                 numbers = [hit.memory_id for hit in hits]
-                chunks, sources, observations, around, superseded, later = retrieval.reader.together(
+                chunks, sources, observations, around, superseded, later, newer = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.memories(numbers) if IS_LEAN.get() else reader.origins(numbers),
                     lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
                     lambda reader: neighbours_of(reader, scope, numbers, neighbours),
                     lambda reader: superseded_in(reader, scope, numbers),
                     lambda reader: self._retriever.later_of(reader, numbers, scope, page),
+                    lambda reader: newer_of(reader, scope, numbers, page) if page.is_part else {},
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
@@ -56,7 +57,8 @@ class FineSearch:
         if page.is_part:
             for chunk in matched:
                 stored = chunks[chunk.chunk_id].chunk
-                chunk.saying(said_in(sources[chunk.memory_id], stored.text, stored.headings))
+                said = said_in(sources[chunk.memory_id], stored.text, stored.headings)
+                chunk.saying(said, newer.get(chunk.memory_id, ()))
         if IS_LEAN.get():
             lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
             matched = shortened_hits(matched, retrieval.question.terms or (), lengths, page)

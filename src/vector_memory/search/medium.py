@@ -12,7 +12,7 @@ from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
 from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
-from vector_memory.search.arranging import found_for, preferred
+from vector_memory.search.arranging import found_for, newer_of, preferred
 from vector_memory.search.confidence import judged
 from vector_memory.search.copies import Said, copies_in, folded, names_of, said_in, suspects
 from vector_memory.search.fusion import Hit
@@ -117,11 +117,12 @@ class MediumSearch:
                 ranked = sections_for(retrieval, scope, judgement.hits, page, folds=folds)
                 sections, left_out, more = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
-                memories, observations, superseded, later = reader.together(
+                memories, observations, superseded, later, newer = reader.together(
                     lambda reader: reader.memories(sorted(shown)),
                     lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else (), scope.as_of),
                     lambda reader: superseded_in(reader, scope, shown),
                     lambda reader: self._retriever.later_of(reader, sorted(shown), scope, page),
+                    lambda reader: newer_of(reader, scope, sorted(shown), page) if page.is_part else {},
                 )
         notes = said_with(judgement.notes, left_out, superseded.number)
         require_all(memories, shown)
@@ -129,7 +130,8 @@ class MediumSearch:
         matched = [found_section(match, memories, beside_each) for match in sections]
         if page.is_part:
             for section, match in zip(matched, sections, strict=True):
-                section.saying(section_said(match.section, memories[match.memory_id]))
+                said = section_said(match.section, memories[match.memory_id])
+                section.saying(said, newer.get(match.memory_id, ()))
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
             matched = shortened_hits(matched, question.terms or (), lengths, page)

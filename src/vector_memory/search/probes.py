@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast, get_args
 
-from vector_memory.domain import LATEST, LINES, MatchLevel, Page
+from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import ResponseBudget, explain, listed
@@ -87,7 +87,7 @@ class Probes:
         folds, needed = self._folds_copies and page.folds, needed_for(page)
         wanted = min(whole_runs(needed), MAX_LIMIT)
         while True:
-            part = replace(page, offset=max(0, wanted - page.limit), detail=None, prefer=None, is_part=True)
+            part = replace(page, offset=max(0, wanted - page.limit), detail=None, is_part=True)
             answers = [search(one, page=part) for one in questions]
             found = in_fair_order([list(answer.results) for answer in answers])
             are_all = wanted == MAX_LIMIT or all(len(answer.results) < wanted for answer in answers)
@@ -97,9 +97,7 @@ class Probes:
                 break
             wanted = MAX_LIMIT
         found = folded(found, copies)
-        if page.prefer == LATEST:
-            found = latest_first(found, {hit.memory_id: [one.id for one in hit.later] for hit in found})
-        return answers, found
+        return answers, latest_first(found, {hit.memory_id: hit.newer for hit in found})
 
 
 def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: ResponseBudget) -> A:
