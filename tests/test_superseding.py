@@ -284,6 +284,21 @@ def test_an_export_has_superseded_memories_and_an_import_restores_who_supersedes
         assert json.loads(exported(other, session_id="s").splitlines()[0])["memories"] == 3
 
 
+def test_an_old_history_does_not_supersede_what_was_stored_after_it(tmp_path: Path) -> None:
+    def fields(minute: int) -> dict[str, Any]:
+        return {"memory_type": "report", "session_id": "s", "created_at": f"2026-05-01T10:{minute:02}:00Z"}
+
+    settings = Settings(embedding_model="toy")
+    with SessionMemoryStore(tmp_path / "source.db", settings) as source:
+        old = source.store_memory(content=CSV, **fields(1)).memory_id
+        source.store_memory(content=PARQUET, supersedes=[old], **fields(2))
+        history = exported(source)
+    with SessionMemoryStore(tmp_path / "target.db", settings) as target:
+        again = target.store_memory(content=CSV, **fields(3)).memory_id
+        assert target.import_memories(io.BytesIO(history)).added == 1
+        assert target.get_memory_by_id(again).memory.superseded_by == []
+
+
 @pytest.mark.usefixtures("pair")
 def test_an_export_as_of_a_time_has_what_was_current_then(store: SessionMemoryStore) -> None:
     _, old_line = exported(store, as_of=BETWEEN).splitlines()

@@ -155,8 +155,7 @@ class Transfer:
             if is_duplicate(writer, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
-            older = (writer.find_copy(**key.model_dump()) for key in line.supersedes)
-            new = replace(new, supersedes=tuple({number for number in older if number is not None}))
+            new = replace(new, supersedes=superseded_here(writer, line.supersedes, history.created_at))
             memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
             if line.pinned:
                 writer.pin(memory_id, pinned=True)
@@ -232,6 +231,13 @@ def is_duplicate(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
     if reader.find_duplicate(new, content_hash, at) is not None:
         return True
     return line.created_at is not None and line.created_at in reader.times_of_duplicates(new, content_hash)
+
+
+def superseded_here(reader: Reader, keys: Sequence[MemoryKey], at: str) -> tuple[int, ...]:
+    """Return the memories with these keys. One with the same text that was stored after a time is another: it stays."""
+    times = {reader.find_copy(**key.model_dump()): key.created_at for key in keys}
+    found = reader.memories([number for number in times if number is not None])
+    return tuple(number for number, one in found.items() if one.created_at <= max(at, times[number]))
 
 
 class LinkedMemory(NamedTuple):
