@@ -1,7 +1,8 @@
 """What only maintenance asks of a storage engine, beside `storage.base`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from vector_memory.storage.records import Memory, StoredChunk, StoredPassage
@@ -9,6 +10,9 @@ from vector_memory.storage.records import Memory, StoredChunk, StoredPassage
 if TYPE_CHECKING:
     from vector_memory.storage.queries.portions import Portions
     from vector_memory.storage.queries.reembedding import SpareVectors
+
+IDENTITY = ("id", "memory_type", "agent_id", "session_id", "session_iter", "task_code", "created_at", "content_hash")
+"""What no amendment changes."""
 
 EXPORT_AND_IMPORT = (
     "Run `vector-memory export` with that version, and `vector-memory import` with this one, into another memory."
@@ -36,11 +40,12 @@ class WholeMemory:
         return (self.memory, self.chunks, self.places()) == (other.memory, other.chunks, other.places())
 
     def is_same(self, other: "WholeMemory") -> bool:
-        """Return whether it is the same memory, whatever was derived from it, and however often it was read."""
-        mine, others = (
-            replace(one.memory, accessed_at="", access_count=0, chunk_count=0, updated_at="") for one in (self, other)
-        )
-        return mine == others
+        """Return whether it is the same memory, however often it was read, or an earlier state of it.
+
+        What was amended later there than here would be lost if this one replaced it.
+        """
+        mine, others = (attrgetter(*IDENTITY)(one.memory) for one in (self, other))
+        return mine == others and other.memory.updated_at <= self.memory.updated_at
 
     def places(self) -> list[tuple[object, ...]] | None:
         """Return the passages with the bytes of their vectors, and the states of their tokens."""

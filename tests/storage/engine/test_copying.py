@@ -175,6 +175,27 @@ def test_what_was_stored_since_and_read_since_follows_with_the_next_run(pair: Pa
     require_equal(pair.source, pair.target)
 
 
+def test_what_was_amended_pinned_and_superseded_since_follows_with_the_next_run(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    with pair.source.write() as writer:
+        writer.pin(1, pinned=True)
+        writer.supersede(12, [11])
+        writer.expire(9, "2999-01-01T00:00:00Z")
+        writer.amend(replace(writer.memory(2), title="New", tags=["new"], metadata={}), None, "2026-04-04")
+    assert pair.run() == CopiedMemories(13, 3)
+    require_equal(pair.source, pair.target)
+
+
+def test_what_was_amended_in_the_copy_is_not_overwritten(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    with pair.target.write() as writer:
+        writer.amend(replace(writer.memory(2), description="New"), None, "2026-04-04")
+    with pytest.raises(ValidationError, match="memories that the source does not have"):
+        pair.run()
+
+
 STEPS = 14
 """Of a copy that can fail: before and after three portions of memories, and four steps of its completion."""
 
