@@ -130,7 +130,7 @@ class SessionMemoryStore:
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
         self._fine = FineSearch(retriever, self._timer, budget)
         self._medium = MediumSearch(retriever, self._timer, budget)
-        self._probes = Probes(budget, self._access.record, folds_copies=settings.fold_copies)
+        self._probes = Probes(budget, self._access.record)
         self._coarse = CoarseSearch(storage, retriever, self._timer, budget, self._access.record)
         self.across = Across(storage, self._fine, self._medium, self._coarse)
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,15 @@ def test_copies_are_results_if_that_is_wanted(store: SessionMemoryStore, tmp_pat
     unfolded = store.settings.model_copy(update={"fold_copies": False})
     with SessionMemoryStore(tmp_path / "memory.db", unfolded, embedder=LatticeEmbedder()) as other:
         assert found(ask(other, "chunks")) == found(ask(other, "chunks", [QUESTION, "share"])) == {1: [], 2: []}
+
+
+def test_no_superseded_copy_stands_for_one_that_holds(store: SessionMemoryStore) -> None:
+    older, newer = keep(store, FIRST, FIRST)
+    store.store_memory("report", OTHER["a word"][1], session_id="s2", supersedes=[newer])
+    for grain in ("chunks", "sections", "documents"):
+        for query in (QUESTION, [QUESTION, "letter alpha beta"]):
+            answer = getattr(store, f"search_{grain}")(query, replace(REPORTS, as_of="any"))
+            assert {older: [], newer: []}.items() <= found(answer).items()
 
 
 def test_changes_and_notes_are_folded_too(store: SessionMemoryStore) -> None:

@@ -123,7 +123,7 @@ class CoarseSearch:
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            count, folds = whole_runs(needed_for(page)), self._retriever.folds(page)
+            count, folds = whole_runs(needed_for(page)), self._retriever.folds(scope, page)
             with self._retriever.judging(question, scope, count, memories=True) as (retrieval, judgement):
                 results = results_of(retrieval, scope, judgement.hits, page, folds=folds, memories=True)
                 hits, left_out, more = on_page(results, page)
@@ -154,7 +154,8 @@ class CoarseSearch:
         ]
         if page.is_part:
             for memory in matched:
-                memory.saying(said_in(memories[memory.id], memory.content), newer.get(memory.id, ()))
+                said = said_in(memories[memory.id], memory.content) if folds else None
+                memory.saying(said, newer.get(memory.id, ()))
         return Looked(matched, judgement, observations, known, more=more, left_out=left_out, superseded=superseded)
 
     def _answer(

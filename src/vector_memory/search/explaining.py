@@ -127,7 +127,7 @@ class Explaining:
                 return told if number is None else told | {"memory": why_listed(reader, scope, number)}
         question = self._retriever.prepare(query, mode, scope)
         with self._retriever.answering(question, scope) as retrieval:
-            ranking = ranking_of(retrieval, scope, asked, folds=self._retriever.folds(asked.page))
+            ranking = ranking_of(retrieval, scope, asked, folds=self._retriever.folds(scope, asked.page))
             last = min(asked.page.end + SHOWN, len(ranking.hits))
             told = {
                 "compared": compared(ranking.question, ranking.hits),

@@ -34,7 +34,7 @@ class FineSearch:
         scope.require_chunks()
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            count, folds = whole_runs(needed_for(page)), self._retriever.folds(page)
+            count, folds = whole_runs(needed_for(page)), self._retriever.folds(scope, page)
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
                 found = results_of(retrieval, scope, judgement.hits, page, folds=folds)
                 hits, left_out, more = on_page(found, page)
@@ -57,7 +57,7 @@ class FineSearch:
         if page.is_part:
             for chunk in matched:
                 stored = chunks[chunk.chunk_id].chunk
-                said = said_in(sources[chunk.memory_id], stored.text, stored.headings)
+                said = said_in(sources[chunk.memory_id], stored.text, stored.headings) if folds else None
                 chunk.saying(said, newer.get(chunk.memory_id, ()))
         if IS_LEAN.get():
             lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}

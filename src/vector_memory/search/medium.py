@@ -111,7 +111,7 @@ class MediumSearch:
         scope.require_chunks()
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
-            count, folds = max(CANDIDATES, chunks_for(page)), self._retriever.folds(page)
+            count, folds = max(CANDIDATES, chunks_for(page)), self._retriever.folds(scope, page)
             with self._retriever.judging(question, scope, count) as (retrieval, judgement):
                 reader = retrieval.reader
                 ranked = sections_for(retrieval, scope, judgement.hits, page, folds=folds)
@@ -130,7 +130,7 @@ class MediumSearch:
         matched = [found_section(match, memories, beside_each) for match in sections]
         if page.is_part:
             for section, match in zip(matched, sections, strict=True):
-                said = section_said(match.section, memories[match.memory_id])
+                said = section_said(match.section, memories[match.memory_id]) if folds else None
                 section.saying(said, newer.get(match.memory_id, ()))
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}

@@ -57,12 +57,9 @@ def asked(query: str | None, queries: Sequence[str] | None) -> str | list[str] |
 class Probes:
     """Asks several questions. `record_access` counts whole memories as read."""
 
-    def __init__(
-        self, budget: ResponseBudget, record_access: Callable[[Sequence[int]], None], *, folds_copies: bool
-    ) -> None:
+    def __init__(self, budget: ResponseBudget, record_access: Callable[[Sequence[int]], None]) -> None:
         self._budget = budget
         self._record_access = record_access
-        self._folds_copies = folds_copies
 
     def ask(self, queries: Sequence[str], page: Page, search: Callable[..., A]) -> A:
         """Return one answer of a search to up to 5 questions, with the best hit of each.
@@ -84,15 +81,16 @@ class Probes:
         self, questions: Sequence[str], page: Page, search: Callable[..., A]
     ) -> tuple[Sequence[A], Sequence[Hit]]:
         """Return the answers, and what they found as results for a page; see `results_of`."""
-        folds, needed = self._folds_copies and page.folds, needed_for(page)
+        needed = needed_for(page)
         wanted = min(whole_runs(needed), MAX_LIMIT)
         while True:
-            part = replace(page, offset=max(0, wanted - page.limit), detail=None, is_part=True)
+            rest = max(0, wanted - page.limit)
+            part = replace(page, offset=rest, detail=None, copies=not page.folds, is_part=True)
             answers = [search(one, page=part) for one in questions]
             found = in_fair_order([list(answer.results) for answer in answers])
             are_all = wanted == MAX_LIMIT or all(len(answer.results) < wanted for answer in answers)
             sure = len(found) if are_all else wanted  # longer lists may have others behind these
-            copies = copies_in(found[:sure], needed, lambda run: [hit.said for hit in run]) if folds else {}
+            copies = copies_in(found[:sure], needed, lambda run: [hit.said for hit in run])
             if are_all or sure - len(copies) >= needed:
                 break
             wanted = MAX_LIMIT

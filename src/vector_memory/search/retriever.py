@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from vector_memory.domain import STORED, Page, Scope, SearchMode
+from vector_memory.domain import ANY, STORED, Page, Scope, SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError
@@ -88,9 +88,12 @@ class Retriever:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
 
-    def folds(self, page: Page) -> bool:
-        """Return whether near copies among the results of a page are put under the newest of them."""
-        return self._folds_copies and page.folds
+    def folds(self, scope: Scope, page: Page) -> bool:
+        """Return whether near copies among the results of a page are put under the newest of them.
+
+        If memories of any time are wanted, the newest may be superseded.
+        """
+        return self._folds_copies and page.folds and scope.as_of != ANY
 
     def later_of(
         self, reader: Reader, memory_ids: Sequence[int], scope: Scope, page: Page | None = None

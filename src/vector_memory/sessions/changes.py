@@ -122,7 +122,7 @@ class Changes:
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
                 ranked = retrieval.find_among(kinds, whole_runs(page.limit + RUN), memories=True)
                 matches = judged(ranked, retrieval.question)
-                if self._retriever.folds(page):
+                if self._retriever.folds(scope, page):
                     matches = folded(matches, copies_of_hits(reader, matches, page.limit, chunks=False))
                 hits, left_out, _ = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
