@@ -39,6 +39,9 @@ NOISE = 0.3
 AGENTS = 10
 ITERATIONS = 5
 
+TITLE = "Report"
+"""Each title also has a number, or else the reports would be copies. It is not indexed: so equal texts are cached."""
+
 SHARES = {"half": 0.5, "tenth": 0.1, "hundredth": 0.01, "thousandth": 0.001}
 """Task codes that so large shares of the reports have; the rest has none of them."""
 
@@ -94,14 +97,14 @@ def fill(database: Database, corpus: Corpus, sessions: Iterable[tuple[str, int]]
     """
     source, numbers = random.Random(seed), np.random.default_rng(seed)  # noqa: S311 - protects nothing
     indexer = Indexer(EmbeddingModel(lambda: load_embedder(settings)), settings)
-    total = 0
+    total, titles = 0, itertools.count()
     # The same real texts come again and again: their words need to be stemmed once.
     with mock.patch("vector_memory.storage.postings.terms", lru_cache(maxsize=1 << 16)(terms)):
         reports = ((name, report) for name, size in sessions for report in reports_of(corpus, size, source, numbers))
         while batch := list(itertools.islice(reports, REPORTS_PER_TRANSACTION)):
             with database.write() as connection:
                 for name, (chunks, embedded) in batch:
-                    write(connection, indexer, name, source, chunks, embedded)
+                    write(connection, indexer, f"{TITLE} {next(titles)}", name, source, chunks, embedded)
                     total += len(embedded.passages)
     return total
 
@@ -159,6 +162,7 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def write(
     connection: Connection,
     indexer: Indexer,
+    title: str,
     session_id: str,
     source: random.Random,
     chunks: list[Chunk],
@@ -178,12 +182,12 @@ def write(
         session_id=session_id,
         session_iter=source.randrange(ITERATIONS) + 1,
         task_code=task,
-        title="Report",
+        title=title,
         content=content,
     )
     now = utc_now()
     content_hash = hashlib.sha256(content.encode()).hexdigest()
-    words = indexed(searchable_texts(memory.title, content, chunks, chunked=True))
+    words = indexed(searchable_texts(TITLE, content, chunks, chunked=True))
     derived = Derived(chunks=chunks, words=words, enriched=indexer.enriches(memory.kind), embedded=embedded)
     SqliteWriter(connection).add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
 

@@ -49,9 +49,13 @@ class Said:
 
     def is_said_by(self, newer: "Said") -> bool:
         """Return whether another memory says all of this, in this order, and not much else."""
-        if self.memory_id == newer.memory_id or self.names != newer.names or not self.long_words <= newer.long_words:
+        if self.memory_id == newer.memory_id or self.names != newer.names:
             return False
-        if not FEWEST_WORDS <= self.words <= newer.words <= LONGEST * self.words:
+        if self.words < FEWEST_WORDS or newer.words > LONGEST * self.words:
+            return False
+        if self.text == newer.text:
+            return True
+        if not self.long_words <= newer.long_words:
             return False
         following = iter(newer.sentences)
         return all(sentence in following for sentence in self.sentences)
@@ -68,8 +72,8 @@ class Said:
 
     @cached_property
     def words(self) -> int:
-        """How many words its sentences have."""
-        return sum(one.count(" ") + 1 for one in self.sentences)
+        """How many words it has."""
+        return len(self.text.split())
 
 
 def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Said | None:
