@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent / "performance"))
 
 from client import ROOT, Server
 from cluster import running
-from tables import table, write_into_docs
+from tables import table, write_block
 from texts import report
 from timing import summary
 
@@ -227,7 +227,7 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
     if options.docs:
-        write_into_docs(text, page=PAGE)
+        write_block(text, page=PAGE)
     sys.exit(any(figures.get("mixed", {}).get(what) for what in ("failed", "lost")))
 
 

@@ -7,7 +7,7 @@ of passages, in a file made by benchmarks/scale.py, which is kept if --files nam
 run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs
 writes the tables into docs/lab/performance.md and the plots into docs/images.
 
-The part `engines` compares SQLite and PostgreSQL in the largest of the files; --docs then replaces its tables only.
+The part `engines` compares SQLite and PostgreSQL in the largest of the files, if it is named.
 """
 
 import vector_memory.server  # noqa: F401 - numpy as the server has it  # isort: skip
@@ -172,16 +172,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in options.parts or [part for part in PARTS if part not in UNLESS_NAMED]:
             report |= PARTS[name](options, Path(folder))
-    text = markdown(report)
-    print(text)
+    print(markdown(report))
     if options.json:
         options.json.write_text(json.dumps(report, indent=1))
     if options.docs:
-        if options.parts == ["engines"]:
-            write_into_docs(text, "engines")
-        else:
-            write_into_docs(text)
-            draw(report)
+        write_into_docs(report)
+        draw(report)
 
 
 if __name__ == "__main__":

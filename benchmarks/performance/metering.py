@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from timing import Clock
+
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
 from vector_memory.embedding.description import Calibration
@@ -15,8 +17,9 @@ Value = TypeVar("Value")
 class MeteredEmbedder:
     """The real engine with two clocks, in ms: `embedding` and `tokenizing`. For one thread at a time."""
 
-    def __init__(self, engine: Embedder) -> None:
+    def __init__(self, engine: Embedder, clock: Clock = time.perf_counter) -> None:
         self._engine = engine
+        self._clock = clock
         self.embedding = 0.0
         self.tokenizing = 0.0
 
@@ -37,7 +40,7 @@ class MeteredEmbedder:
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the engine's tokens."""
-        spans, took = clocked(lambda: self._engine.token_spans(text))
+        spans, took = self._clocked(lambda: self._engine.token_spans(text))
         self.tokenizing += took
         return spans
 
@@ -47,13 +50,13 @@ class MeteredEmbedder:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the engine's vectors and states of tokens."""
-        encoded, took = clocked(lambda: self._engine.encode(texts))
+        encoded, took = self._clocked(lambda: self._engine.encode(texts))
         self.embedding += took
         return encoded
 
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return the engine's vector and states of a question."""
-        encoded, took = clocked(lambda: self._engine.encode_query(text))
+        encoded, took = self._clocked(lambda: self._engine.encode_query(text))
         self.embedding += took
         return encoded
 
@@ -65,9 +68,8 @@ class MeteredEmbedder:
         """Set both clocks to zero."""
         self.embedding = self.tokenizing = 0.0
 
-
-def clocked(action: Callable[[], Value]) -> tuple[Value, float]:
-    """Return what an action returns, and the milliseconds it took."""
-    begin = time.perf_counter()
-    value = action()
-    return value, (time.perf_counter() - begin) * 1000
+    def _clocked(self, action: Callable[[], Value]) -> tuple[Value, float]:
+        """Return what an action returns, and the milliseconds it took."""
+        begin = self._clock()
+        value = action()
+        return value, (self._clock() - begin) * 1000

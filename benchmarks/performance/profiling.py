@@ -59,10 +59,10 @@ def measured(function: Callable[..., Any], name: str, spent: dict[str, float]) -
 
     @functools.wraps(function)
     def timed(*arguments: Any, **named: Any) -> Any:
-        before, begin = sum(spent.values()), time.perf_counter()
+        before, begin = sum(spent.values()), time.thread_time()
         try:
             return function(*arguments, **named)
         finally:
-            spent[name] += (time.perf_counter() - begin) * 1000 - (sum(spent.values()) - before)
+            spent[name] += (time.thread_time() - begin) * 1000 - (sum(spent.values()) - before)
 
     return timed

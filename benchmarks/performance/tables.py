@@ -12,6 +12,13 @@ from starting import EMPTY, OURS
 
 PAGE = ROOT / "docs" / "lab" / "performance.md"
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
+BLOCKS = {
+    "measured": ("start", "store", "threads", "receipt", "receipts", "lock", "processes"),
+    "searches": ("search",),
+    "engines": ("engines",),
+}
+"""The parts whose tables are replaced together."""
+
 OTHERS = ("original server", "vec0, no filter", "numpy floor")
 TWO_DIGITS = 10
 
@@ -34,8 +41,16 @@ def markdown(report: dict[str, Any]) -> str:
     return "\n\n".join([f"{machine}.", *tables])
 
 
-def write_into_docs(text: str, block: str = "measured", page: Path = PAGE) -> None:
-    """Put the tables between the marks of a block in a page. Raises ValueError if it has no such block."""
+def write_into_docs(report: dict[str, Any]) -> None:
+    """Put the tables that the report has figures for into the page."""
+    for block, names in BLOCKS.items():
+        part = {name: report[name] for name in names if name in report}
+        if part:
+            write_block(markdown({"machine": report["machine"], **part}), block)
+
+
+def write_block(text: str, block: str = "measured", page: Path = PAGE) -> None:
+    """Put a text between the marks of a block in a page. Raises ValueError if it has no such block."""
     begin, end = BEGIN.format(block), END.format(block)
     content = page.read_text(encoding="utf-8")
     first, last = content.index(begin) + len(begin), content.index(end)
@@ -108,7 +123,13 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
     sizes = list(figures)
     scopes = list(figures[sizes[0]]["searches"])
     yield table(
-        ["fine search beyond embedding, ms, p50 / p95", "passages in the file", "in the scope", "ours", *OTHERS],
+        [
+            "fine search beyond embedding, processor ms, p50 / p95",
+            "passages in the file",
+            "in the scope",
+            "ours",
+            *OTHERS,
+        ],
         (
             [
                 scope,
@@ -124,7 +145,7 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
         ),
     )
     yield table(
-        ["every grain beyond embedding, ms, p50", "passages in the file", *GRAINS],
+        ["every grain beyond embedding, processor ms, p50", "passages in the file", *GRAINS],
         (
             [scope, f"{int(size):,}", *(number(figures[size]["searches"][scope][grain]["p50"]) for grain in GRAINS)]
             for scope in scopes
@@ -133,7 +154,7 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
     )
     parts = list(figures[sizes[0]]["profiles"][scopes[0]])
     yield table(
-        ["where a fine search spends its time, ms, p50", "passages in the file", *parts],
+        ["where a fine search spends its time, processor ms, p50", "passages in the file", *parts],
         (
             [scope, f"{int(size):,}", *(number(figures[size]["profiles"][scope][part]) for part in parts)]
             for scope in scopes
