@@ -32,7 +32,7 @@ def results_of(
         return judged(retrieval.find(scope, count, memories=memories), retrieval.question)
 
     def copies(found: Sequence[Hit]) -> Mapping[int, int]:
-        return copies_of_hits(retrieval.reader, found, needed, chunks=chunks) if folds else {}
+        return copies_of_hits(retrieval, found, needed, chunks=chunks) if folds else {}
 
     found = folded(*found_for(hits, whole_runs(needed), needed, find, copies, list))
     return preferred(retrieval.reader, scope, found, page)

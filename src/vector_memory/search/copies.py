@@ -12,8 +12,7 @@ from functools import cached_property
 
 from vector_memory.search.fusion import Hit
 from vector_memory.search.relevance import CANDIDATES, J
-from vector_memory.storage.base import Reader
-from vector_memory.storage.damaged import require_all
+from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.records import Memory, Origin
 
 RUN = CANDIDATES
@@ -148,12 +147,12 @@ def suspects(found: Sequence[J], names: Callable[[J], tuple[object, ...]]) -> li
     return [one for one, (_, about) in zip(found, known, strict=True) if memories[about] > 1]
 
 
-def copies_of_hits(reader: Reader, hits: Sequence[Hit], needed: int, *, chunks: bool) -> dict[int, int]:
+def copies_of_hits(retrieval: Retrieval, hits: Sequence[Hit], needed: int, *, chunks: bool) -> dict[int, int]:
     """Return the places of near copies among hits, which are `chunks` or memories (see `copies_in`)."""
+    reader = retrieval.reader
 
     def said(run: Sequence[Hit]) -> list[Said | None]:
-        origins = reader.origins(sorted({hit.memory_id for hit in run}))
-        require_all(origins, (hit.memory_id for hit in run))
+        origins = retrieval.origins([hit.memory_id for hit in run])
         alike = suspects(run, lambda hit: names_of(origins[hit.memory_id]))
         ids = [hit.id for hit in alike]
         texts: dict[int, Said | None] = {}

@@ -41,7 +41,7 @@ class FineSearch:
                 numbers = [hit.memory_id for hit in hits]
                 chunks, sources, observations, around, superseded, later, newer = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
-                    lambda reader: reader.memories(numbers) if IS_LEAN.get() else reader.origins(numbers),
+                    lambda reader: reader.memories(numbers) if IS_LEAN.get() else retrieval.origins(numbers, reader),
                     lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
                     lambda reader: neighbours_of(reader, scope, numbers, neighbours),
                     lambda reader: superseded_in(reader, scope, numbers),

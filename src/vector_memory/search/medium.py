@@ -192,8 +192,7 @@ def sections_for(
         return rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
 
     def said(run: Sequence[MatchedSection]) -> list[Said | None]:
-        origins = reader.origins(sorted({one.memory_id for one in run}))
-        require_all(origins, (one.memory_id for one in run))
+        origins = retrieval.origins([one.memory_id for one in run])
         alike = suspects(run, lambda one: (*names_of(origins[one.memory_id]), one.section.headings))
         memories = reader.memories(sorted({one.memory_id for one in alike})) if alike else {}
         return [section_said(one.section, memories[one.memory_id]) if one in alike else None for one in run]

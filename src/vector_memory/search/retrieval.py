@@ -1,6 +1,6 @@
 """Finds the units of one snapshot that match a question best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope
@@ -17,7 +17,8 @@ from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
 from vector_memory.search.scan import COUNTED, Found, Method, Scan, index_read, reads
 from vector_memory.storage.base import Reader
-from vector_memory.storage.records import Link, Pending
+from vector_memory.storage.damaged import require_all
+from vector_memory.storage.records import Link, Origin, Pending
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED
 
 DEPTH = 50
@@ -63,6 +64,7 @@ class Retrieval:
         self.threshold = threshold
         self._method = method
         self._last_scan: tuple[Scope, int, Scan] | None = None
+        self._origins: dict[int, Origin] = {}
 
     def find(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
@@ -85,6 +87,14 @@ class Retrieval:
             self.question = replace(self.question, states=None)
             found = [self.find(scope, count, memories=memories) for scope in scopes]
         return merged_hits(found)
+
+    def origins(self, memory_ids: Collection[int], reader: Reader | None = None) -> Mapping[int, Origin]:
+        """Return where memories come from; those of the best units are known already."""
+        missing = sorted({number for number in memory_ids if number not in self._origins})
+        if missing:
+            self._origins |= (reader or self.reader).origins(missing)
+        require_all(self._origins, memory_ids)
+        return self._origins
 
     def everything(self, scope: Scope) -> SearchHits:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
@@ -132,16 +142,19 @@ class Retrieval:
     def _compared(
         self, kind: MemoryKind, question: States, hits: Sequence[Hit]
     ) -> tuple[dict[int, Compared], list[Link]]:
-        """Compare units token by token, and read the links of their memories.
+        """Compare units token by token, and read the links and the origins of their memories.
 
         None are compared if one has no vector yet, or its token states are not kept.
         """
         if any(hit.similarity is None for hit in hits):
             return {}, []
-        found, linked = self.reader.together(
+        memory_ids = sorted({hit.memory_id for hit in hits})
+        found, linked, origins = self.reader.together(
             lambda reader: reader.token_states(kind, [hit.id for hit in hits]),
-            lambda reader: reader.links_among(sorted({hit.memory_id for hit in hits})),
+            lambda reader: reader.links_among(memory_ids),
+            lambda reader: reader.origins(memory_ids),
         )
+        self._origins |= origins
         passages = [(unit, states) for unit, each in found.items() for states in each]
         width = bytes_per_state(question.shape[1])
         known = [states for _, states in passages if states is not None and len(states) % width == 0]

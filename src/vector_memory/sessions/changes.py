@@ -123,7 +123,7 @@ class Changes:
                 ranked = retrieval.find_among(kinds, whole_runs(page.limit + RUN), memories=True)
                 matches = judged(ranked, retrieval.question)
                 if self._retriever.folds(scope, page):
-                    matches = folded(matches, copies_of_hits(reader, matches, page.limit, chunks=False))
+                    matches = folded(matches, copies_of_hits(retrieval, matches, page.limit, chunks=False))
                 hits, left_out, _ = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = retrieval.note_on_missing(scope)
