@@ -26,6 +26,9 @@ OUTSIDE = -1
 MAX_GAPS = 8
 """Ids that leave out more than so many times as many as there are, as after a failover, are looked up by bisection."""
 
+MAX_IDS = 4_000_000
+"""To look up many, a table of so many ids is filled, whatever they leave out: that takes a few milliseconds."""
+
 
 @dataclass(frozen=True)
 class Units:
@@ -66,25 +69,32 @@ class Units:
         return entries.take(unit_ids - first, mode="clip")
 
     def by_id(self, values: NDArray[T]) -> Callable[[Numbers], NDArray[T]]:
-        """Return what returns the values of units, given their ids. `values`: of all entries, and of OUTSIDE."""
-        if not len(self.ids) or self._by_id is None:
+        """Return what returns the values of many units, given their ids. `values`: of all entries, and of OUTSIDE."""
+        used, first, count = self._range
+        if count > MAX_IDS:
             return lambda unit_ids: values[self.entries_of(unit_ids)]
-        first, entries = self._by_id
-        own = values[entries]
+        own = np.full(count, values[OUTSIDE])
+        own[self.ids[used] - first] = values[used]
         return lambda unit_ids: own.take(unit_ids - first, mode="clip")
 
     @cached_property
     def _by_id(self) -> tuple[int, Numbers] | None:
         """The entries of all ids from the first, with OUTSIDE at both ends; None: that would be too many."""
+        used, first, count = self._range
+        if count > MAX_GAPS * len(self.ids):
+            return None
+        entries = np.full(count, OUTSIDE, np.int64)
+        entries[self.ids[used] - first] = used
+        return first, entries
+
+    @cached_property
+    def _range(self) -> tuple[Numbers, int, int]:
+        """The entries that have an id, the id before the lowest, and the number of ids from there to past the last."""
         used = np.flatnonzero(self.ids)
         there = self.ids[used]
         last = int(there.max(initial=0))
         first = int(there.min(initial=last))
-        if last - first > MAX_GAPS * len(self.ids):
-            return None
-        entries = np.full(last - first + 3, OUTSIDE, np.int64)
-        entries[there - first + 1] = used
-        return first - 1, entries
+        return used, first - 1, last - first + 3
 
     @cached_property
     def _order(self) -> Numbers:
