@@ -24,7 +24,8 @@ def test_a_memory_is_superseded_shown_so_and_released(run: Run) -> None:
     assert run("supersede", 2, 1).out == "Memory 2 supersedes 1.\n"
     assert "superseded by  2" in run("show", 1).out
     assert run("show", 2, "--json").json["supersedes"] == [1]
-    assert "1 superseded memory left out; --as-of any lists them" in run("list").out
+    for words in (["list"], ["search", "export"], ["search", "export", "--kind", "report"]):
+        assert "1 superseded memory left out; --as-of any lists them" in run(*words).out
     assert run("supersede", 2, 1, "--release", "--json").json == {
         "success": True, "message": "Memory 2 no longer supersedes 1.", "error": None, "memory_id": 2, "supersedes": [],
     }  # fmt: skip

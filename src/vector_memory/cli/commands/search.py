@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.search_output import print_findings, print_traces
+from vector_memory.cli.commands.show import without_superseded
 from vector_memory.cli.flags import (
     AsJson,
     Filters,
@@ -138,6 +139,8 @@ class Search:
             yield f"Found by words only. {problem}"
         elif found and best_of([answer.confidence for answer in answers]) in {"related", "weak"}:
             yield NO_CLOSE_MATCH
+        if superseded := sum(answer.superseded for answer in answers):
+            yield f"{without_superseded(superseded)}."
         if stats.without_vectors:
             memories = counted(stats.without_vectors, "memory lacks", "memories lack")
             advice = "" if problem else ": run `vector-memory backfill`"

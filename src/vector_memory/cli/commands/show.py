@@ -181,8 +181,12 @@ def print_timeline(found: TimelineResult) -> None:
 def print_superseded(found: TimelineResult) -> None:
     """Print how many superseded memories are left out."""
     if found.superseded:
-        what = counted(found.superseded, "superseded memory", "superseded memories")
-        console().print(Text(f"{what} left out; --as-of any lists them", style="dim"))
+        console().print(Text(without_superseded(found.superseded), style="dim"))
+
+
+def without_superseded(number: int) -> str:
+    """Say how many superseded memories are left out."""
+    return f"{counted(number, 'superseded memory', 'superseded memories')} left out; --as-of any lists them"
 
 
 def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
