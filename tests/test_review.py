@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from inside import storage_of
-from vector_memory.errors import ValidationError
+from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.sessions.review import UNREAD_DAYS, latest_of_each
 from vector_memory.storage.records import Link, Links
 from vector_memory.store import SessionMemoryStore
@@ -67,6 +67,36 @@ def test_what_a_later_memory_supersedes_needs_no_review(store: SessionMemoryStor
     new = store.store_memory("report", "The port is 9090.", session_id="s", agent_id="a", supersedes=[old]).memory_id
     assert new is not None
     link(store, old, new)
+    assert store.review().lines == []
+
+
+def test_a_line_says_whether_the_later_memory_repeats_all_of_it(store: SessionMemoryStore) -> None:
+    text = "The nightly export writes its files to the share."
+    old, new = add(store, text, 2), add(store, f"{text} It needs an hour.", 1)
+    link(store, old, new)
+    assert [line.is_repeated for line in store.review().lines] == [True]
+    later = add(store, f"{text.replace('writes', 'reads')} It needs an hour.")
+    link(store, old, later)
+    line = store.review().lines[0]
+    assert (line.id, line.later and line.later.id, line.is_repeated) == (old, later, False)
+
+
+def test_what_was_dismissed_is_not_shown_again_until_something_new_is_linked(store: SessionMemoryStore) -> None:
+    first, second = add(store, "The port is 8080.", 3), add(store, "The port is 8081.", 2)
+    link(store, first, second)
+    store.dismiss(first)
+    assert (store.review().lines, store.get_memory_page(first).later) == ([], [])
+    third = add(store, "The port is 9090.", 1)
+    link(store, second, third)
+    assert [line.id for line in store.review().lines] == [second]
+    link(store, first, third)
+    assert {line.id for line in store.review().lines} == {first, second}
+    with pytest.raises(NotFoundError):
+        store.dismiss(99)
+
+
+def test_what_is_pinned_is_not_called_unread(store: SessionMemoryStore) -> None:
+    store.pin(add(store, "Kept on purpose.", UNREAD_DAYS + 1))
     assert store.review().lines == []
 
 

@@ -328,3 +328,25 @@ def test_a_trace_says_what_superseded_a_memory_or_that_it_was_not_current_then(
     assert f"superseded by {new}" in why(None)
     assert why("2026-02") == "It is outside the filters: as_of."
     assert "outside" not in why("any") + why(BETWEEN)
+
+
+def test_a_near_copy_is_merged_into_the_newer_one_with_its_tags_and_pin(store: SessionMemoryStore) -> None:
+    text = "The nightly export writes its files to the share."
+    old = store.store_memory("report", text, session_id="s", tags=["export", "files"]).memory_id
+    new = store.store_memory("report", f"{text} It needs an hour.", session_id="s", tags=["time", "files"]).memory_id
+    store.pin(old)
+    assert store.merge(new, old).supersedes == [old]
+    kept = store.get_memory_page(new).memory
+    assert (kept.tags, kept.pinned, kept.supersedes) == (["time", "files", "export"], True, [old])
+
+
+def test_what_says_less_than_another_memory_is_not_merged_with_it(store: SessionMemoryStore) -> None:
+    text = "The nightly export writes its files to the share."
+    old = store.store_memory("report", f"{text} It needs an hour.", session_id="s", tags=["a"]).memory_id
+    new = store.store_memory("report", text, session_id="s").memory_id
+    with pytest.raises(ValidationError, match=f"does not say all that memory {old} says"):
+        store.merge(new, old)
+    with pytest.raises(ValidationError, match="was not stored before"):
+        store.merge(old, new)
+    kept = store.get_memory_page(new).memory
+    assert (kept.tags, kept.supersedes) == ([], [])

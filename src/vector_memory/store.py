@@ -59,6 +59,7 @@ from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from vector_memory.maintenance.backup import CopiedFile
     from vector_memory.maintenance.report import SessionPage
 
 PAGE, CHANGES_PAGE = Page(), Page(limit=20)
@@ -91,7 +92,7 @@ class SessionMemoryStore:
         read_only: bool = False,
         storage: Storage | None = None,
     ) -> None:
-        address = memory_address(address)
+        self._address = address = memory_address(address)
         self.settings = settings = settings or Settings()
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
         self._indexer = Indexer(self._model, settings, links_of)
@@ -169,6 +170,11 @@ class SessionMemoryStore:
         """From now on, return from storing as soon as the text is safe; its vectors follow in the background."""
         if not self._storage.read_only:
             self._background.start(defers=True)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether this memory is in a file, which can be copied."""
+        return isinstance(self._address, Path)
 
     @property
     def is_busy(self) -> bool:
@@ -354,6 +360,14 @@ class SessionMemoryStore:
         """Let a memory no longer supersede others."""
         return self._superseding.release(memory_id, older_ids)
 
+    def merge(self, memory_id: str | int, *older_ids: str | int) -> documents.SupersedeResult:
+        """Let a memory supersede near copies of it, and have their tags. Raises ValidationError for any other text."""
+        return self._superseding.merge(memory_id, older_ids)
+
+    def dismiss(self, memory_id: str | int) -> sessions.Result:
+        """Forget the later memories on the subject of a memory: none of them corrects it."""
+        return self._review.dismiss(memory_id)
+
     def delete_memory(self, memory_id: str | int) -> documents.DeleteResult:
         """Delete a memory with everything derived from it."""
         return self._deletion.delete(memory_id)
@@ -408,6 +422,12 @@ class SessionMemoryStore:
         """
         scope = Scope(session_id=session_id, as_of=as_of)
         return self._transfer.write(target, scope, with_vectors=with_vectors, on_progress=on_progress)
+
+    def back_up(self, target: Path) -> "CopiedFile":
+        """Copy this memory to a new file, while it is in use. Raises ConfigurationError if it is in PostgreSQL."""
+        from vector_memory.maintenance.backup import back_up, file_of  # noqa: PLC0415 - no server copies files
+
+        return back_up(file_of(self._address), target)
 
     def import_memories(self, source: Stream, *, as_session: str | None = None, on_progress: Notify = None) -> Imported:
         """Add the memories of an export, a seekable stream, to their session or to one named `as_session`.

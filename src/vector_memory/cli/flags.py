@@ -160,16 +160,6 @@ def require_folder(folder: Path) -> None:
         raise ConfigurationError(f"The folder {folder} does not exist: check the path, or create the folder first.")
 
 
-def file_of(address: MemoryAddress) -> Path:
-    """Return the file of a memory. Raises ConfigurationError, which names the programs to use, if it has none."""
-    if isinstance(address, Path):
-        return address
-    raise ConfigurationError(
-        f"This memory is in PostgreSQL: `pg_dump --format=custom --schema={address.schema} URL > memory.dump` backs it "
-        "up, and `pg_restore --dbname=URL memory.dump` restores it."
-    )
-
-
 def files_of(address: MemoryAddress) -> list[Path]:
     """Return the database files that nothing else may be written to."""
     return [address] if isinstance(address, Path) else []

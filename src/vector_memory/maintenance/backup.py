@@ -4,7 +4,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
-from vector_memory.errors import DatabaseError, ValidationError
+from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
+from vector_memory.settings import MemoryAddress
 from vector_memory.storage.disk.drafts import Draft, Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of, make_private_folders
 from vector_memory.storage.disk.ignoring import keep_out_of_git
@@ -80,6 +81,16 @@ def put_in_place(draft: Draft, target: Path) -> None:
     if log_of(target).exists():
         log_of(target).rename(log_of(unused_name(target)))
     draft.publish()
+
+
+def file_of(address: MemoryAddress) -> Path:
+    """Return the file of a memory. Raises ConfigurationError, which names the programs to use, if it has none."""
+    if isinstance(address, Path):
+        return address
+    raise ConfigurationError(
+        f"This memory is in PostgreSQL: `pg_dump --format=custom --schema={address.schema} URL > memory.dump` backs it "
+        "up, and `pg_restore --dbname=URL memory.dump` restores it."
+    )
 
 
 def require_copyable(source: Path) -> None:

@@ -106,11 +106,15 @@ class SupersedeResult(Result):
 
 
 class NearMemory(Provenance):
-    """A memory whose mean vector is near. `beginning` is the first words of its content."""
+    """A memory whose mean vector is near. `beginning` is the first words of its content.
+
+    `is_copy`: the newer of the two says all that the older one says.
+    """
 
     memory_id: int
     beginning: str
     similarity: Share
+    is_copy: bool
 
 
 class MemoryPage(Value):

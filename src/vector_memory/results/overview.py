@@ -54,6 +54,7 @@ class ReviewLine(ReviewedMemory):
 
     later: ReviewedMemory | None = unless_empty(description="The last memory on its subject: it may replace this one")
     differences: list[str] = unless_empty([], "What the later one has in place of this one's values")
+    is_repeated: bool = unless_empty(default=False, description="Whether the later one says all that this one says")
 
 
 class ReviewResult(Result):

@@ -93,6 +93,12 @@ def _sentence(text: str) -> str:
     return " ".join(word for word in words if word and word.lower() not in ARTICLES)
 
 
+def repeats(newer: Memory, older: Memory) -> bool:
+    """Return whether a memory says all that an older one says, and not much else."""
+    said, before = (said_in(one, one.content) for one in (newer, older))
+    return said is not None and before is not None and before.is_said_by(said)
+
+
 def copies_among(said: Sequence[Said | None]) -> dict[int, int]:
     """Return for each place whose text a newer one says, too, the place of that one. None: a text that none repeats."""
     newest_first = sorted(

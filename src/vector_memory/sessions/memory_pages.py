@@ -4,6 +4,7 @@ from vector_memory.domain import Scope
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.documents import MemoryPage, NearMemory
 from vector_memory.results.mapping import memory_entry, observations_on, provenance, succession_of
+from vector_memory.search.copies import repeats
 from vector_memory.search.nearest import nearest_to
 from vector_memory.search.retriever import Retriever
 from vector_memory.sessions.overview import EXCERPT_LENGTH
@@ -39,6 +40,7 @@ class MemoryPages:
                         memory_id=near.memory.id,
                         beginning=near.memory.content[:EXCERPT_LENGTH],
                         similarity=near.cosine,
+                        is_copy=repeats(*sorted([memory, near.memory], key=lambda one: -one.id)),
                     )
                     for near in nearest_to(reader, self._retriever, number, NEAREST)
                 ],

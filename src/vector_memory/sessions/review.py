@@ -6,11 +6,14 @@ from typing import Any
 
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
-from vector_memory.domain.validation import MAX_LIMIT, check_range
+from vector_memory.domain.validation import MAX_LIMIT, check_range, parse_id
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.mapping import beginning
 from vector_memory.results.overview import ReviewedMemory, ReviewLine, ReviewResult
+from vector_memory.results.sessions import Result
+from vector_memory.search.copies import repeats
 from vector_memory.sessions.differences import differing
+from vector_memory.sessions.writer import require_existing
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Link, Memory
 
@@ -52,6 +55,14 @@ class Review:
 
         return self._budget.fit(build)
 
+    def dismiss(self, memory_id: str | int) -> Result:
+        """Forget the later memories on the subject of a memory: none of them corrects it. Raises NotFoundError."""
+        number = parse_id("memory_id", memory_id)
+        with self._storage.write() as writer:
+            require_existing(writer, [number])
+            writer.unlink(number)
+        return Result(message=f"No memory stored so far corrects memory {number}.")
+
 
 def latest_of_each(links: Iterable[Link]) -> dict[int, int]:
     """Return for each memory with later ones on its subject the last of them, also of those on theirs.
@@ -72,6 +83,7 @@ def line_for(memory: Memory, later: Memory | None = None) -> ReviewLine:
         **reviewed(memory),
         later=None if later is None else ReviewedMemory(**reviewed(later)),
         differences=[] if later is None else differing(memory.content, later.content),
+        is_repeated=later is not None and repeats(later, memory),
     )
 
 

@@ -1,10 +1,13 @@
 """Says of stored memories that later ones replace them, or no longer do."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from vector_memory.domain.validation import parse_id, parse_ids
+from vector_memory.domain import MemoryKind, utc_now
+from vector_memory.domain.validation import check_tags, parse_id, parse_ids
 from vector_memory.errors import ValidationError
 from vector_memory.results.documents import SupersedeResult
+from vector_memory.search.copies import repeats
 from vector_memory.sessions.writer import require_existing
 from vector_memory.storage.base import Storage, Writer
 
@@ -20,17 +23,31 @@ class Superseding:
 
         Raises NotFoundError, ValidationError.
         """
-        newer, older = ids_from(memory_id, older_ids)
-        later = [number for number in older if number >= newer]
-        if later:
-            raise ValidationError(
-                f"Memory {later[0]} was not stored before memory {newer}, and only later memories supersede others: "
-                f"store what is true now with supersedes=[{later[0]}]."
-            )
+        newer, older = ordered_ids(memory_id, older_ids)
         with self._storage.write() as writer:
             require_existing(writer, [newer, *older])
             writer.supersede(newer, older)
             return superseded_now(writer, newer, f"Memory {newer} supersedes {as_list(older)}.")
+
+    def merge(self, memory_id: str | int, older_ids: Sequence[str | int]) -> SupersedeResult:
+        """Let a memory supersede others whose texts it repeats, and have their tags, and be pinned if one of them is.
+
+        Raises ValidationError if it does not say all that they say, NotFoundError.
+        """
+        newer, older = ordered_ids(memory_id, older_ids)
+        with self._storage.write() as writer:
+            require_existing(writer, [newer, *older])
+            kept, *merged = (writer.memory(number) for number in (newer, *older))
+            others = [one.id for one in merged if not repeats(kept, one)]
+            if others:
+                raise ValidationError(f"Memory {newer} does not say all that memory {others[0]} says: nothing changed.")
+            tags = check_tags(list(dict.fromkeys(tag for one in (kept, *merged) for tag in one.tags)))
+            if kept.memory_type != MemoryKind.TAGGED and list(tags) != kept.tags:
+                writer.amend(replace(kept, tags=list(tags)), None, utc_now())
+            if any(one.pinned for one in merged):
+                writer.pin(newer, pinned=True)
+            writer.supersede(newer, older)
+            return superseded_now(writer, newer, f"Memory {newer} supersedes its near copies {as_list(older)}.")
 
     def release(self, memory_id: str | int, older_ids: Sequence[str | int]) -> SupersedeResult:
         """Let a memory no longer supersede others: they are current again, unless another memory supersedes them.
@@ -52,6 +69,18 @@ def ids_from(memory_id: str | int, older_ids: Sequence[str | int]) -> tuple[int,
     newer, older = parse_id("memory_id", memory_id), parse_ids("older_ids", older_ids)
     if not older:
         raise ValidationError("Name at least one memory that it supersedes.")
+    return newer, older
+
+
+def ordered_ids(memory_id: str | int, older_ids: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
+    """Return the ids that a caller has sent. Raises ValidationError unless the first memory was stored last."""
+    newer, older = ids_from(memory_id, older_ids)
+    later = [number for number in older if number >= newer]
+    if later:
+        raise ValidationError(
+            f"Memory {later[0]} was not stored before memory {newer}, and only later memories supersede others: "
+            f"store what is true now with supersedes=[{later[0]}]."
+        )
     return newer, older
 
 

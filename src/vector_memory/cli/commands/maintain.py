@@ -21,7 +21,6 @@ from vector_memory.cli.flags import (
     Switch,
     creatable,
     existing,
-    file_of,
     files_of,
     given_path,
     opened,
@@ -193,7 +192,7 @@ def backup(
 
     It never replaces a memory or any other database.
     """
-    from vector_memory.maintenance.backup import back_up
+    from vector_memory.maintenance.backup import back_up, file_of
 
     target = given_path(target)
     path = file_of(place.address())
@@ -213,7 +212,7 @@ def restore(
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Replace the memory with a backup. No server may use the memory while this runs."""
-    from vector_memory.maintenance.backup import restore_memory
+    from vector_memory.maintenance.backup import file_of, restore_memory
 
     path = file_of(creatable(place))
     with progress("Checking and copying") as update:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vector_memory.domain import Scope
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.queries.filters import memory_filter
+from vector_memory.storage.queries.lifecycle import UNPINNED
 from vector_memory.storage.records import Later, Link, Links
 
 # The order of storing, whatever the clocks of their machines said.
@@ -74,11 +75,11 @@ class LaterQueries(Queries):
         return self.connection.fetch(Link, sql, condition.parameters)
 
     def unread(self, scope: Scope, before: str) -> list[int]:
-        """Return the ids of memories of a scope created before a time, never read and without links, oldest first."""
+        """Return the ids of memories of a scope created before a time, not read, linked or pinned, oldest first."""
         condition = memory_filter(scope)
         sql = f"""
             select m.id from session_memories m
-            where m.access_count = 0 and m.created_at < %(before)s and {condition.sql}
+            where m.access_count = 0 and m.created_at < %(before)s and {condition.sql} and {UNPINNED}
                 and not exists (select 1 from later_links l where m.id in (l.older_id, l.newer_id))
             order by m.created_at, m.id
         """
@@ -100,6 +101,10 @@ class LaterChanges(Queries):
     def add_links(self, links: Sequence[Link]) -> None:
         """Add links of memories that are stored."""
         self.connection.insert("later_links", [link._asdict() for link in links])
+
+    def unlink(self, older_id: int) -> None:
+        """Delete the links of a memory with newer ones."""
+        self.connection.later("delete from later_links where older_id = %(id)s", {"id": older_id})
 
     def remove_links(self) -> None:
         """Delete all links."""
