@@ -38,8 +38,12 @@ class Ui:
         assert self.client.get(self.link).status_code == 200
         return self
 
-    def ask(self, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
-        return self.client.request(method, self.base + path, headers=headers)
+    def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> httpx2.Response:
+        return self.client.request(method, self.base + path, headers=headers, json=body)
+
+    def change(self, path: str, method: str = "PUT", body: Any = None) -> httpx2.Response:
+        """Send a request that changes the memory, as the page does."""
+        return self.ask(f"api/{path}", method, body, **{"x-vector-memory": "page"})
 
     def get(self, path: str) -> Any:
         """Return the answer to a request of the page."""

@@ -231,14 +231,111 @@ def test_a_memory_is_pinned_and_unpinned(page: Ui, memories: SessionMemoryStore)
     assert page.ask("api/memories/99/pin", "PUT", **WRITES).status_code == 404
 
 
+def test_title_description_and_tags_are_amended_and_the_rest_stays(page: Ui) -> None:
+    amended = {"title": "Waiting readers", "description": "What blocks.", "tags": ["sqlite", "locks"]}
+    assert page.change("memories/1", body=amended).status_code == 200
+    memory = page.get("memories/1")["memory"]
+    assert {name: memory[name] for name in amended} == amended
+    page.change("memories/1", body={"tags": []})
+    memory = page.get("memories/1")["memory"]
+    assert (memory["title"], memory["tags"]) == ("Waiting readers", [])
+    for body, words in (({"title": "x" * 10_000}, "title"), ({}, "nothing to change"), (["x"], "object")):
+        answer = page.change("memories/1", body=body)
+        assert (answer.status_code, words in answer.json()["message"]) == (400, True), body
+    assert page.change("memories/99", body=amended).status_code == 404
+
+
+def test_a_memory_supersedes_another_and_releases_it(page: Ui) -> None:
+    assert page.change("memories/4/older/3").json()["supersedes"] == [3]
+    assert page.get("memories/3")["memory"]["superseded_by"] == [4]
+    assert page.change("memories/4/older/3", "DELETE").json()["supersedes"] == []
+    assert "superseded_by" not in page.get("memories/3")["memory"]
+    for path, status in (("memories/3/older/4", 400), ("memories/99/older/3", 404), ("memories/4/older/x", 400)):
+        assert page.change(path).status_code == status, path
+
+
+def test_near_copies_are_named_and_merged_and_nothing_else_is(page: Ui, memories: SessionMemoryStore) -> None:
+    text = "The writer never sleeps, and the reader never waits."
+    old, new = (
+        memories.store_memory("working_memory", one, session_id="two", tags=[tag]).memory_id
+        for one, tag in ((text, "a"), (f"{text} It has no locks.", "b"))
+    )
+    near = {one["memory_id"]: one["is_copy"] for one in page.get(f"memories/{old}")["nearest"]}
+    assert [number for number, is_copy in near.items() if is_copy] == [new]
+    assert len(near) > 1
+    assert page.change(f"memories/{new}/copies/3").status_code == 400
+    assert page.change(f"memories/{new}/copies/{old}").json()["supersedes"] == [old]
+    assert page.get(f"memories/{new}")["memory"]["tags"] == ["b", "a"]
+
+
+def test_a_review_is_worked_through_line_by_line(tmp_path: Path) -> None:
+    with opened(tmp_path / "later.db") as store:
+        older, newer = fill(store)
+        eventually(lambda: [line.id for line in store.review().lines] == [older])
+        with serving(store) as ui:
+            [line] = ui.enter().get("review?session=s")["lines"]
+            assert (line["id"], line["later"]["id"]) == (older, newer)
+            assert ui.change(f"memories/{older}/later", "DELETE").status_code == 200
+            assert ui.get("review")["lines"] == []
+            assert ui.get(f"memories/{older}")["later"] == []
+
+
+def test_an_exported_session_is_imported_and_gets_its_vectors(page: Ui, memories: SessionMemoryStore) -> None:
+    lines = page.ask("api/export?session=two").text
+    added = page.change("import", "POST", {"lines": lines, "session": "three"}).json()
+    assert (added["added"], added["skipped"]) == (1, 0)
+    assert page.change("import", "POST", {"lines": lines}).json()["skipped"] == 1
+    eventually(lambda: memories.get_memory_stats().without_vectors == 0)
+    assert memories.get_session_stats("three").total_memories == 1
+    for body in ({"lines": "{"}, {"lines": 7}, {}):
+        assert page.change("import", "POST", body).status_code == 400, body
+
+
+def test_a_large_export_is_imported_whole(page: Ui, memories: SessionMemoryStore) -> None:
+    """The body of a request may have few values, but texts of any kind."""
+    for number in range(300):
+        memories.store_memory("input_prompt", f'Question "{number}"?', session_id="many")
+    lines = page.ask("api/export?session=many").text
+    assert len(lines) > 100_000
+    assert page.change("import", "POST", {"lines": lines, "session": "again"}).json()["added"] == 300
+
+
+def test_a_backup_is_the_whole_memory(page: Ui, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    if pytestconfig.option.engine != "sqlite":
+        pytest.skip("pg_dump backs up a memory in PostgreSQL")
+    assert page.get("home")["is_file"]
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(page.ask("api/backup").content)
+    with SessionMemoryStore(copy) as restored:
+        assert restored.count_memories() == 5
+
+
+CHANGES = (
+    *(("PUT", f"memories/4{rest}") for rest in ("", "/pin", "/deletion", "/older/3", "/copies/3")),
+    *(("DELETE", f"memories/4{rest}") for rest in ("/pin", "/deletion", "/older/3", "/later")),
+    ("POST", "import"),
+)
+
+
 def test_a_page_that_only_reads_changes_nothing(memories: SessionMemoryStore) -> None:
     with serving(memories, read_only=True) as ui:
         ui.enter()
         assert ui.get("home")["read_only"]
-        assert ui.ask("api/memories/4/deletion", "PUT", **WRITES).status_code == 400
-        assert ui.ask("api/memories/4/pin", "PUT", **WRITES).status_code == 400
+        before = ui.ask("api/export").text
+        for method, path in CHANGES:
+            answer = ui.change(path, method, {"title": "x", "lines": ""})
+            assert (answer.status_code, answer.json()["error"]) == (400, "AccessDenied"), path
         assert ui.get("state")["deleting"] == {}
-    assert not memories.get_memory_page(4).memory.pinned
+        assert ui.ask("api/export").text == before
+
+
+def test_every_request_that_changes_something_needs_the_header_of_the_page(page: Ui) -> None:
+    before = page.ask("api/export").text
+    for method, path in CHANGES:
+        assert page.ask(f"api/{path}", method, {"title": "x"}).status_code == 403, path
+        assert page.change(path, "GET").status_code in (200, 404, 405)
+    assert page.get("state")["deleting"] == {}
+    assert page.ask("api/export").text == before
 
 
 def test_the_version_changes_when_another_process_stores(page: Ui, tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from from_npm import folder
+from inside import storage_of
 from other_process import OtherProcess
 from report_page import HOSTILE
 from ui.conftest import Ui, serving
+from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -22,7 +24,13 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-ge
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
 AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
 MANY = 260
-PAGES = ("#/", "#/memories", "#/memories?session=s", "#/memory/1", "#/search?q=writer", "#/search?q=writer&view=why")
+PAGES = (
+    *("#/", "#/memories", "#/memories?session=s", "#/memory/1", "#/review"),
+    *("#/search?q=writer", "#/search?q=writer&view=why"),
+)
+
+REFUSED = "Failed to load resource: the server responded with a status of 400"
+"""What the browser itself notes of a change that the memory refuses."""
 
 Shown = Any
 
@@ -64,7 +72,7 @@ def opening(browser: Any) -> Iterator[Callable[..., Shown]]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.on("console", lambda message: said.append(message.text))
+        page.on("console", lambda message: None if message.text.startswith(REFUSED) else said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         hosts.add(ui.base)
@@ -90,10 +98,8 @@ def shown(filled: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], req
 def visit(shown: Shown, address: str) -> None:
     """Go to a page, and wait until it is there."""
     shown.evaluate("address => { location.hash = address }", address)
-    ready = (
-        ".results, table" if "search" in address else "article .text" if "/memory/" in address else ".entry, .figures"
-    )
-    shown.wait_for_selector(ready)
+    ready = {"search": ".results, table", "/memory/": "article .text", "/review": ".conflict, .nothing"}
+    shown.wait_for_selector(next((there for part, there in ready.items() if part in address), ".entry, .figures"))
 
 
 def names(shown: Shown) -> list[str]:
@@ -246,11 +252,95 @@ class TestSoon:
         eventually(lambda: filled.count_memories() == 3)
 
 
-def test_a_page_that_only_reads_offers_no_deletion(filled: SessionMemoryStore, opening: Callable[..., Shown]) -> None:
+def test_a_page_that_only_reads_offers_no_changes(filled: SessionMemoryStore, opening: Callable[..., Shown]) -> None:
     with serving(filled, read_only=True) as ui:
         shown = opening(ui)
         visit(shown, "#/memory/3")
-        assert shown.locator("text=Delete …").count() == 0
+        assert shown.locator("article .tools button").all_inner_texts() == ["As stored", "Copy text"]
+        visit(shown, "#/")
+        assert shown.locator("text=Import …").count() == 0
+        shown.close()
+
+
+def test_title_and_tags_are_edited_and_an_error_keeps_what_was_typed(shown: Shown) -> None:
+    visit(shown, "#/memory/4")
+    shown.click("text=Edit …")
+    shown.fill("#edit-title", "")
+    shown.click("text=Save")
+    playwright.expect(shown.locator("dialog [role=alert]")).to_contain_text("needs a title")
+    shown.fill("#edit-title", "<b>Writers</b>")
+    shown.fill("#edit-tags", "sleep, <i>never</i>,,")
+    shown.click("text=Save")
+    playwright.expect(shown.locator("article h1")).to_have_text("<b>Writers</b>")
+    assert shown.locator("dialog[open]").count() == 0
+    playwright.expect(shown.locator("aside")).to_contain_text("sleep, <i>never</i>")
+
+
+def test_a_memory_replaces_another_and_this_can_be_undone(shown: Shown) -> None:
+    visit(shown, "#/memory/3")
+    shown.click("text=Replaces …")
+    shown.fill("#edit-older", "1")
+    shown.click("dialog[open] .does")
+    playwright.expect(shown.locator("aside .pairs")).to_contain_text("Supersedes")
+    shown.click(".toast button")
+    playwright.expect(shown.locator("aside .pairs")).not_to_contain_text("Supersedes")
+    shown.click("text=Replaces …")
+    assert shown.input_value("#edit-older") == ""
+    shown.fill("#edit-older", "1")
+    shown.press("#edit-older", "Enter")
+    shown.click("aside button:has-text('Release')")
+    playwright.expect(shown.locator("aside .pairs")).not_to_contain_text("Supersedes")
+
+
+def test_an_export_is_imported_and_a_backup_downloaded(shown: Shown, tmp_path: Path, store: SessionMemoryStore) -> None:
+    visit(shown, "#/")
+    with shown.expect_download() as exported:
+        shown.click("text=Export everything")
+    lines = tmp_path / "memories.jsonl"
+    exported.value.save_as(lines)
+    store.delete_memory(4)
+    shown.click("text=Import …")
+    shown.set_input_files("#import-file", lines)
+    shown.click("dialog[open] .does")
+    playwright.expect(shown.locator(".panel > .tools")).to_contain_text("Added 1 memory; 3 already existed.")
+    assert store.count_memories() == 4
+
+
+class TestReview:
+    """A memory with a contradiction, a near copy and a line that is none."""
+
+    @pytest.fixture
+    def filled(self, store: SessionMemoryStore) -> SessionMemoryStore:
+        copied = "The writer waits for each of its readers. "
+        for text in (
+            *("Port 8080 is used.", "Port 9090 is used."),
+            *(copied * 2, f"{copied * 2} It has no locks."),
+            *("Tea is <b>hot</b>.", "Tea is <b>green</b>."),
+        ):
+            store.store_memory("working_memory", text, session_id="s", agent_id="a")
+        with storage_of(store).write() as writer:
+            for older in (1, 3, 5):
+                writer.link(older + 1, Links({older: 0.9}))
+        return store
+
+    def test_lines_are_worked_through_and_the_keyboard_stays_in_the_list(
+        self, shown: Shown, filled: SessionMemoryStore
+    ) -> None:
+        visit(shown, "#/review")
+        lines = shown.locator(".conflict")
+        playwright.expect(lines).to_have_count(3)
+        assert "8080 → 9090" in lines.first.inner_text()
+        lines.first.locator("text=The later one replaces it").press("Enter")
+        playwright.expect(lines).to_have_count(2)
+        assert filled.get_memory_page(1).memory.superseded_by == [2]
+        assert shown.evaluate("document.activeElement.closest('.conflict') !== null")
+        lines.locator("text=Merge").click()
+        playwright.expect(lines).to_have_count(1)
+        shown.click(".toast button")
+        playwright.expect(lines).to_have_count(2)
+        lines.last.locator("text=Both are right").click()
+        playwright.expect(lines).to_have_count(1)
+        assert filled.count_memories() == 6
 
 
 def test_the_list_works_from_the_keyboard(shown: Shown) -> None:

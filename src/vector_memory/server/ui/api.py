@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import IO, Any, cast, get_args
 
 from starlette.requests import Request
@@ -12,8 +13,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of, utc_now
-from vector_memory.domain.validation import parse_choice, parse_id
-from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError, VectorMemoryError
+from vector_memory.domain.validation import MAX_LIMIT, parse_choice
+from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
 from vector_memory.maintenance.report.rendering import render
 from vector_memory.maintenance.report.session_report import page_policy
 from vector_memory.results.sessions import FoundMemory
@@ -68,13 +69,10 @@ class Api:
             "answer": self.answer,
             "export": self.export,
             "report": self.report,
+            "review": self.review,
+            "backup": self.backup,
         }
-        return [
-            *(Route(f"/api/{path}", endpoint) for path, endpoint in reads.items()),
-            Route("/api/memories/{memory_id}/deletion", self.delete, methods=["PUT"]),
-            Route("/api/memories/{memory_id}/deletion", self.undo, methods=["DELETE"]),
-            Route("/api/memories/{memory_id}/pin", self.pin, methods=["PUT", "DELETE"]),
-        ]
+        return [Route(f"/api/{path}", endpoint) for path, endpoint in reads.items()]
 
     async def state(self, _request: Request) -> Response:
         """Return what the page looks at several times a second: whether anything changed, and what will be deleted."""
@@ -96,6 +94,7 @@ class Api:
             {
                 "place": self._place,
                 "read_only": self._read_only,
+                "is_file": self._store.is_file,
                 "stats": stats.model_dump(mode="json"),
                 "since": since.isoformat(),
                 "until": until,
@@ -167,43 +166,33 @@ class Api:
         return JSONResponse(None if found is None else found._asdict())
 
     def export(self, request: Request) -> Response:
-        """Return a session as JSON Lines, as `vector-memory export` writes them."""
+        """Return a session, or all, as JSON Lines, as `vector-memory export` writes them."""
         stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it was sent
         try:
-            self._store.export_memories(stream, request.query_params.get("session"))
+            self._store.export_memories(stream, request.query_params.get("session") or None)
         except VectorMemoryError:
             stream.close()
             raise
         stream.seek(0)
-        headers = {"content-disposition": 'attachment; filename="session.jsonl"'}
-        return StreamingResponse(parts_of(stream), media_type="application/jsonl", headers=headers)
+        return download(stream, "memories.jsonl", "application/jsonl")
 
     def report(self, request: Request) -> Response:
         """Return the report of a session: its timeline, its map and its texts."""
         page = self._store.get_session_page(request.query_params.get("session", ""))
         return HTMLResponse(page.html, headers={"content-security-policy": f"{page_policy()}; frame-ancestors 'none'"})
 
-    async def delete(self, request: Request) -> Response:
-        """Delete a memory soon."""
-        self._require_writable()
-        self._deletions.schedule(parse_id("memory_id", request.path_params["memory_id"]))
-        return JSONResponse({"deleting": self._deletions.waiting()})
+    def review(self, request: Request) -> Response:
+        """Return what may be out of date, likely contradictions first."""
+        found = self._store.review(request.query_params.get("session") or None, MAX_LIMIT)
+        return JSONResponse(found.model_dump(mode="json"))
 
-    async def undo(self, request: Request) -> Response:
-        """Do not delete a memory."""
-        if not self._deletions.undo(parse_id("memory_id", request.path_params["memory_id"])):
-            raise NotFoundError("It is too late: the memory was deleted.")
-        return JSONResponse({"deleting": self._deletions.waiting()})
-
-    def pin(self, request: Request) -> Response:
-        """Pin a memory, or unpin it."""
-        self._require_writable()
-        change = self._store.pin if request.method == "PUT" else self._store.unpin
-        return JSONResponse(change(request.path_params["memory_id"]).model_dump(mode="json"))
-
-    def _require_writable(self) -> None:
-        if self._read_only:
-            raise AccessDeniedError("This page only reads: start it without --read-only.")
+    def backup(self, _request: Request) -> Response:
+        """Return a copy of the memory's file."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "memory.db"
+            self._store.back_up(copy)
+            stream = copy.open("rb")  # it can be read after the folder is gone
+        return download(stream, "memory-backup.db", "application/vnd.sqlite3")
 
 
 def scope_of(request: Request) -> Scope:
@@ -244,6 +233,12 @@ def shown(result: Found) -> dict[str, Any]:
     unit = fields.get("chunk_id") or result.memory_id
     path = "" if isinstance(result, FoundMemory) else result.header_path
     return {**fields, "memory_id": result.memory_id, "unit": unit, "text": text, "path": path}
+
+
+def download(stream: IO[bytes], name: str, media_type: str) -> Response:
+    """Return an answer that the browser saves as a file; the stream is closed after it."""
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(parts_of(stream), media_type=media_type, headers=headers)
 
 
 def parts_of(stream: IO[bytes]) -> Iterator[bytes]:

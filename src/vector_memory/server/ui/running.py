@@ -23,6 +23,7 @@ from vector_memory.server.http.client_limits import TimedConnection
 from vector_memory.server.http.serving import DrainingServer, listen
 from vector_memory.server.ui.api import Api, refused
 from vector_memory.server.ui.deletions import Deletions
+from vector_memory.server.ui.edits import Edits
 from vector_memory.server.ui.guard import Guard
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
@@ -72,8 +73,9 @@ def page_app(store: SessionMemoryStore, place: str, *, read_only: bool) -> App:
         yield
         await deletions.finish()
 
-    api = Api(store.uncounted(), deletions, place, read_only=read_only)
-    routes = [*api.routes(), *static_routes()]
+    uncounted = store.uncounted()
+    api = Api(uncounted, deletions, place, read_only=read_only)
+    routes = [*api.routes(), *Edits(uncounted, deletions, read_only=read_only).routes(), *static_routes()]
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: refused})
 
 

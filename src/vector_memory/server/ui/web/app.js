@@ -6,15 +6,19 @@ import { ask, useAddress, useServer } from "./live.js";
 import { Home } from "./home.js";
 import { Memories } from "./memories.js";
 import { MemoryPage } from "./memory.js";
+import { Review } from "./review.js";
 import { Search } from "./search.js";
 
-const PLACES = [["/", "Home"], ["/memories", "Memories"], ["/search", "Search"]];
+const PLACES = [["/", "Home"], ["/memories", "Memories"], ["/search", "Search"], ["/review", "Review"]];
+
+const SECONDS_SHOWN = 15;
 
 function Page({ path, ...others }) {
   const memory = /^\/memory\/(\d+)$/u.exec(path);
   if (memory) return html`<${MemoryPage} id=${Number(memory[1])} ...${others} />`;
   if (path === "/memories") return html`<${Memories} ...${others} />`;
   if (path === "/search") return html`<${Search} ...${others} />`;
+  if (path === "/review") return html`<${Review} ...${others} />`;
   return html`<${Home} ...${others} />`;
 }
 
@@ -24,17 +28,20 @@ function Theme() {
   return html`<button type="button" class="quiet" ref=${button}></button>`;
 }
 
-/* What will be deleted, and how long it can be kept. */
-function Deleting({ server, undo }) {
+/* What was changed last, what will be deleted, and how long it can be kept. */
+function Toasts({ server, done, attempt, close }) {
   const waiting = Object.entries(server.deleting);
   return html`<div class="toasts" role="status">
     ${waiting.map(
       ([id, seconds]) => html`<p class="toast" key=${id}>
         <span>Memory ${id} will be deleted in ${Math.ceil(seconds)} s.</span>
-        <button type="button" onClick=${() => undo(id)}>Undo</button>
+        <button type="button" onClick=${() => attempt(`memories/${id}/deletion`, "DELETE")}>Undo</button>
       </p>`,
     )}
     ${Object.entries(server.failed).map(([id, why]) => html`<p class="toast" key=${id}>Memory ${id} was not deleted: ${why}</p>`)}
+    ${done && html`<p class="toast"><span>${done.message}</span>
+      ${done.undo ? html`<button type="button" onClick=${() => attempt(...done.undo)}>Undo</button>` : html`<button type="button" onClick=${close}>Close</button>`}
+    </p>`}
     ${server.error && html`<p class="toast">${server.error.message}</p>`}
   </div>`;
 }
@@ -42,18 +49,22 @@ function Deleting({ server, undo }) {
 function App() {
   const { path, params } = useAddress();
   const [server, setDeleting] = useServer();
-  const [problem, setProblem] = useState(null);
+  const [done, setDone] = useState(null);
   const last = useRef(null);
-  const change = (what, method) => async (id) => {
-    try {
-      const { deleting } = await ask(`memories/${id}/${what}`, { method });
-      if (deleting) setDeleting(deleting);
-    } catch (error) {
-      setProblem(error.message);
-    }
+  /* Changes the memory, and offers what undoes it. `attempt` shows an error instead of throwing it. */
+  const change = async (path, method, { body, undo } = {}) => {
+    const answer = await ask(path, { method, body });
+    if (answer.deleting) setDeleting(answer.deleting);
+    setDone(undo ? { message: answer.message, undo } : null);
+    return answer;
   };
+  const attempt = (...given) => change(...given).catch((error) => setDone({ message: error.message }));
   useEffect(() => {
-    setProblem(null);
+    if (!done) return undefined;
+    const timer = setTimeout(() => setDone(null), SECONDS_SHOWN * 1000);
+    return () => clearTimeout(timer);
+  }, [done]);
+  useEffect(() => {
     document.title = `${PLACES.find(([place]) => place === path)?.[1] ?? "Memory"} - vector-memory`;
     if (last.current !== null && last.current !== path) (document.getElementById("question") ?? document.querySelector("main")).focus({ preventScroll: true });
     last.current = path;
@@ -81,10 +92,9 @@ function App() {
       <${Theme} />
     </header>
     <main tabindex="-1">
-      ${problem && html`<p class="notice" role="alert">${problem}</p>`}
-      <${Page} path=${path} params=${params} server=${server} remove=${change("deletion", "PUT")} pin=${change("pin", "PUT")} unpin=${change("pin", "DELETE")} />
+      <${Page} path=${path} params=${params} server=${server} change=${change} attempt=${attempt} />
     </main>
-    <${Deleting} server=${server} undo=${change("deletion", "DELETE")} />`;
+    <${Toasts} server=${server} done=${done} attempt=${attempt} close=${() => setDone(null)} />`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./preact-htm.js";
 import { collator, count, cut, number } from "./shared.js";
 import { link, useAnswer } from "./live.js";
-import { Ago, Facts, Failure, Glyph, MemoryLink, nameOf, secondsSince, size } from "./parts.js";
+import { Ago, Asking, Facts, Failure, Glyph, MemoryLink, nameOf, secondsSince, size } from "./parts.js";
 
 const ACTIVE_SECONDS = 10 * 60;
 const LATEST = 6;
@@ -16,11 +16,11 @@ function search(event) {
   location.hash = link("/search", { q: event.target.elements.q.value });
 }
 
-export function Home({ server }) {
+export function Home({ server, change }) {
   const { data, error } = useAnswer("home", {}, server.version);
   const latest = useAnswer("memories", { limit: LATEST }, server.version);
   if (!data) return html`<${Failure} error=${error} />`;
-  if (!data.stats.total_memories) return html`<${Empty} place=${data.place} />`;
+  if (!data.stats.total_memories) return html`<${Empty} place=${data.place} />${!data.read_only && html`<${Import} change=${change} />`}`;
   return html`<h1>What happened lately</h1>
     <p class="summary">The memory <bdi>${data.place}</bdi>${data.read_only ? ", read-only" : ""}</p>
     <form role="search" aria-label="Search the memory" class="ask" onSubmit=${search}>
@@ -48,7 +48,29 @@ export function Home({ server }) {
         </ul>
         <a href="#/memories">All ${number.format(data.stats.total_memories)} memories</a>
       </section>
-    </div>`;
+    </div>
+    <section class="panel" aria-labelledby="copies-title">
+      <h2 id="copies-title">Keep a copy</h2>
+      <p class="hint">A backup is the whole memory, ready to be restored. An export is text, which another memory can import.</p>
+      <div class="tools">
+        ${data.is_file && html`<a class="button" href="api/backup" download="memory-backup.db">Back up</a>`}
+        <a class="button" href="api/export" download="memories.jsonl">Export everything</a>
+        ${!data.read_only && html`<${Import} change=${change} />`}
+      </div>
+    </section>`;
+}
+
+function Import({ change }) {
+  const [said, setSaid] = useState("");
+  const add = async (form) => {
+    const { added, skipped } = await change("import", "POST", { body: { lines: await form.get("file").text(), session: form.get("session").trim() } });
+    setSaid(`Added ${count(added, "memory", "memories")}; ${number.format(skipped)} already existed.`);
+  };
+  return html`<${Asking} name="Import …" title="Import an exported session" does="Import" act=${add}>
+      <p class="hint">What is already stored is skipped. If a line is invalid, nothing changes.</p>
+      <label for="import-file">File written by an export (.jsonl)</label><input id="import-file" name="file" type="file" accept=".jsonl" required />
+      <label for="import-session">Into this session</label><input id="import-session" name="session" placeholder="the one in the file" />
+    <//> <span role="status">${said}</span>`;
 }
 
 function Figures({ stats, sessions }) {

@@ -10,19 +10,21 @@ export function query(params) {
   return new URLSearchParams(named.filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
 }
 
-/* The answer to a request. `method`: of one that writes. Throws an Error that says what to do. */
-export async function ask(path, { method = "GET", signal } = {}) {
+/* The answer to a request. `method`: of one that writes, `body`: what it sends. Throws an Error that says what to do. */
+export async function ask(path, { method = "GET", body = null, signal } = {}) {
   const headers = method === "GET" ? {} : { "X-Vector-Memory": "page" };
+  const sent = body && JSON.stringify(body);
   let response;
   try {
-    response = await fetch(`api/${path}`, { method, signal, headers });
+    response = await fetch(`api/${path}`, { method, signal, headers, body: sent });
   } catch (error) {
     throw signal?.aborted ? error : new Error("The server has ended: run vector-memory ui again.");
   }
   const isJson = response.headers.get("content-type")?.startsWith("application/json");
-  const body = isJson ? await response.json() : null;
-  if (!response.ok) throw new Error(body?.message ?? "This page was closed: run vector-memory ui for a new link.");
-  return body;
+  const answer = isJson ? await response.json() : null;
+  if (response.status === 413) throw new Error("This is too large to be sent by the page: use vector-memory import.");
+  if (!response.ok) throw new Error(answer?.message ?? "This page was closed: run vector-memory ui for a new link.");
+  return answer;
 }
 
 /* The answer to a request, and to the same request after each change. The last one stays until the next is there.

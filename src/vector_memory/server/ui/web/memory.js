@@ -3,9 +3,9 @@
 import { html, useEffect, useRef, useState } from "./preact-htm.js";
 import { copyText, count, number, words } from "./shared.js";
 import { link, useAnswer } from "./live.js";
-import { Ago, Failure, Glyph, MemoryLink, nameOf, nameOfKind, On, Rendered } from "./parts.js";
+import { Ago, Asking, Glyph, MemoryLink, nameOf, nameOfKind, On, Rendered, Replace } from "./parts.js";
 
-export function MemoryPage({ id, server, remove, pin, unpin }) {
+export function MemoryPage({ id, server, change, attempt }) {
   const { data, error, isOld } = useAnswer(`memories/${id}`, {}, server.version);
   const [raw, setRaw] = useState(false);
   const isLeaving = id in server.deleting;
@@ -13,17 +13,14 @@ export function MemoryPage({ id, server, remove, pin, unpin }) {
   if (error) return html`<h1>Memory ${id}</h1><p class="notice" role="alert">${error.message}</p><a href="#/memories">All memories</a>`;
   if (!data || isOld) return null;
   const { memory } = data;
+  const edits = server.read_only ? null : { change, attempt };
   return html`<article class=${isLeaving ? "leaving" : ""}>
     <p class="kicker"><${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${id}${memory.pinned ? " · pinned" : ""}${memory.superseded_by?.length ? " · superseded" : ""}</p>
     <h1 dir="auto">${nameOf({ ...memory, text: memory.content, memory_id: id })}</h1>
     ${memory.description && html`<p class="summary" dir="auto">${memory.description}</p>`}
     <div class="sheet">
       <div>
-        <${Tools}
-          memory=${memory} raw=${raw} setRaw=${setRaw}
-          remove=${isLeaving || server.read_only ? null : () => remove(id)}
-          pin=${server.read_only ? null : () => (memory.pinned ? unpin : pin)(id)}
-        />
+        <${Tools} memory=${memory} raw=${raw} setRaw=${setRaw} edits=${edits} isLeaving=${isLeaving} />
         <div class="panel">
           ${raw ? html`<div class="text"><pre class="raw" dir="auto">${memory.content}</pre></div>` : html`<${Rendered} markup=${data.html} title=${memory.title} />`}
         </div>
@@ -31,38 +28,61 @@ export function MemoryPage({ id, server, remove, pin, unpin }) {
         <${Chunks} chunks=${data.chunks} />
       </div>
       <aside aria-label="About this memory">
-        <${Origin} memory=${memory} />
-        <${Later} later=${data.later} more=${data.later_more} />
-        <${Nearest} nearest=${data.nearest} />
+        <${Origin} memory=${memory} edits=${edits} />
+        <${Later} id=${id} later=${data.later} more=${data.later_more} nearest=${data.nearest} edits=${edits} />
+        <${Nearest} memory=${memory} nearest=${data.nearest} edits=${edits} />
       </aside>
     </div>
   </article>`;
 }
 
-function Tools({ memory, raw, setRaw, remove, pin }) {
+function Tools({ memory, raw, setRaw, edits, isLeaving }) {
   const copy = useRef();
-  const dialog = useRef();
   return html`<div class="tools">
     <button type="button" class="quiet" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>As stored</button>
     <button type="button" class="quiet" ref=${copy} onClick=${() => copyText(copy.current, memory.content)}>Copy text</button>
-    ${pin && html`<button type="button" class="quiet" aria-pressed=${Boolean(memory.pinned)} title="Agents are told of it first, and no policy removes it" onClick=${pin}>Pin</button>`}
-    ${remove && html`<button type="button" class="quiet risky" onClick=${() => dialog.current.showModal()}>Delete …</button>`}
-    <dialog ref=${dialog} aria-labelledby="delete-title">
-      <h2 id="delete-title">Delete this memory?</h2>
-      <p>Agents will no longer find it. You can undo this for ten seconds; then it is gone.</p>
-      <form method="dialog" class="tools">
-        <button type="submit">Keep it</button>
-        <button type="submit" class="danger" onClick=${remove}>Delete</button>
-      </form>
-    </dialog>
+    ${edits && html`<${EditTools} memory=${memory} isLeaving=${isLeaving} ...${edits} />`}
   </div>`;
+}
+
+function EditTools({ memory, isLeaving, change, attempt }) {
+  const path = `memories/${memory.id}`;
+  const amend = (form) => {
+    const [title, description] = ["title", "description"].map((name) => form.get(name).trim());
+    const tags = form.has("tags") ? form.get("tags").split(",").map((tag) => tag.trim()).filter(Boolean) : null;
+    return change(path, "PUT", { body: { title, description, tags } });
+  };
+  const supersede = (form) => {
+    const older = `${path}/older/${encodeURIComponent(form.get("older").trim())}`;
+    return change(older, "PUT", { undo: [older, "DELETE"] });
+  };
+  const isNote = memory.memory_type === "tagged_memory"; // its tags have canonical forms, which only agents give
+  return html`<button type="button" class="quiet" aria-pressed=${Boolean(memory.pinned)} title="Agents are told of it first, and no policy removes it" onClick=${() => attempt(`${path}/pin`, memory.pinned ? "DELETE" : "PUT")}>Pin</button>
+    <${Asking} name="Edit …" title="Edit title, description and tags" does="Save" act=${amend}>
+      <p class="hint">The text itself never changes: agents may have relied on it.</p>
+      <label for="edit-title">Title</label><input id="edit-title" name="title" maxlength="500" defaultValue=${memory.title ?? ""} />
+      <label for="edit-description">Description</label><input id="edit-description" name="description" defaultValue=${memory.description ?? ""} />
+      ${!isNote && html`<label for="edit-tags">Tags, with commas between them</label><input id="edit-tags" name="tags" defaultValue=${memory.tags.join(", ")} />`}
+    <//>
+    <${Asking} name="Replaces …" title="Which memory does this one replace?" does="Replace" act=${supersede}>
+      <p class="hint">Searches leave the older one out from now on. It is kept, and you can release it.</p>
+      <label for="edit-older">Number of the older memory</label><input id="edit-older" name="older" inputmode="numeric" required placeholder="such as 42" />
+    <//>
+    ${!isLeaving && html`<${Asking} name="Delete …" title="Delete this memory?" does="Delete" cancel="Keep it" risky=${true} act=${() => change(`${path}/deletion`, "PUT")}>
+      <p>Agents will no longer find it. You can undo this for ten seconds; then it is gone.</p>
+    <//>`}`;
 }
 
 const pair = (name, value) => value && html`<div key=${name}><dt>${name}</dt><dd dir="auto">${value}</dd></div>`;
 
-function Origin({ memory }) {
+function Origin({ memory, edits }) {
   const filter = (name, value) => value && html`<a href=${link("/memories", { [name]: value })}>${value}</a>`;
-  const others = (ids) => ids?.length > 0 && ids.map((id, at) => [at > 0 && ", ", html`<${MemoryLink} id=${id}>${id}<//>`]);
+  const release = (other) => {
+    const [newer, older] = [Math.max(memory.id, other), Math.min(memory.id, other)];
+    const path = `memories/${newer}/older/${older}`;
+    return edits && html` <button type="button" class="small" aria-label=${`Release memory ${older} from memory ${newer}`} title=${`Let memory ${older} be found again`} onClick=${() => edits.attempt(path, "DELETE", { undo: [path, "PUT"] })}>Release</button>`;
+  };
+  const others = (ids) => ids?.length > 0 && ids.map((id) => html`<p key=${id}><${MemoryLink} id=${id}>${id}<//>${release(id)}</p>`);
   const about = memory.metadata.parent_report_id;
   const rest = Object.entries(memory.metadata).filter(([name]) => !["category", "parent_report_id"].includes(name));
   return html`<section class="panel"><h2>Where it is from</h2><dl class="pairs">
@@ -84,26 +104,31 @@ function Origin({ memory }) {
 }
 
 /* Newer memories that seem to be on the same subject. */
-function Later({ later, more }) {
+function Later({ id, later, more, nearest, edits }) {
+  const isCopy = (one) => nearest.some((near) => near.memory_id === one.id && near.is_copy);
   if (!later.length) return null;
   return html`<section class="panel"><h2>Later on its subject</h2><ul class="plain">
     ${later.map(
       (one) => html`<li key=${one.id} class="line">
         <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//>
-          <p class="facts"><bdi>${one.agent_id}</bdi> · <${Ago} time=${one.created_at} /></p></div>
+          <p class="facts"><bdi>${one.agent_id}</bdi> · <${Ago} time=${one.created_at} />
+            ${edits && one.id > id && html` <${Replace} id=${id} other=${one.id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}</p></div>
       </li>`,
     )}
   </ul>${more > 0 && html`<p class="facts">and ${number.format(more)} more</p>`}</section>`;
 }
 
-function Nearest({ nearest }) {
+function Nearest({ memory, nearest, edits }) {
+  const isLinked = (id) => [...(memory.supersedes ?? []), ...(memory.superseded_by ?? [])].includes(id);
   if (!nearest.length) return null;
   return html`<section class="panel"><h2>Nearest in meaning</h2><ul class="plain">
     ${nearest.map(
       (other) => html`<li key=${other.memory_id} class="line">
         <${Glyph} kind=${other.memory_type} />
         <div><${MemoryLink} id=${other.memory_id} dir="auto">${nameOf(other)}<//>
-          <p class="facts">${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <bdi>${other.agent_id}</bdi> · <${Ago} time=${other.created_at} /></p></div>
+          <p class="facts">${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <bdi>${other.agent_id}</bdi> · <${Ago} time=${other.created_at} />
+            ${other.is_copy && html` <span class="badge">near copy</span>`}
+            ${edits && other.memory_type === memory.memory_type && !isLinked(other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}</p></div>
       </li>`,
     )}
   </ul></section>`;

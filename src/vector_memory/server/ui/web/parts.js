@@ -101,6 +101,48 @@ export function Rendered({ markup, title }) {
 
 export const Failure = ({ error }) => error && html`<p class="notice" role="alert">${error.message}</p>`;
 
+/* --- Changes --- */
+
+/* A button that opens a dialog. `act` gets the form's data; what it throws is shown, and the dialog stays. */
+export function Asking({ name, title, does, cancel = "Cancel", risky = false, act, children }) {
+  const dialog = useRef();
+  const [error, setError] = useState(null);
+  const open = () => {
+    setError(null);
+    dialog.current.querySelector("form").reset();
+    dialog.current.showModal();
+  };
+  const send = async (event) => {
+    event.preventDefault();
+    try {
+      await act(new FormData(event.target));
+      dialog.current.close();
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  return html`<button type="button" class=${`quiet${risky ? " risky" : ""}`} onClick=${open}>${name}</button>
+    <dialog ref=${dialog} aria-label=${title}>
+      <h2>${title}</h2>
+      <form onSubmit=${send}>${children}
+        <${Failure} error=${error} />
+        <div class="tools">
+          <button type="button" onClick=${() => dialog.current.close()}>${cancel}</button>
+          <button type="submit" class=${risky ? "danger" : "does"}>${does}</button>
+        </div>
+      </form>
+    </dialog>`;
+}
+
+/* Lets the newer of two memories supersede the older one; `id`: the memory of the page. */
+export function Replace({ id, other, isCopy, attempt, name }) {
+  const [newer, older] = [Math.max(id, other), Math.min(id, other)];
+  const act = () => attempt(`memories/${newer}/${isCopy ? "copies" : "older"}/${older}`, "PUT", { undo: [`memories/${newer}/older/${older}`, "DELETE"] });
+  const said = isCopy ? "Merge" : name ?? (newer === id ? "This replaces it" : "It replaces this");
+  const why = isCopy ? `Memory ${newer} says all that memory ${older} says: it replaces it, and gets its tags` : `Searches leave memory ${older} out from now on`;
+  return html`<button type="button" class="small" title=${why} onClick=${act}>${said}</button>`;
+}
+
 /* --- Controls -------------------------------------------------------------------------------------------------------- */
 
 export function Choice({ name, label, value, options, onChoose }) {

@@ -1,0 +1,73 @@
+/* What may be out of date, line by line: what later memories on a subject replace, and what nobody reads. */
+
+import { html, useEffect, useRef } from "./preact-htm.js";
+import { count } from "./shared.js";
+import { link, useAnswer } from "./live.js";
+import { Ago, beginningOf, Failure, Glyph, MemoryLink, nameOf, nameOfKind, Replace } from "./parts.js";
+
+export function Review({ params, server, attempt }) {
+  const session = params.get("session") ?? "";
+  const { data, error } = useAnswer("review", { session }, server.version);
+  const lines = (data?.lines ?? []).filter((line) => !(line.id in server.deleting));
+  const [place, act] = useKeptFocus(data, attempt);
+  if (!data) return html`<h1>Review</h1><${Failure} error=${error} />`;
+  const [conflicts, unread] = [lines.filter((line) => line.later), lines.filter((line) => !line.later)];
+  const edits = server.read_only ? null : act;
+  return html`<h1>Review</h1>
+    <p class="summary">What may be out of date${session && html` in session <bdi>${session}</bdi>. <a href="#/review">All sessions</a>`}</p>
+    <${Failure} error=${error} />
+    <div ref=${place} tabindex="-1">
+      ${lines.length === 0 && html`<p class="nothing">Nothing to review: no memory has a later one on its subject, and none is old and unread.</p>`}
+      ${conflicts.length > 0 && html`<p class="outcome">${count(conflicts.length, "memory has", "memories have")} a later one on the subject. Does the later one replace the earlier?</p>`}
+      ${conflicts.map((line) => html`<${Conflict} key=${line.id} line=${line} attempt=${edits} />`)}
+      ${unread.length > 0 && html`<section class="panel" aria-labelledby="unread-title"><h2 id="unread-title">Never read in 30 days</h2>
+        <ul class="plain">${unread.map((line) => html`<${Unread} key=${line.id} line=${line} attempt=${edits} />`)}</ul></section>`}
+      ${data.total > data.lines.length && html`<p class="hint">${count(data.total - data.lines.length, "more line")} will follow these.</p>`}
+    </div>`;
+}
+
+/* Keeps the keyboard in the list when the line that it was in goes. */
+function useKeptFocus(data, attempt) {
+  const place = useRef();
+  const wasIn = useRef(false);
+  useEffect(() => {
+    if (wasIn.current && !place.current?.contains(document.activeElement)) (place.current?.querySelector("button") ?? place.current)?.focus({ preventScroll: true });
+    wasIn.current = false;
+  }, [data]);
+  const act = (...given) => {
+    wasIn.current = true;
+    return attempt(...given);
+  };
+  return [place, act];
+}
+
+function Conflict({ line, attempt }) {
+  return html`<section class="panel conflict" aria-label=${`Memory ${line.id} and memory ${line.later.id}`}>
+    <div class="halves"><${Side} name="Earlier" memory=${line} /><${Side} name="Later" memory=${line.later} /></div>
+    ${line.differences?.length > 0 && html`<ul class="differences">${line.differences.map((one) => html`<li key=${one} dir="auto">${one}</li>`)}</ul>`}
+    ${line.is_repeated && html`<p class="hint">The later one says all that the earlier one says.</p>`}
+    ${attempt && html`<div class="tools">
+      <${Replace} id=${line.id} other=${line.later.id} isCopy=${line.is_repeated} attempt=${attempt} name="The later one replaces it" />
+      <button type="button" class="small" title="No longer name what was stored so far as later on its subject" onClick=${() => attempt(`memories/${line.id}/later`, "DELETE")}>Both are right</button>
+    </div>`}
+  </section>`;
+}
+
+function Side({ name, memory }) {
+  const begun = { ...memory, beginning: memory.content, memory_id: memory.id, content_length: memory.content.length };
+  return html`<div>
+    <p class="facts">${name}: <${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${memory.id} · <bdi>${memory.agent_id}</bdi> · <${Ago} time=${memory.created_at} /></p>
+    <h2><${MemoryLink} id=${memory.id} dir="auto">${nameOf(begun)}<//></h2>
+    <p dir="auto">${beginningOf(begun)}</p>
+    ${memory.session_id && html`<p class="facts">in <a href=${link("/review", { session: memory.session_id })}><bdi>${memory.session_id}</bdi></a></p>`}
+  </div>`;
+}
+
+function Unread({ line, attempt }) {
+  return html`<li class="line"><${Glyph} kind=${line.memory_type} />
+    <div><${MemoryLink} id=${line.id} dir="auto">${nameOf({ ...line, beginning: line.content, memory_id: line.id })}<//>
+      <p class="facts">${nameOfKind(line.memory_type)} · <bdi>${line.agent_id}</bdi> · <${Ago} time=${line.created_at} />
+        ${attempt && html` <button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/pin`, "PUT", { undo: [`memories/${line.id}/pin`, "DELETE"] })}>Pin</button>
+          <button type="button" class="small risky" onClick=${() => attempt(`memories/${line.id}/deletion`, "PUT")}>Delete</button>`}</p></div>
+  </li>`;
+}
