@@ -69,6 +69,17 @@ def test_policies_delete_what_is_older_than_they_permit_but_nothing_that_is_pinn
 
 
 @pytest.mark.usefixtures("memory")
+def test_tags_are_added_and_removed_and_others_stay(run: Run) -> None:
+    before = run("show", 2, "--json").json["tags"]
+    tagged = run("tag", 2, 3, "--add", "ledger", "--add", "job", "--json").json["memories"]
+    assert tagged == [{"memory_id": 2, "tags": [*before, "ledger", "job"]}, {"memory_id": 3, "tags": ["ledger", "job"]}]
+    assert run("tag", 2, "--remove", before[0], "--add", "job").out == "2: ledger, job\n"
+    assert run("show", 2, "--json").json["access_count"] == 0
+    assert run("tag", 2).code == 2
+    assert run("tag", 99, "--add", "x").code == 1
+
+
+@pytest.mark.usefixtures("memory")
 def test_a_memory_is_amended_in_place(run: Run) -> None:
     answer = run("amend", 2, "--title", "Lock in the ledger", "--tags", "ledger", "--json").json
     assert (answer["title"], answer["tags"]) == ("Lock in the ledger", ["ledger"])

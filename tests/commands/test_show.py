@@ -146,6 +146,22 @@ def test_memories_of_any_kind_are_listed(memory: Path, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("memory")
+def test_pinned_and_superseded_memories_and_words_are_filtered(run: Run) -> None:
+    def listed(*words: str) -> list[int]:
+        return [one["memory_id"] for one in run("list", *words, "--json").json["entries"]]
+
+    run("pin", 3)
+    run("supersede", 4, 2)
+    assert listed("--state", "pinned") == [3]
+    assert listed("--state", "superseded") == [2]
+    assert listed("--state", "superseded", "--agent", "nobody") == []
+    assert listed("--containing", "A MIGRATION", "--as-of", "any") == [2]
+    assert run("list", "--state", "new").code == 2
+    found = run("search", "lock", "--kind", "report", "--state", "superseded", "--json").json["results"]
+    assert {one["memory_id"] for one in found} == {2}
+
+
+@pytest.mark.usefixtures("memory")
 def test_stats_count_the_memory_and_a_session(run: Run) -> None:
     """Both as text and as JSON."""
     whole = run("stats", "--json").json

@@ -74,10 +74,21 @@ def test_home_says_what_was_stored_lately_by_whom_and_where(page: Ui) -> None:
         ("text=rule", [5]),
         ("text=100%25", []),
         ("since=2999", []),
+        ("state=pinned", [4]),
+        ("state=superseded", [6]),
+        ("state=superseded&agent=alice", []),
+        ("state=any&kind=working_memory", [7, 6, 4, 3]),
         ("limit=2&offset=1", [4, 3]),
     ],
 )
-def test_a_list_has_all_kinds_latest_first_and_what_its_filters_name(page: Ui, filters: str, found: list[int]) -> None:
+def test_a_list_has_all_kinds_latest_first_and_what_its_filters_name(
+    page: Ui, memories: SessionMemoryStore, filters: str, found: list[int]
+) -> None:
+    if "state" in filters:
+        memories.pin(4)
+        for text in ("Go.", "Wait."):
+            memories.store_memory("working_memory", text, session_id="one", agent_id="bob")
+        memories.supersede(7, 6)
     answer = page.get(f"memories?{filters}")
     assert ids(answer) == found
     assert answer["total"] == (5 if "limit" in filters else len(found))

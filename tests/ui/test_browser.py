@@ -171,6 +171,19 @@ def test_a_filter_narrows_the_list_and_is_in_the_address(shown: Shown, control: 
     playwright.expect(shown.locator(".entry")).to_have_count(4)
 
 
+def test_a_superseded_memory_is_listed_if_asked_for(shown: Shown, filled: SessionMemoryStore) -> None:
+    filled.supersede(3, 1)
+    visit(shown, "#/memories")
+    playwright.expect(shown.locator(".entry")).to_have_count(3)
+    shown.click("text=More filters")
+    shown.select_option("#state", "superseded")
+    playwright.expect(shown.locator(".entry")).to_have_count(1)
+    playwright.expect(shown.locator(".entry .badge")).to_have_text("superseded")
+    assert "state=superseded" in shown.evaluate("location.hash")
+    shown.select_option("#state", "any")
+    playwright.expect(shown.locator(".entry")).to_have_count(4)
+
+
 def test_hostile_texts_are_shown_as_text(shown: Shown) -> None:
     visit(shown, "#/memory/1")
     text = shown.locator("article .text")

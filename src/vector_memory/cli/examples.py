@@ -56,6 +56,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "list": "what was stored last",
         "list --kind knowledge_base": "the knowledge base",
         "list --kind tagged_memory --tags redis": "notes with a tag",
+        "list --state superseded --since 2026-10": "what later memories have replaced",
     },
     "show": {"show 7": "a memory and its origin", "show 7 --raw > report.md": "its exact text"},
     "sessions": {"sessions": "the latest 20", "sessions --agent reviewer": "an agent's"},
@@ -94,6 +95,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "amend 7 --title 'Exports are Parquet'": "give it another title",
         "amend 7 --tags exports --tags storage": "replace its tags",
     },
+    "tag": {"tag 7 8 --add decided --remove draft": "their other tags stay"},
     "cleanup": {
         "cleanup --days 365 --dry-run": "count what is older than a year",
         "cleanup --days 365": "delete it",

@@ -110,10 +110,15 @@ class Filters(FiltersInSession):
     session: Annotated[str | None, Parameter(help="Only this session.")] = None
     category: Annotated[str | None, Parameter(help="Only this category.")] = None
     tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None
+    state: Annotated[
+        Literal["pinned", "superseded"] | None, Parameter(help="Only pinned memories, or only superseded ones.")
+    ] = None
+    containing: Annotated[str | None, Parameter(help="Only memories with these letters in title or text.")] = None
 
     def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
         """Return the memories of a kind that pass. Raises ValidationError."""
-        return super().scope(kind, session_id=self.session, category=self.category, tags=self.tags, **more)
+        own = {"category": self.category, "tags": self.tags, "state": self.state, "containing": self.containing}
+        return super().scope(kind, session_id=self.session, **own, **more)
 
 
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]

@@ -32,6 +32,7 @@ Maintenance:
   pin              keep memories whatever their age
   unpin            undo pin
   amend            change the title, description or tags of a memory
+  tag              add tags to memories, or remove them
   cleanup          delete old memories
   backfill         compute missing vectors
   reembed          recompute all vectors with another model

@@ -205,6 +205,13 @@ class NewMemory:
         check_optional_label("description", self.description, MAX_DESCRIPTION)
 
 
+class State(StrEnum):
+    """What a memory can be, beside current: pinned, or superseded by a later one."""
+
+    PINNED = "pinned"
+    SUPERSEDED = "superseded"
+
+
 class Everything(Enum):
     """What no caller can ask for: no text is equal to it."""
 
@@ -233,8 +240,9 @@ class Scope:
     `after_id`: only memories stored after this one. `created_after`, `created_before`: a year, month, day or time, in
     UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
     the last moment of it. `as_of`: what was current at the end of such a period, or "any" for what was superseded, too;
-    None: what is current. `containing`: a part of the title or the text, ASCII letters in either case. `sessions`: all
-    that the caller may see, whatever else is asked for. Raises ValidationError.
+    None: what is current, or with the `state` "superseded" what is not. `containing`: a part of the title or the text,
+    ASCII letters in either case. `sessions`: all that the caller may see, whatever else is asked for. Raises
+    ValidationError.
     """
 
     kind: MemoryKind | None
@@ -250,6 +258,7 @@ class Scope:
     created_before: str | None
     as_of: AsOf
     containing: str | None
+    state: State | None
     sessions: tuple[str, ...] | None
 
     def __init__(  # noqa: PLR0913 - one parameter for each filter
@@ -268,8 +277,12 @@ class Scope:
         created_before: str | None = None,
         as_of: AsOf = None,
         containing: str | None = None,
+        state: State | str | None = None,
         sessions: tuple[str, ...] | None = None,
     ) -> None:
+        state = None if state is None else parse_choice("state", state, State)
+        if state is State.SUPERSEDED and as_of is None:
+            as_of = ANY
         values = {
             "kind": None if kind is None else parse_choice("memory_type", kind, MemoryKind),
             "agent_id": check_optional_label("agent_id", agent_id, MAX_IDENTIFIER),
@@ -284,6 +297,7 @@ class Scope:
             "created_before": None if created_before is None else end_of("created_before", created_before),
             "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of, or_else='"any"'),
             "containing": check_optional_label("containing", containing, MAX_QUERY),
+            "state": state,
             "sessions": sessions,
         }
         for name, value in values.items():
@@ -318,5 +332,6 @@ class Scope:
             "created_before": self.created_before,
             "as_of": self.as_of,
             "containing": self.containing,
+            "state": self.state and str(self.state),
         }
         return {name: value for name, value in named.items() if value not in (None, [])}

@@ -40,6 +40,7 @@ COMMANDS = {
     "pin": "curate:pin",
     "unpin": "curate:unpin",
     "amend": "curate:amend",
+    "tag": "curate:tag",
     "cleanup": "maintain:cleanup",
     "backfill": "maintain:backfill",
     "reembed": "maintain:reembed",

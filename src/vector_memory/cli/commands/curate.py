@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, MemoryId, existing, files_of
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import tell
+from vector_memory.cli.terminal import printable, tell
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import DatabaseLocation, Settings
@@ -48,6 +48,28 @@ def amend(
     with _opened(place, settings) as store:
         answer = store.amend_memory(memory_id, title=title, description=description, tags=tags)
     tell(answer.model_dump(), str(answer.message), as_json=as_json)
+
+
+def tag(
+    *memory_ids: MemoryId,
+    add: Annotated[list[str] | None, Parameter(help="Tag to add; repeatable.")] = None,
+    remove: Annotated[list[str] | None, Parameter(help="Tag to remove; repeatable.")] = None,
+    as_json: AsJson = False,
+    place: LocationFlags = DatabaseLocation(),
+    settings: HiddenSettingsFlags = Settings(),
+) -> None:
+    """Add tags to memories, or remove some. Their other tags stay."""
+    if not memory_ids or not (add or remove):
+        raise ConfigurationError("Name the memories by their ids, and tags with --add or --remove.")
+    with _opened(place, settings) as store:
+        before = {number: store.uncounted().get_memory_by_id(number).memory.tags for number in memory_ids}
+        answers = [
+            store.amend_memory(number, tags=[one for one in [*tags, *(add or [])] if one not in (remove or [])])
+            for number, tags in before.items()
+        ]
+    lines = [f"{answer.memory_id}: {', '.join(answer.tags) or 'no tags'}" for answer in answers]
+    tagged = [{"memory_id": answer.memory_id, "tags": answer.tags} for answer in answers]
+    tell({"success": True, "memories": tagged}, printable("\n".join(lines)), as_json=as_json)
 
 
 def _pin_all(

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of, utc_now
+from vector_memory.domain import ANY, MemoryKind, Page, Scope, SearchMode, best_of, utc_now
 from vector_memory.domain.validation import MAX_LIMIT, parse_choice
 from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
 from vector_memory.maintenance.report.rendering import render
@@ -40,8 +40,9 @@ FILTERS = {
     "since": "created_after",
     "until": "created_before",
     "text": "containing",
+    "state": "state",
 }
-"""The filters of a list as addresses name them, and as a Scope does. `tag` may be repeated."""
+"""The filters of a list as addresses name them, and as a Scope does. `tag` may be repeated; `state` may be "any"."""
 
 PIECE = 2**16
 
@@ -199,6 +200,8 @@ def scope_of(request: Request) -> Scope:
     """Return the memories that the filters of an address name. Raises ValidationError."""
     given = request.query_params
     wanted: Mapping[str, Any] = {FILTERS[name]: value for name, value in given.items() if value and name in FILTERS}
+    if wanted.get("state") == ANY:
+        wanted = {**wanted, "state": None, "as_of": ANY}
     return Scope(**wanted, tags=given.getlist("tag") or None)
 
 

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from vector_memory.domain import ANY, STORED, AsOf, Scope
-from vector_memory.storage.queries.lifecycle import CURRENT, CURRENT_THEN, EXPIRED, OUTDATED, UNEXPIRED
+from vector_memory.storage.queries.lifecycle import CURRENT, CURRENT_THEN, EXPIRED, IN_STATE, OUTDATED, UNEXPIRED
 
 
 class Filter(NamedTuple):
@@ -28,6 +28,7 @@ CONDITIONS = {
     "containing": "{position}(lower(coalesce(m.title, '') || ' ' || m.content), %(containing)s) > 0",
     "sessions": "m.session_id {among:sessions}",
     "as_of": CURRENT_THEN,
+    "state": IN_STATE,
 }
 
 LIFETIMES: dict[AsOf, list[str]] = {None: [CURRENT], ANY: [UNEXPIRED]}
@@ -52,7 +53,7 @@ def ascii_lower(text: str) -> str:
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """Return the fields that narrow the scope, as parameters."""
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
-    values["kind"] = scope.kind and str(scope.kind)
+    values["kind"], values["state"] = (one and str(one) for one in (scope.kind, scope.state))
     values["tags"] = list(scope.tags) or None
     values["containing"] = scope.containing and ascii_lower(scope.containing)
     values["as_of"] = None if scope.as_of in (ANY, STORED) else scope.as_of

@@ -29,6 +29,14 @@ CURRENT = f"not exists (select 1 from memory_lifecycle l where l.memory_id = m.i
 UNPINNED = "not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned)"
 """Whether age or a policy may remove it."""
 
+IN_STATE = f"""
+exists (
+    select 1 from memory_lifecycle l
+    where l.memory_id = m.id and case %(state)s when 'pinned' then l.pinned else {SUPERSEDED} end
+)
+"""
+"""Whether it is pinned, or superseded now."""
+
 CURRENT_THEN = f"""
 m.created_at <= %(as_of)s and not exists (
     select 1 from memory_lifecycle l where l.memory_id = m.id and (

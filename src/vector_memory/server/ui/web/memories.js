@@ -6,8 +6,9 @@ import { ask, link, query, rename, useAnswer } from "./live.js";
 import { beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf } from "./parts.js";
 
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
-const FILTERS = ["text", "kind", "agent", "session", "task", "iteration", "category", "tag", "since", "until"];
-const MORE = ["task", "iteration", "category", "tag", "since", "until"];
+const MORE = ["task", "iteration", "category", "tag", "since", "until", "state"];
+const FILTERS = ["text", "kind", "agent", "session", ...MORE];
+const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Current and superseded"]];
 
 export function Memories({ params, server }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
@@ -29,6 +30,7 @@ export function Memories({ params, server }) {
           <${Entry} name="tag" label="Tag" value=${filters.tag} onChoose=${choose("tag")} />
           <${Entry} name="since" label="From (UTC)" type="date" value=${filters.since} onChoose=${choose("since")} />
           <${Entry} name="until" label="Until (UTC)" type="date" value=${filters.until} onChoose=${choose("until")} />
+          <${Choice} name="state" label="State" value=${filters.state} options=${STATES} onChoose=${choose("state")} />
         </div>
       </details>
     </form>
@@ -160,7 +162,7 @@ function Row({ memory, filters, isLeaving }) {
   const pattern = finder(filters.text);
   return html`<a class=${`entry${isLeaving ? " leaving" : ""}`} href=${link(`/memory/${memory.memory_id}`)}>
     <${Glyph} kind=${memory.memory_type} />
-    <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} /></span>
+    <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} />${memory.superseded_by?.length > 0 && html` <span class="badge">superseded</span>`}</span>
     <${Facts} memory=${memory} session=${!filters.session} />
     <p class="excerpt" dir="auto"><${Marked} text=${cut(beginningOf(memory), 200)} pattern=${pattern} /></p>
   </a>`;
