@@ -189,6 +189,14 @@ def test_an_answer_counts_close_matches_from_other_tasks_categories_and_tags(sto
     assert "from other tasks (omit task_code)" in (answers[0].message or "")
 
 
+def test_a_search_of_all_kinds_searches_none_of_them_again_elsewhere(store: SessionMemoryStore) -> None:
+    put(store, "a b c d", kind="working_memory")
+    assert ask(store).elsewhere != {}
+    scopes = [Scope(kind, session_id="s") for kind in ("report", "working_memory")]
+    merged = store.across.several("a b c d", scopes, Page(limit=5), "chunk")
+    assert [(answer.confidence, answer.elsewhere) for answer in merged.answers] == [("related", {}), ("strong", {})]
+
+
 def test_close_matches_elsewhere_are_counted_but_not_shown(store: SessionMemoryStore) -> None:
     put(store, "a b c d secret", agent_id="you")
     put(store, "a b c d", agent_id="you")

@@ -71,7 +71,8 @@ class Page:
     `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, where whole memories are
     asked for. `prefer` "latest": among results on one subject, the latest leads. `copies`: near copies are results of
     their own. `is_part`: of an answer to several questions, which chooses itself: weak matches follow the others, and
-    what is too long comes whole. Raises ValidationError.
+    what is too long comes whole. `only_here`: no other scope is searched if nothing matches well. Raises
+    ValidationError.
     """
 
     limit: int = 10
@@ -81,6 +82,7 @@ class Page:
     prefer: str | None = None
     copies: bool = False
     is_part: bool = False
+    only_here: bool = False
 
     def __post_init__(self) -> None:
         if self.detail not in (None, LINES):

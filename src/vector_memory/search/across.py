@@ -63,7 +63,8 @@ class Across:
         with self._storage.read() as reader:
             held = reader.count_by(replace(scopes[0], kind=None), "kind")
         searched = [scope for scope in scopes if scope.kind in held] or scopes[:1]  # which refuses a wrong query, too
-        answers = [self.one(query, scope, replace(page, limit=page.end, offset=0), grain, mode) for scope in searched]
+        each = replace(page, limit=page.end, offset=0, only_here=True)  # all kinds are searched anyway
+        answers = [self.one(query, scope, each, grain, mode) for scope in searched]
         ranked = merged_by_score([answer.results for answer in answers])[: page.end]
         shown = {scope.kind: shown_of(scope.kind, ranked, page.offset) for scope in scopes}
         return Merged(ranked[page.offset :], answers, shown)

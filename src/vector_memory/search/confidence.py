@@ -34,8 +34,8 @@ class Judgement:
     notes: tuple[str, ...] = ()
 
 
-def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
-    """Judge how well each hit matches; if none matches strongly, look for matches elsewhere."""
+def judge(retrieval: Retrieval, scope: Scope, found: SearchHits, *, only_here: bool = False) -> Judgement:
+    """Judge how well each hit matches; if none matches strongly, look for matches elsewhere, unless `only_here`."""
     question, hits = retrieval.question, judged(found, retrieval.question)
     notes = list(limits(retrieval, scope, found))
     if not question.tells_matches:
@@ -45,7 +45,7 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
         return Judgement(hits, confidence, notes=tuple(notes))
     if hits:
         notes.append(NO_MATCH if confidence == "weak" else NO_CLOSE_MATCH)
-    elsewhere = closer_matches(retrieval, scope)
+    elsewhere = {} if only_here else closer_matches(retrieval, scope)
     if elsewhere:
         notes.append(somewhere_else(elsewhere, advise=True))
     return Judgement(hits, confidence, elsewhere, tuple(notes))

@@ -139,7 +139,7 @@ class Retriever:
 
     @contextmanager
     def judging(
-        self, question: Question, scope: Scope, count: int, *, memories: bool = False
+        self, question: Question, scope: Scope, count: int, *, memories: bool = False, only_here: bool = False
     ) -> Iterator[tuple["Retrieval", Judgement]]:
         """Yield a retrieval over one snapshot, and how well the `count` best units or `memories` of the scope match.
 
@@ -147,10 +147,11 @@ class Retriever:
         would depend on how fast these come.
         """
         with self.answering(question, scope) as retrieval:
-            judgement = judge(retrieval, scope, retrieval.find(scope, count, memories=memories))
+            found = retrieval.find(scope, count, memories=memories)
+            judgement = judge(retrieval, scope, found, only_here=only_here)
             pending = retrieval.known.everywhere if retrieval.known is not None else Pending()
-            is_final = question.vector is None or judgement.confidence == "strong" or not comes_soon(pending, pending)
-            if is_final:
+            is_sure = only_here or question.vector is None or judgement.confidence == "strong"
+            if is_sure or not comes_soon(pending, pending):
                 yield retrieval, judgement
                 return
         deadline = time.monotonic() + PATIENCE_ELSEWHERE_SECONDS
