@@ -11,6 +11,7 @@ import httpx2
 import pytest
 import uvicorn
 
+from vector_memory.files import FileMemory
 from vector_memory.server.http.asgi_guard import Gate
 from vector_memory.server.http.client_limits import TimedConnection
 from vector_memory.server.http.serving import listen
@@ -53,9 +54,10 @@ class Ui:
 
 
 @contextmanager
-def serving(store: SessionMemoryStore, *, read_only: bool = False) -> Iterator[Ui]:
+def serving(store: SessionMemoryStore, files: FileMemory | None = None, *, read_only: bool = False) -> Iterator[Ui]:
     """Run the page in a thread."""
-    guard, listening = Guard(running.page_app(store, "memory.db", read_only=read_only)), listen("127.0.0.1", 0)
+    guard = Guard(running.page_app(store, "memory.db", files, read_only=read_only))
+    listening = listen("127.0.0.1", 0)
     gate = Gate(guard)
     server = uvicorn.Server(uvicorn.Config(gate, http=TimedConnection, log_config=None, lifespan="on", ws="none"))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

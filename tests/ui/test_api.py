@@ -1,8 +1,10 @@
 """What the page shows: the memory as it is, searches as agents make them, and deletions that can be taken back."""
 
 import json
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from fastmcp import Client
@@ -11,9 +13,12 @@ from other_process import OtherProcess
 from search.test_later import NEW, fill, opened
 from ui.conftest import Ui, serving
 from vector_memory.domain import MemoryKind, Page, Scope
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import NotFoundError
+from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
-from vector_memory.settings import Answers, ServerOptions
+from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -154,6 +159,45 @@ def test_kinds_without_memories_are_not_searched(memories: SessionMemoryStore) -
     merged = memories.across.several("writer", scopes, Page(), "chunk")
     assert len(merged.answers) == 3
     assert {found.memory_type for found in merged.results} <= {"report", "report_observation", "working_memory"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[FileMemory]:
+    """A folder with a file that is about writers, and one that is hostile; beside it a file that is no memory."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "locks.md").write_text("# Locks\n\nThe writer waits in a queue.\n")
+    (folder / "evil.md").write_text("<script>window.ran = 1</script> [x](javascript:window.ran=2)")
+    (tmp_path / "secret.md").write_text("The writer's password.")
+    settings, model = Settings(embedding_model="toy"), EmbeddingModel(ToyEngine)
+    with FileMemory(folder, settings, index_file=tmp_path / "index.sqlite", model=model) as opened:
+        yield opened
+
+
+def test_memory_files_are_found_among_all_kinds_and_alone(memories: SessionMemoryStore, files: FileMemory) -> None:
+    with serving(memories, files) as ui:
+        eventually(lambda: ui.enter().get("search?q=writer queue&kind=memory_file")["results"] != [])
+        [alone, *_] = ui.get("search?q=writer queue&kind=memory_file")["results"]
+        assert (alone["path"], alone["start_line"], "queue" in alone["text"]) == ("notes/locks.md", 1, True)
+        found = ui.get("search?q=writer")["results"]
+        assert {"memory_file", "working_memory"} <= {one["memory_type"] for one in found}
+        assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
+        assert "memory_file" not in {one["memory_type"] for one in ui.get("search?q=writer&session=one")["results"]}
+        assert ui.get("state")["files"]
+
+
+def test_a_memory_file_is_shown_and_nothing_outside_its_folder(memories: SessionMemoryStore, files: FileMemory) -> None:
+    with serving(memories, files) as ui:
+        assert "<h2" in ui.enter().get("file?path=notes/locks.md")["html"]
+        evil = ui.get("file?path=evil.md")["html"]
+        assert "<script" not in evil
+        assert "href" not in evil
+        for path in ("../secret.md", "/etc/passwd", "none.md", "", "locks.md/../../secret.md"):
+            answer = ui.ask("api/file?" + urlencode({"path": path}))
+            assert (answer.status_code in (400, 404), "password" in answer.text) == (True, False), path
+    with serving(memories) as ui:
+        assert ui.enter().ask("api/file?path=locks.md").status_code == 404
+        assert not ui.get("state")["files"]
 
 
 def test_a_trace_says_how_each_was_measured_and_why_one_is_missing(page: Ui) -> None:

@@ -13,6 +13,10 @@ from inside import storage_of
 from other_process import OtherProcess
 from report_page import HOSTILE
 from ui.conftest import Ui, serving
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.files import FileMemory
+from vector_memory.settings import Settings
 from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -213,6 +217,26 @@ def test_a_question_finds_while_it_is_typed_and_its_link_finds_the_same(shown: S
     shown.wait_for_selector(".result")
 
 
+def test_memory_files_are_found_and_read(
+    filled: SessionMemoryStore, opening: Callable[..., Shown], tmp_path: Path
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "rules.md").write_text(f"# Rules\n\nWriters wait in a queue.\n\n{HOSTILE}")
+    settings, model = Settings(embedding_model="toy"), EmbeddingModel(ToyEngine)
+    with FileMemory(tmp_path / "notes", settings, index_file=tmp_path / "index", model=model) as files:
+        files.start_background_work()
+        eventually(lambda: files.search("queue").results != [])
+        with serving(filled, files) as ui:
+            shown = opening(ui)
+            visit(shown, "#/search?q=queue of writers")
+            shown.select_option("#kind", "memory_file")
+            shown.click(".result >> text=notes/rules.md")
+            playwright.expect(shown.locator("article h1")).to_have_text("notes/rules.md")
+            assert "Writers wait in a queue." in shown.inner_text("article .text")
+            assert shown.locator("article .text").locator("script, img, style, [onclick], [onerror]").count() == 0
+            shown.close()
+
+
 def test_a_question_can_be_asked_at_home(shown: Shown) -> None:
     shown.fill("[name=q]", "writer")
     shown.press("[name=q]", "Enter")
@@ -339,6 +363,8 @@ class TestReview:
     def test_lines_are_worked_through_and_the_keyboard_stays_in_the_list(
         self, shown: Shown, filled: SessionMemoryStore
     ) -> None:
+        visit(shown, "#/search?q=port 8080")
+        assert "later on its subject: 2" in shown.locator(".result", has_text="Port 8080").inner_text()
         visit(shown, "#/review")
         lines = shown.locator(".conflict")
         playwright.expect(lines).to_have_count(3)

@@ -75,6 +75,7 @@ def ui(
     open_browser: Annotated[bool, Parameter(name="--open", negative="--no-open", help="Open it in a browser.")] = True,
     read_only: Annotated[bool, Switch(help="Show the memory, and change nothing.")] = False,
     place: LocationFlags = DatabaseLocation(),
+    files: FileLocationFlags = FileLocations(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
     """Open a page over the live memory in a browser: what happened, the memories, and what a search finds.
@@ -85,7 +86,7 @@ def ui(
     set_up_logging("ERROR", settings.log_file, files_of(address))
     from vector_memory.server.ui.running import run_ui
 
-    run_ui(address, settings, port=port, opens=open_browser, read_only=read_only)
+    run_ui(address, settings, files, port=port, opens=open_browser, read_only=read_only)
 
 
 def demo(

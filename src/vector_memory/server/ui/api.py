@@ -2,9 +2,10 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from heapq import merge
 from pathlib import Path
 from typing import IO, Any, cast, get_args
 
@@ -22,6 +23,7 @@ from vector_memory.search.across import Found
 from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.server.ui.agent_answers import AgentAnswers
 from vector_memory.server.ui.deletions import Deletions
+from vector_memory.server.ui.shown_files import FILE, ShownFiles
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
@@ -50,10 +52,13 @@ PIECE = 2**16
 class Api:
     """The requests of the page. `place`: where the memory is, in words."""
 
-    def __init__(self, store: SessionMemoryStore, deletions: Deletions, place: str, *, read_only: bool) -> None:
+    def __init__(
+        self, store: SessionMemoryStore, deletions: Deletions, place: str, files: ShownFiles, *, read_only: bool
+    ) -> None:
         self._store = store
         self._deletions = deletions
         self._place = place
+        self._files = files
         self._read_only = read_only
         self._agent = AgentAnswers(store)
 
@@ -71,6 +76,7 @@ class Api:
             "export": self.export,
             "report": self.report,
             "review": self.review,
+            "file": self._files.file,
             "backup": self.backup,
         }
         return [Route(f"/api/{path}", endpoint) for path, endpoint in reads.items()]
@@ -79,7 +85,7 @@ class Api:
         """Return what the page looks at several times a second: whether anything changed, and what will be deleted."""
         version = await asyncio.to_thread(self._store.version)  # that of a database server is a round trip away
         waiting = {"deleting": self._deletions.waiting(), "failed": self._deletions.failures}
-        return JSONResponse({"version": version, "read_only": self._read_only, **waiting})
+        return JSONResponse({"version": version, "read_only": self._read_only, "files": bool(self._files), **waiting})
 
     def home(self, _request: Request) -> Response:
         """Return what happened lately: the day up to the last store if that was earlier, and the latest sessions."""
@@ -126,7 +132,9 @@ class Api:
         return JSONResponse({**page.model_dump(mode="json"), "html": render(page.memory.content, outer=1)})
 
     def search(self, request: Request) -> Response:
-        """Return the results of a search, best first, as agents find them."""
+        """Return the results of a search, best first, as agents find them; of all kinds also passages of files."""
+        if request.query_params.get("kind") == FILE:
+            return JSONResponse(results_in(query := request.query_params.get("q", ""), self._files.found(query, FOUND)))
         query, scope, grain, mode = question_of(request)
         page = Page(limit=FOUND)
         if scope.kind is None:
@@ -135,10 +143,13 @@ class Api:
         else:
             answers = [self._store.across.one(query, scope, page, grain, mode)]
             results = list(answers[0].results)
+        found = [shown(result) for result in results]
+        if scope == Scope():
+            of_files = self._files.found(query, FOUND)
+            found = [*merge(found, of_files, key=lambda one: one["score"] or 0, reverse=True)][:FOUND]
         return JSONResponse(
-            {
-                "results": [shown(result) for result in results],
-                "terms": query_terms(query),
+            results_in(query, found)
+            | {
                 "confidence": best_of([answer.confidence for answer in answers]),
                 "weak": sum(answer.weak for answer in answers),
                 "message": answers[0].message if scope.kind else None,
@@ -227,6 +238,11 @@ def kinds_of(scope: Scope) -> Iterator[Scope]:
     """Yield a scope for each kind of memory in it."""
     for kind in MemoryKind if scope.kind is None else [scope.kind]:
         yield replace(scope, kind=kind)
+
+
+def results_in(query: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return an answer of results, with the terms that the page marks in them."""
+    return {"results": found, "terms": query_terms(query), "confidence": None, "weak": 0, "message": None}
 
 
 def shown(result: Found) -> dict[str, Any]:

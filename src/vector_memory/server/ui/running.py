@@ -5,7 +5,7 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import VectorMemoryError
+from vector_memory.files import FileMemory
+from vector_memory.files.memory import index_path
 from vector_memory.maintenance.report.session_report import source
 from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.client_limits import TimedConnection
@@ -25,7 +28,8 @@ from vector_memory.server.ui.api import Api, refused
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.edits import Edits
 from vector_memory.server.ui.guard import Guard
-from vector_memory.settings import MemoryAddress, Settings
+from vector_memory.server.ui.shown_files import ShownFiles
+from vector_memory.settings import FileLocations, MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -34,10 +38,18 @@ SHARED = ("shared.css", "shared.js")
 """Files that the report of a session has, too."""
 
 
-def run_ui(address: MemoryAddress, settings: Settings, *, port: int, opens: bool, read_only: bool) -> None:
+def run_ui(
+    address: MemoryAddress, settings: Settings, files_at: FileLocations, *, port: int, opens: bool, read_only: bool
+) -> None:
     """Serve the page of a memory until a signal arrives. `port` 0: any free one. `opens`: in the user's browser."""
-    with SessionMemoryStore(address, settings, read_only=read_only) as store, tempfile.TemporaryDirectory() as folder:
-        guard = Guard(page_app(store, str(address), read_only=read_only))
+    model = EmbeddingModel(lambda: load_embedder(settings))
+    with ExitStack() as opened:
+        store = opened.enter_context(SessionMemoryStore(address, settings, model=model, read_only=read_only))
+        folder, memory = opened.enter_context(tempfile.TemporaryDirectory()), None
+        if files_at.folder().is_dir():
+            index = index_path(files_at.db_dir, files_at.folder(), settings.embedding_model)
+            memory = opened.enter_context(FileMemory(files_at.folder(), settings, index_file=index, model=model))
+        guard = Guard(page_app(store, str(address), memory, read_only=read_only))
         listening = listen("127.0.0.1", port)
         link = guard.link(listening.getsockname()[1])
         sys.stderr.write(f"The memory {address} is at\n  {link}\nThe link works once. Ctrl-C ends the page.\n")
@@ -63,18 +75,20 @@ def open_in_browser(link: str, folder: Path) -> None:
     webbrowser.open(file.as_uri())
 
 
-def page_app(store: SessionMemoryStore, place: str, *, read_only: bool) -> App:
+def page_app(store: SessionMemoryStore, place: str, memory: FileMemory | None = None, *, read_only: bool) -> App:
     """Return the application of the page, without its guard."""
     deletions = Deletions(store.delete_memory)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         store.start_background_work()
+        if memory is not None:
+            memory.start_background_work()
         yield
         await deletions.finish()
 
     uncounted = store.uncounted()
-    api = Api(uncounted, deletions, place, read_only=read_only)
+    api = Api(uncounted, deletions, place, ShownFiles(memory), read_only=read_only)
     routes = [*api.routes(), *Edits(uncounted, deletions, read_only=read_only).routes(), *static_routes()]
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: refused})
 

@@ -5,7 +5,7 @@ import { switchesTheme } from "./shared.js";
 import { ask, useAddress, useServer } from "./live.js";
 import { Home } from "./home.js";
 import { Memories } from "./memories.js";
-import { MemoryPage } from "./memory.js";
+import { FilePage, MemoryPage } from "./memory.js";
 import { Review } from "./review.js";
 import { Search } from "./search.js";
 
@@ -16,6 +16,7 @@ const SECONDS_SHOWN = 15;
 function Page({ path, ...others }) {
   const memory = /^\/memory\/(\d+)$/u.exec(path);
   if (memory) return html`<${MemoryPage} id=${Number(memory[1])} ...${others} />`;
+  if (path === "/file") return html`<${FilePage} path=${others.params.get("path")} />`;
   if (path === "/memories") return html`<${Memories} ...${others} />`;
   if (path === "/search") return html`<${Search} ...${others} />`;
   if (path === "/review") return html`<${Review} ...${others} />`;

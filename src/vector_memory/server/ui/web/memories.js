@@ -8,7 +8,7 @@ import { beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked,
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
 const MORE = ["task", "iteration", "category", "tag", "since", "until", "state"];
 const FILTERS = ["text", "kind", "agent", "session", ...MORE];
-const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Current and superseded"]];
+const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Superseded too"]];
 
 export function Memories({ params, server }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./preact-htm.js";
 import { copyText, count, number, words } from "./shared.js";
 import { link, useAnswer } from "./live.js";
-import { Ago, Asking, Glyph, MemoryLink, nameOf, nameOfKind, On, Rendered, Replace } from "./parts.js";
+import { Ago, Asking, Failure, Glyph, MemoryLink, nameOf, nameOfKind, On, Rendered, Replace } from "./parts.js";
 
 export function MemoryPage({ id, server, change, attempt }) {
   const { data, error, isOld } = useAnswer(`memories/${id}`, {}, server.version);
@@ -33,6 +33,20 @@ export function MemoryPage({ id, server, change, attempt }) {
         <${Nearest} memory=${memory} nearest=${data.nearest} edits=${edits} />
       </aside>
     </div>
+  </article>`;
+}
+
+/* A memory file, as it is now. */
+export function FilePage({ path }) {
+  const { data, error, isOld } = useAnswer("file", { path }, 0);
+  useEffect(() => scrollTo({ top: 0, behavior: "instant" }), [path]);
+  if (error) return html`<h1>${path}</h1><${Failure} error=${error} />`;
+  if (!data || isOld) return null;
+  return html`<article>
+    <p class="kicker"><${Glyph} kind="memory_file" /> ${nameOfKind("memory_file")}</p>
+    <h1 dir="auto">${data.path}</h1>
+    <p class="summary">${count(data.total_lines, "line")}${data.end_line < data.total_lines && `, of which the first ${number.format(data.end_line)} are shown`}</p>
+    <div class="panel"><${Rendered} markup=${data.html} title="" /></div>
   </article>`;
 }
 

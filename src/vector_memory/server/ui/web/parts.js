@@ -15,14 +15,15 @@ export const KINDS = {
   tagged_memory: "Tagged note",
 };
 const ORDER = Object.keys(KINDS);
+const COLOURS = 8;
 
-export const nameOfKind = (kind) => KINDS[kind] ?? words(kind);
+export const nameOfKind = (kind) => KINDS[kind] ?? plain(words(kind)).replace(/^\w/u, (first) => first.toUpperCase());
 
 /* The sign of a kind: a shape and a colour. */
 export function Glyph({ kind }) {
-  const at = Math.max(0, ORDER.indexOf(kind));
+  const at = ORDER.includes(kind) ? ORDER.indexOf(kind) : ORDER.length;
   return html`<svg class="glyph" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true">
-    <path class=${`c${at}`} d=${SHAPES[at % SHAPES.length](5)} />
+    <path class=${`c${at % COLOURS}`} d=${SHAPES[at % SHAPES.length](5)} />
   </svg>`;
 }
 

@@ -2,7 +2,7 @@
 
 import { html } from "./preact-htm.js";
 import { copyText, count, cut, number } from "./shared.js";
-import { rename, useAnswer } from "./live.js";
+import { link, rename, useAnswer } from "./live.js";
 import { Choice, Entry, Facts, Failure, Glyph, KINDS, kindOptions, legible, Marked, MemoryLink, nameOf } from "./parts.js";
 
 const TYPING = 120; // milliseconds
@@ -18,6 +18,7 @@ export function Search({ params, server }) {
   asked.grain ||= "chunk";
   asked.view ||= "results";
   const choose = (name) => (value) => rename("/search", { ...asked, [name]: value });
+  if (asked.kind === "memory_file") asked.view = "results"; // the others are of the store
   const { q, grain, kind, mode, agent, session, since, until } = asked;
   const question = { q, grain, kind, mode, agent, session, since, until };
   return html`<h1 class="unseen">Search</h1>
@@ -28,16 +29,16 @@ export function Search({ params, server }) {
         <div class="field"><span class="label" id="grain-label">Find</span><div class="segments" role="group" aria-labelledby="grain-label">
           ${Object.entries(GRAINS).map(([name, said]) => html`<button type="button" aria-pressed=${name === grain} onClick=${() => choose("grain")(name)}>${said}</button>`)}
         </div></div>
-        <${Choice} name="kind" label="In" value=${kind} options=${kindOptions("All kinds")} onChoose=${choose("kind")} />
+        <${Choice} name="kind" label="In" value=${kind} options=${[...kindOptions("All kinds"), ...(server.files ? [["memory_file", "Memory files"]] : [])]} onChoose=${choose("kind")} />
         <${Choice} name="mode" label="By" value=${mode} options=${MODES} onChoose=${choose("mode")} />
         <${Entry} name="agent" label="Stored by" value=${agent} onChoose=${choose("agent")} placeholder="any agent" />
         <${Entry} name="session" label="In session" value=${session} onChoose=${choose("session")} placeholder="any session" />
       </div>
     </form>
     ${q.trim()
-      ? html`<div class="segments views" role="group" aria-label="View">
+      ? html`${kind !== "memory_file" && html`<div class="segments views" role="group" aria-label="View">
           ${Object.entries(VIEWS).map(([name, said]) => html`<button type="button" aria-pressed=${name === asked.view} onClick=${() => choose("view")(name)}>${said}</button>`)}
-        </div>
+        </div>`}
         ${asked.view === "results" && html`<${Results} question=${question} version=${server.version} />`}
         ${asked.view === "why" && html`<${Why} question=${question} missed=${asked.missed} choose=${choose("missed")} version=${server.version} />`}
         ${asked.view === "agent" && html`<${AgentView} question=${question} form=${asked.form} choose=${choose("form")} version=${server.version} />`}`
@@ -66,9 +67,10 @@ function Results({ question, version }) {
 const figure = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 
 function Result({ result, pattern }) {
+  if (result.memory_type === "memory_file") return html`<${FoundInFile} result=${result} pattern=${pattern} />`;
   const path = result.path.replaceAll("#", "").replaceAll(" > ", " › ").trim();
   return html`<li class="result">
-    <p class="score" title="Score, 0 to 1: what results are sorted by"><b>${figure(result.score)}</b><meter min="0" max="1" value=${result.score ?? 0} aria-label="Score"></meter></p>
+    <${ScoreShown} score=${result.score} />
     <div>
       <h2><${Glyph} kind=${result.memory_type} /> <${MemoryLink} id=${result.memory_id} dir="auto">${nameOf({ ...result, title: result.title ?? path.split(" › ")[0] })}<//>
         ${result.match && html` <span class=${`badge ${result.match}`}>${MATCHES[result.match]}</span>`}</h2>
@@ -76,10 +78,24 @@ function Result({ result, pattern }) {
       <p class="excerpt" dir="auto"><${Marked} text=${around(result.text, pattern)} pattern=${pattern} /></p>
       <${Facts} memory=${result} />
       <p class="facts">cosine ${figure(result.similarity)}${result.sources?.length === 1 && `, found by ${result.sources[0] === "keyword" ? "words" : "meaning"} only`}
-        ${result.later?.length > 0 && html`, newer than ${result.later.map((id, at) => [at > 0 && ", ", html`<${MemoryLink} id=${id}>${id}<//>`])} and may correct it`}</p>
+        ${result.later?.length > 0 && html`, later on its subject: ${result.later.map(({ id }, at) => [at > 0 && ", ", html`<${MemoryLink} id=${id}>${id}<//>`])}`}</p>
     </div>
   </li>`;
 }
+
+function FoundInFile({ result, pattern }) {
+  return html`<li class="result">
+    <${ScoreShown} score=${result.score} />
+    <div>
+      <h2><${Glyph} kind="memory_file" /> <a href=${link("/file", { path: result.path })} dir="auto">${result.path}</a>
+        ${result.match && html` <span class=${`badge ${result.match}`}>${MATCHES[result.match]}</span>`}</h2>
+      <p class="excerpt" dir="auto"><${Marked} text=${around(result.text, pattern)} pattern=${pattern} /></p>
+      <p class="facts">Memory file · lines ${result.start_line} to ${result.end_line}</p>
+    </div>
+  </li>`;
+}
+
+const ScoreShown = ({ score }) => html`<p class="score" title="Score, 0 to 1: what results are sorted by"><b>${figure(score)}</b><meter min="0" max="1" value=${score ?? 0} aria-label="Score"></meter></p>`;
 
 /* The part of a text around the first word of the question. */
 function around(text, pattern) {
