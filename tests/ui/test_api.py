@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
+import anyio
 import pytest
 from fastmcp import Client
 
@@ -18,6 +20,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import NotFoundError
 from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
+from vector_memory.server.ui.deletions import Deletions
 from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -270,6 +273,40 @@ def test_a_deletion_is_taken_back(page: Ui, memories: SessionMemoryStore) -> Non
     assert memories.count_memories() == 5
 
 
+def test_what_filters_name_is_deleted_together_and_taken_back_together(page: Ui) -> None:
+    waiting = page.change("deletion?kind=working_memory").json()["deleting"]
+    assert waiting.keys() == {"3", "4"}
+    assert page.change("deletion", "DELETE").json() == {"deleting": {}}
+    assert page.get("state")["deleting"] == {}
+    assert page.change("deletion").json()["message"] == "Choose what to delete with a filter."
+
+
+@pytest.mark.anyio
+async def test_a_memory_that_was_kept_and_deleted_again_has_its_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeping, deleted = list[anyio.Event](), list[int]()
+
+    async def sleep(_seconds: float) -> None:
+        sleeping.append(anyio.Event())
+        await sleeping[-1].wait()
+
+    async def are(number: int, found: list[Any]) -> None:
+        with anyio.fail_after(20):
+            while len(found) < number:
+                await anyio.sleep(0.01)
+
+    monkeypatch.setattr("vector_memory.server.ui.deletions.sleep", sleep)
+    deletions = Deletions(deleted.append)
+    deletions.schedule(4, 5)
+    assert deletions.undo(4)
+    deletions.schedule(4)
+    await are(2, sleeping)
+    sleeping[0].set()
+    await are(1, deleted)
+    assert (deleted, list(deletions.waiting())) == ([5], [4])
+    sleeping[1].set()
+    await are(2, deleted)
+
+
 def test_what_waits_is_deleted_when_the_server_ends(page: Ui, memories: SessionMemoryStore) -> None:
     page.ask("api/memories/4/deletion", "PUT", **WRITES)
     page.end()
@@ -368,6 +405,7 @@ def test_a_backup_is_the_whole_memory(page: Ui, tmp_path: Path, pytestconfig: py
 CHANGES = (
     *(("PUT", f"memories/4{rest}") for rest in ("", "/pin", "/deletion", "/older/3", "/copies/3")),
     *(("DELETE", f"memories/4{rest}") for rest in ("/pin", "/deletion", "/older/3", "/later")),
+    *((method, "deletion?session=one") for method in ("PUT", "DELETE")),
     ("POST", "import"),
 )
 

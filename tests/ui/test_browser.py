@@ -252,6 +252,14 @@ def test_why_says_what_became_of_a_memory_that_was_expected(shown: Shown) -> Non
     assert "outside the filters" in shown.inner_text(".notice")
 
 
+def test_a_memory_can_be_asked_why_a_question_did_not_find_it(shown: Shown) -> None:
+    visit(shown, "#/memory/2")
+    shown.click("text=Why was it not found?")
+    playwright.expect(shown.locator(".nothing")).to_contain_text("should have found memory 2")
+    shown.fill("#question", "writer")
+    playwright.expect(shown.locator(".panel").first).to_contain_text("Memory 2:")
+
+
 def test_the_answer_of_an_agent_comes_with_its_tokens(shown: Shown) -> None:
     shown.evaluate("location.hash = '#/search?q=writer&view=agent&kind=knowledge_base'")
     playwright.expect(shown.locator(".outcome")).to_contain_text("tokens", timeout=30_000)
@@ -271,6 +279,25 @@ def test_deleting_asks_and_can_be_undone(shown: Shown, filled: SessionMemoryStor
     shown.click(".toast button")
     playwright.expect(shown.locator(".toast")).to_have_count(0)
     assert filled.count_memories() == 4
+
+
+def test_what_a_filter_shows_is_deleted_together_and_can_be_undone(
+    store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown]
+) -> None:
+    for number in range(8):
+        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s" if number else "t")
+    shown = opening(ui)
+    visit(shown, "#/memories")
+    assert shown.locator("text=Delete these").count() == 0
+    visit(shown, "#/memories?session=s")
+    shown.click("text=Delete these")
+    assert "Delete 7 memories?" in shown.inner_text("dialog[open]")
+    shown.click("dialog[open] .danger")
+    playwright.expect(shown.locator(".toast")).to_contain_text("7 memories will be deleted")
+    playwright.expect(shown.locator(".entry.leaving")).to_have_count(7)
+    shown.click(".toast button")
+    playwright.expect(shown.locator(".toast")).to_have_count(0)
+    assert store.count_memories() == 8
 
 
 class TestSoon:
@@ -364,7 +391,7 @@ class TestReview:
         self, shown: Shown, filled: SessionMemoryStore
     ) -> None:
         visit(shown, "#/search?q=port 8080")
-        assert "later on its subject: 2" in shown.locator(".result", has_text="Port 8080").inner_text()
+        assert "may be outdated: see 2" in shown.locator(".result", has_text="Port 8080").inner_text()
         visit(shown, "#/review")
         lines = shown.locator(".conflict")
         playwright.expect(lines).to_have_count(3)

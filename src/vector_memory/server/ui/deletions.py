@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from asyncio import sleep
+from collections.abc import Callable, Sequence
 
 from vector_memory.errors import NotFoundError, VectorMemoryError
 
@@ -21,37 +22,46 @@ class Deletions:
     def __init__(self, delete: Callable[[int], object], seconds: float = SECONDS) -> None:
         self._delete = delete
         self._seconds = seconds
-        self._waiting: dict[int, tuple[float, asyncio.Task[None]]] = {}
+        self._due: dict[int, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.failures: dict[int, str] = {}
 
-    def schedule(self, memory_id: int) -> None:
-        """Delete a memory in a while."""
-        if memory_id not in self._waiting:
-            loop = asyncio.get_running_loop()
-            task = loop.create_task(self._delete_later(memory_id))
-            self._waiting[memory_id] = loop.time() + self._seconds, task
-            self.failures.pop(memory_id, None)
+    def schedule(self, *memory_ids: int) -> None:
+        """Delete memories in a while."""
+        loop = asyncio.get_running_loop()
+        due, new = loop.time() + self._seconds, [number for number in memory_ids if number not in self._due]
+        self._due |= dict.fromkeys(new, due)
+        for number in new:
+            self.failures.pop(number, None)
+        task = loop.create_task(self._delete_later(new, due))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def undo(self, memory_id: int) -> bool:
         """Do not delete a memory; False: it is too late."""
-        _, task = self._waiting.pop(memory_id, (0.0, None))
-        return task is not None and task.cancel()
+        return self._due.pop(memory_id, None) is not None
+
+    def undo_all(self) -> None:
+        """Delete nothing of what waits."""
+        self._due.clear()
 
     def waiting(self) -> dict[int, float]:
         """Return in how many seconds memories will be deleted, by id."""
         now = asyncio.get_running_loop().time()
-        return {memory_id: round(max(0.0, due - now), 1) for memory_id, (due, _) in self._waiting.items()}
+        return {memory_id: round(max(0.0, due - now), 1) for memory_id, due in self._due.items()}
 
     async def finish(self) -> None:
         """Delete now what waits."""
-        for memory_id in list(self._waiting):
-            self.undo(memory_id)
+        while self._due:
+            memory_id, _ = self._due.popitem()
             await self._delete_now(memory_id)
 
-    async def _delete_later(self, memory_id: int) -> None:
-        await asyncio.sleep(self._seconds)
-        del self._waiting[memory_id]
-        await self._delete_now(memory_id)
+    async def _delete_later(self, memory_ids: Sequence[int], due: float) -> None:
+        await sleep(self._seconds)
+        for memory_id in memory_ids:
+            if self._due.get(memory_id) == due:  # otherwise it was kept, and perhaps deleted again
+                del self._due[memory_id]
+                await self._delete_now(memory_id)
 
     async def _delete_now(self, memory_id: int) -> None:
         try:

@@ -11,12 +11,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from vector_memory.domain import Scope
 from vector_memory.domain.validation import parse_id
 from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError
+from vector_memory.server.ui.api import scope_of
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.store import SessionMemoryStore
 
 AMENDED = ("title", "description", "tags")
+
+AT_ONCE = 1_000
+"""Memories that a request deletes."""
 
 
 class Edits:
@@ -40,6 +45,8 @@ class Edits:
             self._route(f"{one}/later", "DELETE", in_thread(store.dismiss)),
             self._route(f"{one}/deletion", "PUT", self._delete),
             self._route(f"{one}/deletion", "DELETE", self._undo),
+            self._route("/api/deletion", "PUT", self._delete_listed),
+            self._route("/api/deletion", "DELETE", self._undo_all),
             self._route("/api/import", "POST", self._import),
         ]
 
@@ -67,6 +74,19 @@ class Edits:
         if not self._deletions.undo(parse_id("memory_id", request.path_params["memory_id"])):
             raise NotFoundError("It is too late: the memory was deleted.")
         return {"deleting": self._deletions.waiting()}
+
+    async def _delete_listed(self, request: Request) -> Any:
+        """Delete soon what the filters of an address name, the latest first."""
+        scope = scope_of(request)
+        if scope == Scope():
+            raise ValidationError("Choose what to delete with a filter.")
+        found = await asyncio.to_thread(self._store.get_timeline, scope, AT_ONCE)
+        self._deletions.schedule(*(entry.memory_id for entry in found.entries))
+        return {"deleting": self._deletions.waiting()}
+
+    async def _undo_all(self, _request: Request) -> Any:
+        self._deletions.undo_all()
+        return {"deleting": {}}
 
     async def _import(self, request: Request) -> Any:
         """Add the memories of an export, and compute their vectors in the background."""

@@ -1,7 +1,7 @@
 /* The page: its head, the page of an address, deletions that can be taken back, and the keyboard. */
 
 import { html, render, useEffect, useRef, useState } from "./preact-htm.js";
-import { switchesTheme } from "./shared.js";
+import { count, switchesTheme } from "./shared.js";
 import { ask, useAddress, useServer } from "./live.js";
 import { Home } from "./home.js";
 import { Memories } from "./memories.js";
@@ -12,6 +12,7 @@ import { Search } from "./search.js";
 const PLACES = [["/", "Home"], ["/memories", "Memories"], ["/search", "Search"], ["/review", "Review"]];
 
 const SECONDS_SHOWN = 15;
+const MOST_TOASTS = 3;
 
 function Page({ path, ...others }) {
   const memory = /^\/memory\/(\d+)$/u.exec(path);
@@ -32,8 +33,11 @@ function Theme() {
 /* What was changed last, what will be deleted, and how long it can be kept. */
 function Toasts({ server, done, attempt, close }) {
   const waiting = Object.entries(server.deleting);
+  const isMany = waiting.length > MOST_TOASTS;
   return html`<div class="toasts" role="status">
-    ${waiting.map(
+    ${isMany && html`<p class="toast"><span>${count(waiting.length, "memory", "memories")} will be deleted in ${Math.ceil(Math.min(...waiting.map(([, seconds]) => seconds)))} s.</span>
+      <button type="button" onClick=${() => attempt("deletion", "DELETE")}>Undo</button></p>`}
+    ${!isMany && waiting.map(
       ([id, seconds]) => html`<p class="toast" key=${id}>
         <span>Memory ${id} will be deleted in ${Math.ceil(seconds)} s.</span>
         <button type="button" onClick=${() => attempt(`memories/${id}/deletion`, "DELETE")}>Undo</button>

@@ -3,14 +3,14 @@
 import { html, useCallback, useEffect, useRef, useState } from "./preact-htm.js";
 import { count, cut, finder } from "./shared.js";
 import { ask, link, query, rename, useAnswer } from "./live.js";
-import { beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf } from "./parts.js";
+import { Asking, beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf } from "./parts.js";
 
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
 const MORE = ["task", "iteration", "category", "tag", "since", "until", "state"];
 const FILTERS = ["text", "kind", "agent", "session", ...MORE];
 const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Superseded too"]];
 
-export function Memories({ params, server }) {
+export function Memories({ params, server, change }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
   const choose = (name) => (value) => rename("/memories", { ...filters, [name]: value.trim() });
   const used = FILTERS.filter((name) => filters[name]);
@@ -34,11 +34,21 @@ export function Memories({ params, server }) {
         </div>
       </details>
     </form>
-    <p class="outcome" role="status">
+    <div class="title"><p class="outcome" role="status">
       ${total !== null && (used.length ? `${count(total, "memory", "memories")} match` : count(total, "memory", "memories"))}
       ${used.length > 0 && html` <a href="#/memories">Show all</a>`}
     </p>
+    ${used.length > 0 && total > 0 && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total} change=${change} />`}</div>
     <${List} key=${query(filters)} filters=${filters} server=${server} onTotal=${setTotal} />`;
+}
+
+const AT_ONCE_DELETED = 1000;
+
+function DeleteListed({ filters, total, change }) {
+  const named = total > AT_ONCE_DELETED ? `the latest ${count(AT_ONCE_DELETED, "memory", "memories")}` : count(total, "memory", "memories");
+  return html`<${Asking} name="Delete these …" title=${`Delete ${named}?`} does="Delete" cancel="Keep them" risky=${true} act=${() => change(`deletion?${query(filters)}`, "PUT")}>
+    <p>Agents will no longer find them. You can undo this for ten seconds; then they are gone.</p>
+  <//>`;
 }
 
 /* Calls a function when nothing was typed for a while. */

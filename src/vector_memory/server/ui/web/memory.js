@@ -55,6 +55,7 @@ function Tools({ memory, raw, setRaw, edits, isLeaving }) {
   return html`<div class="tools">
     <button type="button" class="quiet" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>As stored</button>
     <button type="button" class="quiet" ref=${copy} onClick=${() => copyText(copy.current, memory.content)}>Copy text</button>
+    <a class="button quiet" href=${link("/search", { view: "why", missed: memory.id })}>Why was it not found?</a>
     ${edits && html`<${EditTools} memory=${memory} isLeaving=${isLeaving} ...${edits} />`}
   </div>`;
 }

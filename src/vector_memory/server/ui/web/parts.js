@@ -61,7 +61,10 @@ export function legible(text) {
   return plain(bare.replace(/[#*`|]+|^ *>|:?-{3,}:?/gmu, " ")).replace(/ ([,.;:!?])/gu, "$1");
 }
 
-export const nameOf = (memory) => plain(memory.title ?? "") || cut(legible(memory.beginning ?? memory.text ?? ""), 90) || `Memory ${memory.memory_id}`;
+const NAME = 90;
+const named = (text) => (text.length > NAME ? `${text.slice(0, NAME).replace(/[\s.,;:]+\S*$/u, "")}…` : text);
+
+export const nameOf = (memory) => plain(memory.title ?? "") || named(legible(memory.beginning ?? memory.text ?? "")) || `Memory ${memory.memory_id}`;
 
 /* The first words, without those that are the title. */
 export function beginningOf(memory) {

@@ -42,7 +42,7 @@ export function Search({ params, server }) {
         ${asked.view === "results" && html`<${Results} question=${question} version=${server.version} />`}
         ${asked.view === "why" && html`<${Why} question=${question} missed=${asked.missed} choose=${choose("missed")} version=${server.version} />`}
         ${asked.view === "agent" && html`<${AgentView} question=${question} form=${asked.form} choose=${choose("form")} version=${server.version} />`}`
-      : html`<p class="nothing">Type a question: results come while you type, in the order in which agents get them.</p>`}`;
+      : html`<p class="nothing">${asked.missed ? `Type the question that should have found memory ${asked.missed}.` : "Type a question: results come while you type, in the order in which agents get them."}</p>`}`;
 }
 
 /* A pattern for words that begin like one of these stems, or null. */
@@ -73,12 +73,13 @@ function Result({ result, pattern }) {
     <${ScoreShown} score=${result.score} />
     <div>
       <h2><${Glyph} kind=${result.memory_type} /> <${MemoryLink} id=${result.memory_id} dir="auto">${nameOf({ ...result, title: result.title ?? path.split(" › ")[0] })}<//>
-        ${result.match && html` <span class=${`badge ${result.match}`}>${MATCHES[result.match]}</span>`}</h2>
+        ${result.match && html` <span class=${`badge ${result.match}`}>${MATCHES[result.match]}</span>`}
+        ${(result.later ?? []).map(({ id }) => html` <${MemoryLink} id=${id} class="badge" title="A later memory on its subject">may be outdated: see ${id}<//>`)}</h2>
       ${path.includes("›") && html`<p class="path" dir="auto">${path}</p>`}
       <p class="excerpt" dir="auto"><${Marked} text=${around(result.text, pattern)} pattern=${pattern} /></p>
       <${Facts} memory=${result} />
       <p class="facts">cosine ${figure(result.similarity)}${result.sources?.length === 1 && `, found by ${result.sources[0] === "keyword" ? "words" : "meaning"} only`}
-        ${result.later?.length > 0 && html`, later on its subject: ${result.later.map(({ id }, at) => [at > 0 && ", ", html`<${MemoryLink} id=${id}>${id}<//>`])}`}</p>
+        </p>
     </div>
   </li>`;
 }
@@ -113,7 +114,7 @@ function Why({ question, missed, choose, version }) {
     <${Failure} error=${error} />
     ${!data && !error && html`<p class="nothing" role="status">Measuring …</p>`}
     ${data?.traces.length === 0 && html`<p class="nothing">Nothing was compared.</p>`}
-    <div class=${isOld ? "old" : ""}>${data?.traces.map((trace) => html`<${Trace} key=${trace.filters.memory_type} trace=${trace} />`)}</div>`;
+    <div class=${isOld ? "old" : ""}>${data?.traces.toSorted((one, other) => Boolean(other.memory) - Boolean(one.memory)).map((trace) => html`<${Trace} key=${trace.filters.memory_type} trace=${trace} />`)}</div>`;
 }
 
 function Trace({ trace }) {
