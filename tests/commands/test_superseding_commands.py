@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import TOY, Run
+from inside import storage_of
+from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
 
 
@@ -35,6 +37,26 @@ def test_a_memory_is_superseded_shown_so_and_released(run: Run) -> None:
 @pytest.mark.parametrize("words", [(1, 2), (2, 9), (2, "x"), (2,)])
 def test_what_cannot_be_superseded_is_refused(run: Run, words: tuple[object, ...]) -> None:
     assert run("supersede", *words).code != 0
+
+
+def test_a_near_copy_is_merged_and_nothing_else(run: Run, memory: Path) -> None:
+    copied = "The export writes its files to the share."
+    with SessionMemoryStore(memory, TOY) as store:
+        for text in (copied, f"{copied} It needs an hour."):
+            store.store_memory("report", text, session_id="s", tags=["daily"] if text == copied else [])
+    assert run("supersede", 2, 1, "--merge").err.endswith("does not say all that memory 1 says: nothing changed.\n")
+    assert run("supersede", 4, 3, "--merge", "--json").json["supersedes"] == [3]
+    assert run("show", 4, "--json").json["tags"] == ["daily"]
+    assert run("supersede", 4, 3, "--merge", "--release").code == 2
+
+
+def test_a_review_is_printed_and_a_line_dismissed(run: Run, memory: Path) -> None:
+    with SessionMemoryStore(memory, TOY) as store, storage_of(store).write() as writer:
+        writer.link(2, Links({1: 0.9}))
+    assert [line["later"]["id"] for line in run("review", "--json").json["lines"]] == [2]
+    assert run("review").out.endswith("vector-memory supersede 2 1\n")
+    assert "vector-memory supersede" not in run("review", "--dismiss", 1).out
+    assert run("review", "--dismiss", 99).code == 1
 
 
 def test_commands_answer_as_of_a_time(run: Run) -> None:

@@ -65,7 +65,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "timeline monday --agent scout --kind report": "part of it",
     },
     "stats": {"stats": "the whole memory", "stats monday": "a session"},
-    "review": {"review --session sprint-12": "what a session has found that later findings may replace"},
+    "review": {
+        "review --session sprint-12": "what a session has found that later findings may replace",
+        "review --dismiss 7": "what was stored after 7 does not correct it",
+    },
     "report": {
         "report monday --open": "write monday.html and open it",
         "report --all -o pages": "a page for each session",
@@ -87,7 +90,11 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import-sessions --dry-run": "say what would be stored of this project",
         "import-sessions --all --client codex": "all sessions of Codex",
     },
-    "supersede": {"supersede 9 4 7": "9 replaces 4 and 7", "supersede 9 7 --release": "it does not replace 7"},
+    "supersede": {
+        "supersede 9 4 7": "9 replaces 4 and 7",
+        "supersede 9 7 --release": "it does not replace 7",
+        "supersede 9 7 --merge": "if 9 says all that 7 says",
+    },
     "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "say what would be deleted"},
     "pin": {"pin 7 8": "two memories"},
     "unpin": {"unpin 7": "let it age again"},

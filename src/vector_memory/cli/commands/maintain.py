@@ -86,12 +86,16 @@ def supersede(
     newer: MemoryId,
     *older: MemoryId,
     release: Annotated[bool, Switch(help="Say that it no longer supersedes them.")] = False,
+    merge: Annotated[bool, Switch(help="Only near copies, which it repeats; it gets their tags.")] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Say that a memory supersedes others, which were stored before it: searches leave these out from now on."""
+    if release and merge:
+        raise ConfigurationError("--release and --merge exclude each other: omit one.")
     with opened(place, read_only=False) as storage:
-        change = Superseding(storage).release if release else Superseding(storage).supersede
+        superseding = Superseding(storage)
+        change = superseding.release if release else superseding.merge if merge else superseding.supersede
         result = change(newer, older)
     tell(result.model_dump(), result.message or "", as_json=as_json)
 

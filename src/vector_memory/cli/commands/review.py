@@ -1,4 +1,4 @@
-"""The command that says what may be out of date. It needs no model and changes nothing."""
+"""The command that says what may be out of date. It needs no model."""
 
 from typing import Annotated
 
@@ -19,14 +19,20 @@ def review(
     *,
     session: Annotated[str | None, Parameter(help="Only this session.")] = None,
     limit: Annotated[int, Parameter(help="Maximum number of lines (1-100).")] = 20,
+    dismiss: Annotated[
+        list[str] | None, Parameter(help="First say that no later memory corrects this one, by its id; repeatable.")
+    ] = None,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List memories that may be out of date: those with later ones on their subject, and old ones never read."""
-    with opened(place) as storage:
+    with opened(place, read_only=not dismiss) as storage:
         if session is not None:
             require_session(storage, session)
-        found = Review(storage, ResponseBudget(MAX_RESPONSE_TOKENS)).review(Scope(session_id=session), limit)
+        reviewed = Review(storage, ResponseBudget(MAX_RESPONSE_TOKENS))
+        for memory_id in dismiss or []:
+            reviewed.dismiss(memory_id)
+        found = reviewed.review(Scope(session_id=session), limit)
     if as_json:
         print_json(found.model_dump())
     else:
@@ -45,6 +51,8 @@ def print_review(found: ReviewResult) -> None:
         table.add_row(*entry_of(line, note=note))
         if line.later is not None:
             table.add_row(*entry_of(line.later, mark="→ "))
+            if line.is_repeated:
+                table.add_row("", "", Text("says all that the earlier one says", style="yellow"))
             if line.differences:
                 table.add_row("", "", Text("; ".join(line.differences), style="yellow"))
     out.print(table)
