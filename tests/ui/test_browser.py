@@ -49,7 +49,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def filled(store: SessionMemoryStore) -> SessionMemoryStore:
-    """A report that is hostile in every field, with an observation on it, and two notes."""
+    """A report that is hostile in every field, with an observation that may be out of date, and two notes."""
     store.store_memory(
         "report",
         f"# Locks\n\nThe writer waits.\n\n{HOSTILE}",
@@ -63,6 +63,8 @@ def filled(store: SessionMemoryStore) -> SessionMemoryStore:
     store.store_memory("report_observation", "It waits a second.", agent_id="bob", session_id="s", parent_report_id=1)
     store.store_memory("working_memory", "The writer is slow.", agent_id="bob", session_id="s", session_iter=2)
     store.store_memory("knowledge_base", "The writer never sleeps.", agent_id="bob", title="Rule", category="rules")
+    with storage_of(store).write() as writer:
+        writer.link(3, Links({2: 0.9}))
     return store
 
 
@@ -434,6 +436,8 @@ def test_axe_finds_nothing(filled: SessionMemoryStore, ui: Ui, opening: Callable
     said = []
     for address in PAGES:
         visit(shown, address)
+        if "/memory/" in address:
+            shown.click("text=Edit …")
         shown.add_script_tag(content=AXE.read_text(encoding="utf-8"))
         found = shown.evaluate("axe.run().then(found => found.violations)")
         said += [(address, one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
