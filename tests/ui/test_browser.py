@@ -180,8 +180,9 @@ def test_a_filter_narrows_the_list_and_is_in_the_address(shown: Shown, control: 
 def test_a_superseded_memory_is_listed_if_asked_for(shown: Shown, filled: SessionMemoryStore) -> None:
     filled.supersede(3, 1)
     visit(shown, "#/memories")
-    playwright.expect(shown.locator(".entry")).to_have_count(3)
-    shown.click("text=More filters")
+    playwright.expect(shown.locator(".outcome")).to_have_text("3 memories · 1 superseded memory left out")
+    shown.click("text=1 superseded memory")
+    playwright.expect(shown.locator(".entry")).to_have_count(4)
     shown.select_option("#state", "superseded")
     playwright.expect(shown.locator(".entry")).to_have_count(1)
     playwright.expect(shown.locator(".entry .badge")).to_have_text("superseded")
@@ -406,6 +407,10 @@ class TestReview:
         playwright.expect(lines).to_have_count(1)
         shown.click(".toast button")
         playwright.expect(lines).to_have_count(2)
+        visit(shown, "#/memory/1")
+        later = shown.locator("aside section", has_text="Later on its subject")
+        assert (later.count(), later.locator("button").count()) == (1, 0)
+        visit(shown, "#/review")
         lines.last.locator("text=Both are right").click()
         playwright.expect(lines).to_have_count(1)
         assert filled.count_memories() == 6

@@ -120,11 +120,11 @@ class Api:
         return JSONResponse({"names": names, "total": total})
 
     def memories(self, request: Request) -> Response:
-        """Return a part of a list of memories, the newest first."""
+        """Return a part of a list of memories, the newest first, and how many superseded ones are left out."""
         limit, offset = (number_of(request, name, default) for name, default in (("limit", 100), ("offset", 0)))
         found = self._store.get_timeline(scope_of(request), limit, offset)
         entries = [entry.model_dump(mode="json") for entry in reversed(found.entries)]
-        return JSONResponse({"memories": entries, "total": found.total_memories})
+        return JSONResponse({"memories": entries, "total": found.total_memories, "superseded": found.superseded})
 
     def memory(self, request: Request) -> Response:
         """Return a memory with everything around it, its text as HTML, too."""
@@ -145,7 +145,7 @@ class Api:
             results = list(answers[0].results)
         found = [shown(result) for result in results]
         if scope == Scope():
-            of_files = self._files.found(query, FOUND)
+            of_files = [one for one in self._files.found(query, FOUND) if one.get("match") != "weak"]
             found = [*merge(found, of_files, key=lambda one: one["score"] or 0, reverse=True)][:FOUND]
         return JSONResponse(
             results_in(query, found)

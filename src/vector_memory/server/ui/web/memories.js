@@ -14,7 +14,7 @@ export function Memories({ params, server, change }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
   const choose = (name) => (value) => rename("/memories", { ...filters, [name]: value.trim() });
   const used = FILTERS.filter((name) => filters[name]);
-  const [total, setTotal] = useState(null);
+  const [{ total, superseded }, setCounts] = useState({ total: null });
   return html`<${Head} session=${filters.session} />
     <form class="filters wide-first" role="search" aria-label="Filter memories" onSubmit=${(event) => event.preventDefault()}>
       <${Entry} name="text" label="Containing" type="search" value=${filters.text} onType=${soon(choose("text"))} onChoose=${choose("text")} placeholder="part of a title or text" />
@@ -36,10 +36,11 @@ export function Memories({ params, server, change }) {
     </form>
     <div class="title"><p class="outcome" role="status">
       ${total !== null && (used.length ? `${count(total, "memory", "memories")} match` : count(total, "memory", "memories"))}
-      ${used.length > 0 && html` <a href="#/memories">Show all</a>`}
+      ${used.length > 0 && html` · <a href="#/memories">Show all</a>`}
+      ${superseded > 0 && html` · <a href=${link("/memories", { ...filters, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
     </p>
     ${used.length > 0 && total > 0 && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total} change=${change} />`}</div>
-    <${List} key=${query(filters)} filters=${filters} server=${server} onTotal=${setTotal} />`;
+    <${List} key=${query(filters)} filters=${filters} server=${server} onCounts=${setCounts} />`;
 }
 
 const AT_ONCE_DELETED = 1000;
@@ -85,18 +86,18 @@ const AT_ONCE = 100;
 const AROUND = 6; // rows drawn above and below what is visible
 
 /* Memories by their places, of which only those that were looked at are here. */
-function useRows(filters, version, onTotal) {
-  const [known, setKnown] = useState({ total: null, rows: new Map(), error: null });
+function useRows(filters, version, onCounts) {
+  const [known, setKnown] = useState({ total: null, superseded: 0, rows: new Map(), error: null });
   const asking = useRef(new Set());
   const load = useCallback(async (page) => {
     if (asking.current.has(page)) return;
     asking.current.add(page);
     try {
-      const { memories, total } = await ask(`memories?${query({ ...filters, limit: AT_ONCE, offset: page * AT_ONCE })}`);
+      const { memories, total, superseded } = await ask(`memories?${query({ ...filters, limit: AT_ONCE, offset: page * AT_ONCE })}`);
       setKnown((last) => {
         const rows = page === 0 ? shifted(last, memories, total) : new Map(last.rows);
         memories.forEach((memory, at) => rows.set(page * AT_ONCE + at, memory));
-        return { total, rows, error: null };
+        return { total, superseded, rows, error: null };
       });
     } catch (error) {
       setKnown((last) => ({ ...last, error }));
@@ -107,7 +108,7 @@ function useRows(filters, version, onTotal) {
   useEffect(() => {
     if (version !== null) load(0);
   }, [version]);
-  useEffect(() => onTotal(known.total), [known.total]);
+  useEffect(() => onCounts(known), [known.total, known.superseded]);
   return [known, load];
 }
 
@@ -119,8 +120,8 @@ function shifted(last, newest, total) {
   return new Map([...last.rows].map(([at, memory]) => [at + first, memory]));
 }
 
-function List({ filters, server, onTotal }) {
-  const [known, load] = useRows(filters, server.version, onTotal);
+function List({ filters, server, onCounts }) {
+  const [known, load] = useRows(filters, server.version, onCounts);
   const place = useRef();
   const [[first, last], setRange] = useState([0, 20]);
   const top = () => place.current.getBoundingClientRect().top + scrollY;

@@ -29,7 +29,7 @@ export function MemoryPage({ id, server, change, attempt }) {
       </div>
       <aside aria-label="About this memory">
         <${Origin} memory=${memory} edits=${edits} />
-        <${Later} id=${id} later=${data.later} more=${data.later_more} nearest=${data.nearest} edits=${edits} />
+        <${Later} memory=${memory} later=${data.later} more=${data.later_more} nearest=${data.nearest} edits=${edits} />
         <${Nearest} memory=${memory} nearest=${data.nearest} edits=${edits} />
       </aside>
     </div>
@@ -118,8 +118,10 @@ function Origin({ memory, edits }) {
   </dl></section>`;
 }
 
+const isLinked = (memory, id) => [...(memory.supersedes ?? []), ...(memory.superseded_by ?? [])].includes(id);
+
 /* Newer memories that seem to be on the same subject. */
-function Later({ id, later, more, nearest, edits }) {
+function Later({ memory, later, more, nearest, edits }) {
   const isCopy = (one) => nearest.some((near) => near.memory_id === one.id && near.is_copy);
   if (!later.length) return null;
   return html`<section class="panel"><h2>Later on its subject</h2><ul class="plain">
@@ -127,14 +129,13 @@ function Later({ id, later, more, nearest, edits }) {
       (one) => html`<li key=${one.id} class="line">
         <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//>
           <p class="facts"><bdi>${one.agent_id}</bdi> · <${Ago} time=${one.created_at} />
-            ${edits && one.id > id && html` <${Replace} id=${id} other=${one.id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}</p></div>
+            ${edits && one.id > memory.id && !isLinked(memory, one.id) && html` <${Replace} id=${memory.id} other=${one.id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}</p></div>
       </li>`,
     )}
   </ul>${more > 0 && html`<p class="facts">and ${number.format(more)} more</p>`}</section>`;
 }
 
 function Nearest({ memory, nearest, edits }) {
-  const isLinked = (id) => [...(memory.supersedes ?? []), ...(memory.superseded_by ?? [])].includes(id);
   if (!nearest.length) return null;
   return html`<section class="panel"><h2>Nearest in meaning</h2><ul class="plain">
     ${nearest.map(
@@ -143,7 +144,7 @@ function Nearest({ memory, nearest, edits }) {
         <div><${MemoryLink} id=${other.memory_id} dir="auto">${nameOf(other)}<//>
           <p class="facts">${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <bdi>${other.agent_id}</bdi> · <${Ago} time=${other.created_at} />
             ${other.is_copy && html` <span class="badge">near copy</span>`}
-            ${edits && other.memory_type === memory.memory_type && !isLinked(other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}</p></div>
+            ${edits && other.memory_type === memory.memory_type && !isLinked(memory, other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}</p></div>
       </li>`,
     )}
   </ul></section>`;
