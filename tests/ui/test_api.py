@@ -278,7 +278,8 @@ def test_what_filters_name_is_deleted_together_and_taken_back_together(page: Ui)
     assert waiting.keys() == {"3", "4"}
     assert page.change("deletion", "DELETE").json() == {"deleting": {}}
     assert page.get("state")["deleting"] == {}
-    assert page.change("deletion").json()["message"] == "Choose what to delete with a filter."
+    for everything in ("", "?state=any", "?kind="):
+        assert page.change(f"deletion{everything}").json()["message"] == "Choose what to delete with a filter."
 
 
 @pytest.mark.anyio

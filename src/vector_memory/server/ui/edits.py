@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -78,7 +79,7 @@ class Edits:
     async def _delete_listed(self, request: Request) -> Any:
         """Delete soon what the filters of an address name, the latest first."""
         scope = scope_of(request)
-        if scope == Scope():
+        if replace(scope, as_of=None) == Scope():
             raise ValidationError("Choose what to delete with a filter.")
         found = await asyncio.to_thread(self._store.get_timeline, scope, AT_ONCE)
         self._deletions.schedule(*(entry.memory_id for entry in found.entries))

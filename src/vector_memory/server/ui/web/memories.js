@@ -39,7 +39,7 @@ export function Memories({ params, server, change }) {
       ${used.length > 0 && html` · <a href="#/memories">Show all</a>`}
       ${superseded > 0 && html` · <a href=${link("/memories", { ...filters, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
     </p>
-    ${used.length > 0 && total > 0 && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total} change=${change} />`}</div>
+    ${used.some((name) => filters[name] !== "any") && total > 0 && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total} change=${change} />`}</div>
     <${List} key=${query(filters)} filters=${filters} server=${server} onCounts=${setCounts} />`;
 }
 
