@@ -206,6 +206,18 @@ def running_cluster(
             cluster.stop()
 
 
+@contextmanager
+def running_standby(cluster: Cluster) -> Iterator[Cluster]:
+    """Start a standby of a running server, for which nobody waits."""
+    with scratch_folder() as folder:
+        standby = cluster.copy(folder)
+        standby.start()
+        try:
+            yield standby
+        finally:
+            standby.stop()
+
+
 @cache
 def shared_cluster() -> Cluster:
     """Return the server that all tests of this process share, each in a schema or a database of its own."""

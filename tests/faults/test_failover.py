@@ -1,14 +1,12 @@
 """A standby that lacks what was stored last takes over while agents store: processes that go on answer rightly."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from clusters import Cluster, running_cluster, scratch_folder
+from clusters import Cluster, running_cluster, running_standby
 from faults.agents import SESSION, Agents, content
 from faults.effort import effort
 from faults.test_postgres import memories, serving
@@ -18,18 +16,6 @@ SERVERS = 2
 WRITERS = effort(quick=2, long=8)
 MORE = effort(quick=10, long=200)
 """Memories that are stored before the standby falls behind, while it is, and after it has taken over."""
-
-
-@contextmanager
-def standby_of(cluster: Cluster) -> Iterator[Cluster]:
-    """Start a standby that nobody waits for."""
-    with scratch_folder() as folder:
-        standby = cluster.copy(folder)
-        standby.start()
-        try:
-            yield standby
-        finally:
-            standby.stop()
 
 
 def receives(standby: Cluster) -> bool:
@@ -57,7 +43,7 @@ def test_after_a_failover_that_loses_stores_no_id_is_given_again_no_answer_is_wr
 ) -> None:
     with running_cluster() as primary:
         primary.create_database("team")
-        with standby_of(primary) as standby:
+        with running_standby(primary) as standby:
             url = f"postgresql://postgres@/team?host={primary.folder},{standby.folder}&target_session_attrs=read-write"
             with serving(tmp_path, [url] * SERVERS) as agents:
                 with agents.at_work(WRITERS):

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from clusters import NOBODY, Cluster, running_cluster, scratch_folder
+from clusters import NOBODY, Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS, add, new_memory
 from faults.agents import Agents, Served, losses
 from faults.conftest import mounted
@@ -74,9 +74,7 @@ def disk_of_160_mb(folder: Path) -> AbstractContextManager[Path]:
 @contextmanager
 def standby_of(cluster: Cluster) -> Iterator[Cluster]:
     """Start a standby without whose confirmation the server commits nothing."""
-    with scratch_folder() as folder:
-        standby = cluster.copy(folder)
-        standby.start()
+    with running_standby(cluster) as standby:
         cluster.set("synchronous_standby_names", "*")
         with psycopg.connect(cluster.url()) as connection:
             sql = "select 1 from pg_stat_replication where sync_state = 'sync'"

@@ -61,7 +61,7 @@ OWN_CERTIFICATES = Path("~/.postgresql/root.crt")
 class DatabaseUrl:
     """A memory in a schema of a PostgreSQL database. Only `conninfo` reveals a password: as text, there is none.
 
-    `url`: what libpq understands. `hosts`: the names, addresses or socket folders of servers, the first that answers.
+    `url`: what libpq understands. `hosts`: the names, addresses or socket folders of servers; the primary is used.
     `connections`: the most that a process opens for all its memories in the database.
     """
 

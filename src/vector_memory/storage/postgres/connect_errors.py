@@ -63,20 +63,13 @@ class UnreachableError(DatabaseError):
     """The server is away, or the connection to it was lost. The next call tries again."""
 
 
-ATTEMPT = re.compile(r"^- host: '?(?P<host>[^',]*)'?, .*?(?=^- host: |\Z)", re.MULTILINE | re.DOTALL)
-"""What psycopg says of each of several hosts."""
-
 PLACE = re.compile(r'connection to server (?:at|on socket) "([^"]+)"')
 
 
 def refusal(message: str, database: str, host: str | None) -> DatabaseError:
-    """Return the error for a connection that could not be made, with a note of the host that has refused it.
-
-    `host`: the one in the URL, if it has only one.
-    """
-    part, said = next(((part, said) for part, said in REFUSALS if part in message), ("", UNREACHABLE))
+    """Return the error for a connection that could not be made, with a note of its host: `host` if it was named."""
+    said = next((said for part, said in REFUSALS if part in message), UNREACHABLE)
     refused = UnreachableError(said) if said in TEMPORARY else DatabaseError(said)
-    hosts = [attempt["host"] for attempt in ATTEMPT.finditer(message) if part in attempt[0]]
     place = PLACE.search(message)
-    refused.add_note(f"The database is {database} at {','.join(hosts) or host or (place and place[1]) or 'localhost'}.")
+    refused.add_note(f"The database is {database} at {host or (place and place[1]) or 'localhost'}.")
     return refused

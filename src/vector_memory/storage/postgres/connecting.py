@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from vector_memory.storage.postgres.beginnings import UNLIMITED
 from vector_memory.storage.postgres.connect_errors import refusal
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.hosts import Address, Hosts
 
 # psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)
@@ -45,16 +47,27 @@ FIRST_ANSWER_SECONDS = 5.0
 
 
 def connect(url: str) -> Connection:
-    """Return a connection on which nothing is set.
+    """Return a connection on which nothing is set, to the primary if the URL names several servers.
 
     Raises UnreachableError if the server may answer later, and DatabaseError otherwise.
     """
-    parameters = parameters_in(url)
+    return hosts_of(url).connect()
+
+
+@cache
+def hosts_of(url: str) -> Hosts:
+    """Return the servers that a URL names."""
+    return Hosts(parameters_in(url), opened)
+
+
+def opened(parameters: Address) -> Connection:
+    """Return a connection with these parameters of libpq. Raises as `connect`."""
     connection = None
     try:
         connection = Connection.connect(**parameters, autocommit=True)
         with connection.answered_within(FIRST_ANSWER_SECONDS):
             note_pooler(connection)
+        connection.opened_with = parameters
     except psycopg.OperationalError as error:
         said, host = f"{error}", parameters.get("host")
         if connection is not None:  # it was closed at once, and the error may lack the last words

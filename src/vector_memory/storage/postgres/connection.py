@@ -6,7 +6,7 @@ changes whose results nobody needs wait for the next one, and the end of a read 
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -57,6 +57,7 @@ class Connection(psycopg.Connection[Row]):
 
     Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_silent`: it was closed because the
     server was not heard any more. `is_pooled`: each transaction may run in another session of the server.
+    `opened_with`: the parameters of the server.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -71,6 +72,7 @@ class Connection(psycopg.Connection[Row]):
         self._warnings = 0
         self._answer_by = math.inf
         self.is_silent = self.is_pooled = False
+        self.opened_with: Mapping[str, Any] = {}
         self.add_notice_handler(self._note_warning)
 
     # A transaction

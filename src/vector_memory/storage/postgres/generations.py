@@ -44,9 +44,12 @@ class Generation(NamedTuple):
         return Lineage(self.system_id, self.timeline, self.table_id)
 
 
-READ = """
+TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
+"""Of a server that is not a standby."""
+
+READ = f"""
 (select system_identifier from pg_control_system()),
-case when not pg_is_in_recovery() then ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer end,
+case when not pg_is_in_recovery() then {TIMELINE} end,
 n.tableoid::bigint, (select json_agg(g order by number) from generations g)
 """.strip()
 """The lineage, and all generations, in a query of the table `namespace n`."""

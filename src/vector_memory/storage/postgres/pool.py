@@ -12,15 +12,13 @@ from typing import ClassVar
 
 from vector_memory.errors import ClosedMemoryError, DatabaseLockError
 from vector_memory.storage.postgres.connect_errors import UNREACHABLE, UnreachableError
-from vector_memory.storage.postgres.connecting import connect
+from vector_memory.storage.postgres.connecting import connect, hosts_of
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.hosts import LONG_SECONDS
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 2.0
 """Connections that were not used for this long are closed, all but one: other processes may need them."""
-
-LONG_SECONDS = 1.0
-"""A server that refuses connections does so at once; one that takes longer than this is not heard at all."""
 
 SILENT_SECONDS = 1.0
 """For this long it is not asked again."""
@@ -106,7 +104,7 @@ class ConnectionPool:
                 if not self._idle:
                     return None
                 connection, _ = self._idle.pop()
-            if connection.is_usable():
+            if connection.is_usable() and hosts_of(self._url).still_uses(connection):
                 return connection
             self._note_silence(connection)
             connection.close()
