@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -211,31 +210,6 @@ def test_what_was_acknowledged_is_on_the_standby_that_takes_over_and_servers_go_
         finally:
             cluster.stop(signal.SIGKILL)
             cluster.start()
-
-
-@pytest.mark.timeout(900)
-def test_a_commit_that_no_standby_has_confirmed_is_not_acknowledged(cluster: Cluster) -> None:
-    url = cluster.create_database("unconfirmed")
-    said: list[str] = []
-
-    def store() -> None:
-        with pytest.raises(DatabaseError) as raised:
-            add(storage, new_memory("second"))
-        said.append(str(raised.value))
-
-    with closing(opened(url)) as storage:
-        add(storage, new_memory("first"))
-        cluster.set("synchronous_standby_names", "one_that_is_away")
-        try:
-            storing = threading.Thread(target=store, daemon=True)
-            storing.start()
-            with psycopg.connect(cluster.url(), autocommit=True) as connection:
-                waiting = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
-                eventually(lambda: connection.execute(waiting).fetchall())
-            storing.join(60)
-        finally:
-            cluster.set("synchronous_standby_names", "")
-    assert "no standby of the database server has confirmed" in said[0]
 
 
 @pytest.mark.timeout(900)

@@ -26,11 +26,13 @@ waiting: it may have spent its time embedding, and other writers are merely ahea
 class WriteLock:
     """Lets one thread of the process write at a time. Every wait ends.
 
-    `busy`: the errors by which the engine says that another process is writing.
+    `busy`: the errors by which the engine says that another process is writing. `advice`: what to say of a wait that
+    takes too long, and why it does.
     """
 
-    def __init__(self, busy: tuple[type[Exception], ...]) -> None:
+    def __init__(self, busy: tuple[type[Exception], ...], advice: Callable[[], str] = lambda: LOCK_ADVICE) -> None:
         self._busy = busy
+        self._advice = advice
         self._lock = threading.Lock()
         self._stall = Stall()
         self._closed = False
@@ -42,7 +44,7 @@ class WriteLock:
         The time counts from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
         CancelledCallError, or ClosedMemoryError if the store is closed in the meantime.
         """
-        turn = Turn(self._stall, seconds, lambda: self._closed, self._busy)
+        turn = self._next_turn(seconds)
         turn.require_reason_to_wait()
         with self._stall.noticing(turn):
             while not self._lock.acquire(timeout=LONGEST_PAUSE):
@@ -62,7 +64,10 @@ class WriteLock:
 
     def require_time(self, seconds: float) -> None:
         """Raise what `turn` would raise at once, so that nothing is prepared in vain."""
-        Turn(self._stall, seconds, lambda: self._closed, self._busy).require_reason_to_wait()
+        self._next_turn(seconds).require_reason_to_wait()
+
+    def _next_turn(self, seconds: float) -> "Turn":
+        return Turn(self._stall, seconds, lambda: self._closed, self._busy, self._advice)
 
 
 class Stall:
@@ -102,10 +107,16 @@ class Turn:
     """The wait of one writer."""
 
     def __init__(
-        self, stall: Stall, seconds: float, is_closed: Callable[[], bool], busy: tuple[type[Exception], ...]
+        self,
+        stall: Stall,
+        seconds: float,
+        is_closed: Callable[[], bool],
+        busy: tuple[type[Exception], ...],
+        advice: Callable[[], str],
     ) -> None:
         self._stall = stall
         self._busy = busy
+        self._advice = advice
         self._call = current_call.get()
         self._until = (self._call.arrived_at if self._call else time.monotonic()) + seconds
         self._enough = min(seconds, STALLED_SECONDS)
@@ -121,11 +132,15 @@ class Turn:
         if self._call is not None:
             self._call.has_written = True
 
+    def seconds_left(self) -> float:
+        """Return how long the commit may take, so that the call is answered in time."""
+        return max(self._until - time.monotonic(), self._enough)
+
     def require_reason_to_wait(self) -> None:
         """Raise what `require_wanted` raises, or DatabaseLockError if the time is over and the lock is stuck."""
         self.require_wanted()
         if time.monotonic() >= self._until and self._stall.seconds() >= self._enough:
-            raise DatabaseLockError(LOCK_ADVICE)
+            raise DatabaseLockError(self._advice())
 
     def require_wanted(self) -> None:
         """Raise an error if the result is no longer wanted."""

@@ -32,16 +32,21 @@ WARNING_CLASS = "01"
 """How the codes of warnings begin. A server that ends the connection has others for its last words, which are notices
 if they come after an answer."""
 
-# The one warning that a commit can have: somebody has ended its wait for a standby.
+# The one warning that a commit can have: its wait for a standby was ended, here or by an administrator.
 UNCONFIRMED = (
-    "The change was made, but no standby of the database server has confirmed that it has it: check the standbys, and "
-    "repeat the call."
+    "The change is stored, but no standby of the database server has confirmed it yet: a failover now would lose it. "
+    "There is no need to repeat it. Check the standbys, which `vector-memory doctor` lists."
 )
 
 
 def once(action: Callable[[], object]) -> None:
     """Call a function."""
     action()
+
+
+def usual() -> float:
+    """Return how many seconds a commit may wait for a standby if no client does."""
+    return LOCK_TIMEOUT_SECONDS
 
 
 class NotSentError(Exception):
@@ -65,12 +70,13 @@ class Connection(psycopg.Connection[Row]):
         arrays.register(self.adapters)
         self._opening: Sequence[Statement] = ()
         self._attempt: Attempt = once
+        self._seconds_left: Callable[[], float] = usual
         self._waiting: list[Statement] = []
         self._state: State | None = None
         self._gathering = False
         self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
-        self._answer_by = math.inf
+        self._answer_by, self._late = math.inf, self._give_up
         self.is_silent = self.is_pooled = False
         self.opened_with: Mapping[str, Any] = {}
         self.add_notice_handler(self._note_warning)
@@ -87,9 +93,15 @@ class Connection(psycopg.Connection[Row]):
             self.end_read()
 
     @contextmanager
-    def writing(self, opening: Sequence[Statement], attempt: Attempt = once) -> Iterator[None]:
-        """Read and write in a transaction: committed at the end of the block, rolled back on any error."""
+    def writing(
+        self, opening: Sequence[Statement], attempt: Attempt = once, seconds_left: Callable[[], float] = usual
+    ) -> Iterator[None]:
+        """Read and write in a transaction: committed at the end of the block, rolled back on any error.
+
+        `seconds_left`: says how long the commit may wait for a standby.
+        """
         self.begin(opening, attempt)
+        self._seconds_left = seconds_left
         try:
             yield
             self.end_write()
@@ -174,7 +186,8 @@ class Connection(psycopg.Connection[Row]):
             self.together()  # nothing is committed in tables of a newer release
         self._waiting.extend(self._state.changes() if self._state else ())
         self._warnings = 0
-        (committed,) = self.together(COMMIT)
+        with self.answered_within(self._seconds_left(), self._stop_waiting):
+            (committed,) = self.together(COMMIT)
         if self._warnings:
             raise DatabaseError(UNCONFIRMED)
         if committed.statusmessage != COMMIT.sql.upper():
@@ -226,9 +239,9 @@ class Connection(psycopg.Connection[Row]):
         self._warnings += (notice.sqlstate or "").startswith(WARNING_CLASS)
 
     @contextmanager
-    def answered_within(self, seconds: float) -> Iterator[None]:
-        """Raise UnreachableError if nothing is heard for so long: a pooler lets wait whom it has no session for."""
-        self._answer_by = time.monotonic() + seconds
+    def answered_within(self, seconds: float, late: Callable[[], None] | None = None) -> Iterator[None]:
+        """Call `late`, again and again, if there is no answer for so long; by default, raise UnreachableError."""
+        self._answer_by, self._late = time.monotonic() + seconds, late or self._give_up
         try:
             yield
         finally:
@@ -236,12 +249,21 @@ class Connection(psycopg.Connection[Row]):
 
     def _require_heard(self) -> None:
         if time.monotonic() > self._answer_by:
-            self.close()
-            raise UnreachableError(POOLER_FULL)
+            self._late()
         if not dead_peer.is_heard(self.pgconn.socket):
             self.is_silent = True
             self.close()
             raise psycopg.OperationalError("the server is not heard")
+
+    def _give_up(self) -> None:
+        """Raise UnreachableError: a pooler lets wait whom it has no session for."""
+        self.close()
+        raise UnreachableError(POOLER_FULL)
+
+    def _stop_waiting(self) -> None:
+        """Let the server end the wait of a commit for a standby, which no time limit of its own does."""
+        with suppress(psycopg.Error):
+            self.cancel_safe(timeout=dead_peer.ANSWER_SECONDS)
 
     def _open(self, statements: Sequence[Statement]) -> list[Cursor]:
         sent = [*self._opening, *self._waiting, *statements]

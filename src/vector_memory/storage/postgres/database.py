@@ -3,18 +3,27 @@
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError
 from vector_memory.settings import DEFAULT_SCHEMA, MOST_CONNECTIONS
 from vector_memory.storage.postgres import beginnings, migrations
 from vector_memory.storage.postgres.connect_errors import UnreachableError
+from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import BUSY, translated_errors
+from vector_memory.storage.postgres.errors import BUSY, LOCKED, translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 logger = logging.getLogger(__name__)
+
+WAIT_FOR_STANDBY = """
+select from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database() limit 1
+"""
+UNCONFIRMED_BEFORE = (
+    "Another change waits for a standby of the database server, which does not confirm it. Nothing was changed: check "
+    "the standbys, which `vector-memory doctor` lists, and repeat the call."
+)
 
 
 class PostgresDatabase:
@@ -40,7 +49,8 @@ class PostgresDatabase:
         self.schema = schema
         self.read_only = read_only
         self._closed = False
-        self._write_lock = WriteLock(BUSY)
+        self._url = url
+        self._write_lock = WriteLock(BUSY, self._why_locked)
         self._pool = ConnectionPool.of(url, connections)
         self._dimensions = dimensions
         self._is_prepared = False
@@ -74,7 +84,7 @@ class PostgresDatabase:
             translated_errors(),
             self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
             self._prepared_pool().connection() as connection,
-            connection.writing(beginnings.writing(self.schema), turn.take),
+            connection.writing(beginnings.writing(self.schema), turn.take, turn.seconds_left),
         ):
             yield connection
 
@@ -100,6 +110,13 @@ class PostgresDatabase:
             raise ClosedMemoryError
         with self._prepared_pool().connection() as connection:
             yield connection
+
+    def _why_locked(self) -> str:
+        """Return why writers wait so long. Asks on a connection of its own, since all others may be waiting."""
+        with suppress(DatabaseError), translated_errors(), closing(connect(self._url)) as connection:
+            if connection.execute(WAIT_FOR_STANDBY).fetchall():
+                return UNCONFIRMED_BEFORE
+        return LOCKED
 
     def _prepared_pool(self) -> ConnectionPool:
         """Return the pool, after bringing the schema up to date unless that was done."""

@@ -13,16 +13,24 @@ from psycopg import errors as postgres
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres.connect_errors import UnreachableError
-from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
 
-BUSY = (postgres.LockNotAvailable, postgres.DeadlockDetected, postgres.SerializationFailure)
+BUSY = (postgres.LockNotAvailable, postgres.DeadlockDetected)
 """Another transaction is in the way."""
+
+LOCKED = (
+    "Another transaction of the database server kept the memory locked for too long. Nothing was changed; repeating "
+    "the call is safe."
+)
 
 LOST = (
     "The connection to the database server was lost: check that the server is running, and repeat the call. What a "
     "lost call has stored is not stored again."
+)
+CONFLICT = (
+    "The standby ended the read, because it had to remove what was being read, as its primary had done. Repeat the "
+    "call; if this happens often, raise `max_standby_streaming_delay` or turn on `hot_standby_feedback` there."
 )
 ALTERED = "The tables of the memory were altered: run `vector-memory doctor` to find out what is wrong."
 UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
@@ -49,6 +57,7 @@ FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
         (postgres.QueryCanceled,),
         "A statement took too long and was stopped; nothing was changed. Repeat the call when the server is less busy.",
     ),
+    ((postgres.SerializationFailure,), CONFLICT),
     (
         (postgres.IdleInTransactionSessionTimeout, postgres.TransactionTimeout),
         "This process stopped for too long in the middle of a change. Nothing was changed: repeat the call.",
@@ -70,7 +79,7 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except BUSY:
-        raise DatabaseLockError(LOCK_ADVICE) from None
+        raise DatabaseLockError(LOCKED) from None
     except psycopg.Error as error:
         logger.info("PostgreSQL failed: %s (%s)", where(error), error.sqlstate)
         said = message_for(error)

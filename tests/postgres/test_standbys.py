@@ -1,0 +1,115 @@
+"""What callers are told when a standby does not confirm changes, or ends a read."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from clusters import Cluster, running_cluster, running_standby
+from engine_memories import DIMENSIONS, add, new_memory
+from vector_memory.domain import Scope
+from vector_memory.errors import DatabaseError, DatabaseLockError
+from vector_memory.storage.postgres import database
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.storage import PostgresStorage
+from waiting import eventually
+
+WAITS = "select 1 from pg_stat_activity where wait_event = 'SyncRep'"
+SLEEPS = "select 1 from pg_stat_activity where wait_event = 'PgSleep'"
+CONFIRMS = "select 1 from pg_stat_replication where sync_state = 'sync'"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Cluster, Cluster]]:
+    """A server and its standby, which both run at the beginning of each test."""
+    with running_cluster() as primary:
+        primary.create_database("team")
+        opened(primary).close()
+        with running_standby(primary) as standby:
+            yield primary, standby
+
+
+@pytest.fixture
+def unconfirmed(pair: tuple[Cluster, Cluster]) -> Iterator[Cluster]:
+    """The primary, whose only synchronous standby is away."""
+    primary, standby = pair
+    primary.set("synchronous_standby_names", "*")
+    eventually(lambda: rows(primary, CONFIRMS))
+    standby.stop()
+    try:
+        yield primary
+    finally:
+        primary.set("synchronous_standby_names", "")
+        if standby.process is None:
+            standby.start()
+
+
+def opened(cluster: Cluster, *, read_only: bool = False) -> PostgresStorage:
+    return PostgresStorage(PostgresDatabase(cluster.url("team"), dimensions=DIMENSIONS, read_only=read_only))
+
+
+def rows(cluster: Cluster, sql: str) -> list[object]:
+    with psycopg.connect(cluster.url("team"), autocommit=True) as connection:
+        cursor = connection.execute(sql.encode())
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def ids(storage: PostgresStorage) -> list[int]:
+    with storage.read() as reader:
+        return reader.ids(Scope())
+
+
+def test_a_store_that_no_standby_confirms_in_time_is_said_to_be_stored_and_not_confirmed(
+    pair: tuple[Cluster, Cluster], unconfirmed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.5)
+    with closing(opened(unconfirmed)) as storage:
+        with pytest.raises(DatabaseError, match="stored, but no standby of the database server has confirmed it"):
+            add(storage, new_memory("unconfirmed"))
+        stored = ids(storage)
+        pair[1].start()
+        eventually(lambda: rows(unconfirmed, CONFIRMS))
+        assert ids(storage) == stored
+        assert add(storage, new_memory("confirmed")) == stored[-1] + 1
+
+
+def test_a_store_behind_one_that_waits_for_a_standby_is_told_so_in_every_process(
+    unconfirmed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(unconfirmed)) as one, closing(opened(unconfirmed)) as other:
+        before = ids(one)
+        ahead = threading.Thread(target=lambda: add(one, new_memory("ahead")), daemon=True)
+        ahead.start()
+        eventually(lambda: rows(unconfirmed, WAITS))
+        monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.05)
+        for storage in (one, other):
+            with pytest.raises(DatabaseLockError, match="waits for a standby of the database server"):
+                add(storage, new_memory("behind"))
+        unconfirmed.set("synchronous_standby_names", "")
+        ahead.join(60)
+        assert len(ids(one)) == len(before) + 1
+
+
+def test_a_read_that_a_standby_ends_is_told_so(pair: tuple[Cluster, Cluster]) -> None:
+    primary, standby = pair
+    standby.set("max_standby_streaming_delay", "0")
+    with closing(opened(primary)) as writing:
+        last = add(writing, new_memory("read"))
+    with closing(opened(standby, read_only=True)) as reading:
+        eventually(lambda: last in ids(reading))
+        said: list[str] = []
+
+        def read() -> None:
+            with pytest.raises(DatabaseError) as raised, reading.read() as reader:
+                reader.raw.execute("select count(*), pg_sleep(600) from session_memories")
+            said.append(f"{raised.value}")
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        eventually(lambda: rows(standby, SLEEPS))
+        for sql in ("update memory.session_memories set title = 'new'", "vacuum memory.session_memories"):
+            rows(primary, sql)
+        reader.join(60)
+        assert ["The standby ended the read" in text for text in said] == [True]
