@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from vector_memory.domain import SearchMode
 from vector_memory.settings.database_url import DEFAULT_SCHEMA as DEFAULT_SCHEMA
+from vector_memory.settings.database_url import MANY_NAMESPACES as MANY_NAMESPACES
 from vector_memory.settings.database_url import MOST_CONNECTIONS as MOST_CONNECTIONS
 from vector_memory.settings.database_url import NAMESPACE_PREFIX as NAMESPACE_PREFIX
 from vector_memory.settings.database_url import SHARED_SCHEMA as SHARED_SCHEMA

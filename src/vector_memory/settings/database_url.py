@@ -22,6 +22,9 @@ DEFAULT_SCHEMA = "memory"
 NAMESPACE_PREFIX = "ns_"
 """Begins the name of a namespace's schema."""
 
+MANY_NAMESPACES = 1_000
+"""From so many on, what treats a database as a whole takes long, and further ones should be in another database."""
+
 MOST_CONNECTIONS = 10
 """The most that a process opens to a database, unless its URL says otherwise."""
 

@@ -11,6 +11,7 @@ from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.doctor.agreement import agreements, copied_fields, orphans
 from vector_memory.maintenance.doctor.place import readable_size
+from vector_memory.maintenance.doctor.postgres_servers import servers
 from vector_memory.maintenance.doctor.repairs import Repairs
 from vector_memory.maintenance.doctor.report import (
     Finding,
@@ -58,6 +59,7 @@ class PostgresMemory:
 
     def place(self) -> Iterator[Finding]:
         try:
+            yield from servers(self._address.conninfo())
             with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
                 yield from server_findings(connection)
                 if migrations.has_tables(connection, self._address.schema):
