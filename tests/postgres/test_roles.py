@@ -6,13 +6,15 @@ from contextlib import closing
 import psycopg
 import pytest
 
+import vector_memory.cli.commands.database as command
 from clusters import Cluster
 from vector_memory import MemoryKind, Scope, SessionMemoryStore, Settings
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, NotFoundError
-from vector_memory.settings import DatabaseUrl
+from vector_memory.settings import DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import prepare_database
-from vector_memory.storage.postgres import migrations
+from vector_memory.storage.postgres import migrations, provision
+from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.tenancy.registry import DatabaseRegistry
 
@@ -136,6 +138,44 @@ def test_roles_may_use_namespaces_that_are_created_later(database: Database) -> 
         opened(database(role), "ns_red-team", read_only=read_only).close()
     refused(database("reader"), 'update "ns_red-team".namespace set revision = 9')
     assert prepare(database) == ["memory", "ns_red-team"]
+
+
+def test_memories_are_prepared_in_portions_and_a_repetition_prepares_the_rest(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_once(connection: Connection) -> None:
+        connection.execute("create table added (id int)")
+        if failures and connection.execute("select current_schema()").fetchall() == [("ns_4",)]:
+            raise failures.pop()
+
+    def added() -> int:
+        with psycopg.connect(database("owner")) as connection:
+            return len(connection.execute("select from pg_tables where tablename = 'added'").fetchall())
+
+    failures = [DatabaseError("away")]
+    prepare(database)
+    for number in range(1, 5):
+        create_namespace(database("owner"), f"{number}")
+    monkeypatch.setattr(provision, "PORTION", 2)
+    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, fail_once])
+    with pytest.raises(DatabaseError, match="away"):
+        prepare(database)
+    assert added() == 4
+    prepare(database, reading=["reader"])
+    assert added() == 5
+    opened(database("reader"), "ns_4", read_only=True).close()
+
+
+def test_who_prepares_many_namespaces_is_advised_to_use_another_database_for_more(
+    database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said() -> str:
+        command.database("prepare", server=DatabaseServer(database_url=database("owner")))
+        return capsys.readouterr().out
+
+    assert "further namespaces" not in said()
+    monkeypatch.setattr(command, "MANY_NAMESPACES", 1)
+    assert "has 1 memories: create further namespaces in another database" in said()
 
 
 def test_a_role_of_one_namespace_uses_no_other_and_nothing_that_servers_share(database: Database) -> None:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from vector_memory.cli.flags import DEFAULTS, AsJson, DatabaseFlags, ModelSettingsFlags, Switch
 from vector_memory.cli.terminal import tell
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseServer, DatabaseUrl
+from vector_memory.settings import MANY_NAMESPACES, DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import index_vectors, prepare_database
 
 
@@ -66,5 +66,7 @@ def _report(
     lines = [f"Prepared {address}, schemas: {', '.join(schemas)}"]
     lines += [f"The role {role} may serve." for role in serving]
     lines += [f"The role {role} may read." for role in reading]
+    if len(schemas) >= MANY_NAMESPACES:
+        lines.append(f"The database has {len(schemas):,} memories: create further namespaces in another database.")
     body = {"success": True, "schemas": schemas, "serving": serving, "reading": reading}
     tell(body, "\n".join(lines), as_json=as_json)
