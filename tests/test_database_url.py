@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from forked import finished
 from vector_memory import SessionMemoryStore
@@ -65,6 +66,20 @@ def test_a_url_says_how_many_connections_a_process_opens_at_most() -> None:
     for wrong in ("1", "0", "-2", "1000", "many", ""):
         with pytest.raises(ConfigurationError, match="from 2 to 999"):
             DatabaseUrl.parse(f"postgresql:///team?connections={wrong}")
+
+
+def test_a_url_says_whether_standbys_are_read() -> None:
+    address = DatabaseUrl.parse("postgresql://one,two/team?sslmode=require&target_session_attrs=primary&reads=standbys")
+    assert "reads" not in address.conninfo()
+    standbys = conninfo_to_dict(address.of_namespace("a").standbys() or "")
+    assert (standbys["host"], standbys["target_session_attrs"], standbys["sslmode"]) == (
+        "one,two",
+        "standby",
+        "require",
+    )
+    assert DatabaseUrl.parse("postgresql:///team?reads=primary").standbys() is None
+    with pytest.raises(ConfigurationError, match="write primary or standbys"):
+        DatabaseUrl.parse("postgresql:///team?reads=here")
 
 
 @pytest.mark.parametrize("schema", ["public; drop table x", "Memory", "pg_temp", "vector_memory", "a" * 64, ""])

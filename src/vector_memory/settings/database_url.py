@@ -44,6 +44,9 @@ URL = re.compile(
 SERVICE = "the service"
 """Stands for the hosts that a service of libpq names."""
 
+STANDBYS = "target_session_attrs=standby&load_balance_hosts=random"
+"""The parameters by which libpq connects to any of the standbys."""
+
 SCHEMES = ("postgresql://", "postgres://")
 LIKE_A_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """Begins a URL of any kind, also one whose slashes were joined; the drive of a path has one letter."""
@@ -65,7 +68,8 @@ class DatabaseUrl:
     """A memory in a schema of a PostgreSQL database. Only `conninfo` reveals a password: as text, there is none.
 
     `url`: what libpq understands. `hosts`: the names, addresses or socket folders of servers; the primary is used.
-    `connections`: the most that a process opens for all its memories in the database.
+    `connections`: the most that a process opens for all its memories in the database. `reads_standbys`: what a standby
+    has already is read there.
     """
 
     url: str = field(repr=False)
@@ -73,6 +77,7 @@ class DatabaseUrl:
     database: str
     schema: str = DEFAULT_SCHEMA
     connections: int = MOST_CONNECTIONS
+    reads_standbys: bool = False
     password_file: Path | None = None
 
     @classmethod
@@ -89,6 +94,9 @@ class DatabaseUrl:
         parameters = _parameters(match["parameters"] or "")
         schema = _checked_schema(parameters.pop("schema", DEFAULT_SCHEMA))
         connections = _checked_connections(parameters.pop("connections", f"{MOST_CONNECTIONS}"))
+        readers = parameters.pop("reads", "primary")
+        if readers not in ("primary", "standbys"):
+            raise ConfigurationError("The reads in the database URL are invalid: write primary or standbys.")
         if password_file is not None and has_password(text):
             raise ConfigurationError("There is a password in the database URL and a password file: use one of them.")
         hosts = _hosts(match["hosts"], parameters)
@@ -102,6 +110,7 @@ class DatabaseUrl:
             database=unquote(database) or os.environ.get("PGDATABASE", ""),
             schema=schema,
             connections=connections,
+            reads_standbys=readers == "standbys",
             password_file=password_file,
         )
 
@@ -116,7 +125,11 @@ class DatabaseUrl:
             raise ConfigurationError(f"The password file {self.password_file} cannot be read: {reason}.") from None
         if not password:
             raise ConfigurationError(f"The password file {self.password_file} is empty.")
-        return f"{self.url}{'&' if '?' in self.url else '?'}password={quote(password, safe='')}"
+        return with_parameters(self.url, f"password={quote(password, safe='')}")
+
+    def standbys(self) -> str | None:
+        """Return what libpq connects to a standby with; None: nothing is read there. Raises as `conninfo`."""
+        return with_parameters(self.conninfo(), STANDBYS) if self.reads_standbys else None
 
     def of_namespace(self, name: str) -> "DatabaseUrl":
         """Return the address of a namespace of this database."""
@@ -128,6 +141,11 @@ class DatabaseUrl:
         named = {"host": hosts if hosts.startswith("/") else "", "schema": self.schema}
         shown = "&".join(f"{name}={value}" for name, value in named.items() if value not in ("", DEFAULT_SCHEMA))
         return f"postgresql://{'' if named['host'] else hosts}/{self.database}?{shown}".removesuffix("?")
+
+
+def with_parameters(url: str, parameters: str) -> str:
+    """Return a URL with more parameters, which take precedence."""
+    return f"{url}{'&' if '?' in url else '?'}{parameters}"
 
 
 MemoryAddress = Path | DatabaseUrl

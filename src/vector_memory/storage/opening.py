@@ -54,6 +54,7 @@ def open_storage(
             dimensions=dimensions,
             read_only=read_only,
             connections=address.connections,
+            standbys=address.standbys(),
         )
     )
 

@@ -2,12 +2,14 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError
 from vector_memory.settings import DEFAULT_SCHEMA, MOST_CONNECTIONS
 from vector_memory.storage.postgres import beginnings, migrations
+from vector_memory.storage.postgres.beginnings import Beginning
 from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
@@ -16,6 +18,9 @@ from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 logger = logging.getLogger(__name__)
+
+WITHOUT_STANDBYS_SECONDS = 30.0
+"""For so long only the primary is read after a standby has failed."""
 
 WAIT_FOR_STANDBY = """
 select from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database() limit 1
@@ -31,8 +36,9 @@ class PostgresDatabase:
 
     A schema that does not exist is created, with the extension if that is missing. `dimensions`: the length of the
     vectors, for a new schema. `read_only`: nothing can be written, and the schema must exist. `connections`: the
-    most that this process opens to the database, for all its memories. Raises DatabaseError if the server refuses the
-    connection, or a newer release has changed the schema.
+    most that this process opens to the database, for all its memories. `standbys`: the URL of servers that are read
+    where they have every change. Raises DatabaseError if the server refuses the connection, or a newer release has
+    changed the schema.
 
     A server that cannot be reached is no error: each `read` and `write` raises UnreachableError until it is back.
     """
@@ -45,6 +51,7 @@ class PostgresDatabase:
         dimensions: int,
         read_only: bool = False,
         connections: int = MOST_CONNECTIONS,
+        standbys: str | None = None,
     ) -> None:
         self.schema = schema
         self.read_only = read_only
@@ -52,6 +59,8 @@ class PostgresDatabase:
         self._url = url
         self._write_lock = WriteLock(BUSY, self._why_locked)
         self._pool = ConnectionPool.of(url, connections)
+        self._standbys = ConnectionPool.of(standbys, connections) if standbys else None
+        self._standbys_from = 0.0
         self._dimensions = dimensions
         self._is_prepared = False
         self._preparing = threading.Lock()
@@ -66,9 +75,13 @@ class PostgresDatabase:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Yield a connection that sees one state of the schema. Never waits for writers."""
+        """Yield a connection that sees one state of the schema, with all that is committed. Never waits for writers."""
         opening = beginnings.reading(self.schema)
-        with translated_errors(), self._reader() as connection, connection.reading(opening):
+        with translated_errors(), ExitStack() as stack:
+            connection = self._standby(stack, opening)
+            if connection is None:
+                connection = stack.enter_context(self._reader())
+                stack.enter_context(connection.reading(opening))
             yield connection
 
     @contextmanager
@@ -91,7 +104,7 @@ class PostgresDatabase:
     def version(self) -> int:
         """Return a number that changes with every commit of any process."""
         with translated_errors(), self._reader() as connection:
-            return migrations.revision(connection, self.schema)
+            return migrations.revision(connection, self.schema)[0]
 
     def require_time_to_write(self) -> None:
         """Raise what `write` would raise at once; call this before a long preparation."""
@@ -103,6 +116,8 @@ class PostgresDatabase:
             if not self._closed:
                 self._closed = True
                 self._pool.close()
+                if self._standbys is not None:
+                    self._standbys.close()
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
@@ -110,6 +125,30 @@ class PostgresDatabase:
             raise ClosedMemoryError
         with self._prepared_pool().connection() as connection:
             yield connection
+
+    def _standby(self, stack: ExitStack, opening: Beginning) -> Connection | None:
+        """Begin to read on a standby, and return its connection; None: read on the primary.
+
+        A client must find what it has stored, through whichever process. So the primary is asked for its revision, and
+        for its timeline, which a standby does not know for certain.
+        """
+        if self._standbys is None or time.monotonic() < self._standbys_from:
+            return None
+        with self._reader() as primary:
+            revision, timeline = migrations.revision(primary, self.schema)
+        try:
+            with translated_errors(), ExitStack() as reading:
+                connection = reading.enter_context(self._standbys.connection())
+                reading.enter_context(connection.reading(opening))
+                if connection.state.revision < revision:
+                    return None
+                connection.state.lineage = connection.state.lineage._replace(timeline=timeline)
+                stack.enter_context(reading.pop_all())
+                return connection
+        except DatabaseError as error:
+            logger.info("No standby is read for a while: %s", error)
+            self._standbys_from = time.monotonic() + WITHOUT_STANDBYS_SECONDS
+            return None
 
     def _why_locked(self) -> str:
         """Return why writers wait so long. Asks on a connection of its own, since all others may be waiting."""

@@ -47,9 +47,11 @@ class Generation(NamedTuple):
 TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
 """Of a server that is not a standby."""
 
+PRIMARY_TIMELINE = f"case when not pg_is_in_recovery() then {TIMELINE} end"
+
 READ = f"""
 (select system_identifier from pg_control_system()),
-case when not pg_is_in_recovery() then {TIMELINE} end,
+{PRIMARY_TIMELINE},
 n.tableoid::bigint, (select json_agg(g order by number) from generations g)
 """.strip()
 """The lineage, and all generations, in a query of the table `namespace n`."""

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
-from vector_memory.storage.postgres import beginnings
+from vector_memory.storage.postgres import beginnings, generations
 from vector_memory.storage.postgres import schema as tables
 from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported
 from vector_memory.storage.postgres.connection import Connection
@@ -137,7 +137,8 @@ def has_tables(connection: Connection, schema: str) -> bool:
     return row[0] is not None
 
 
-def revision(connection: Connection, schema: str) -> int:
-    """Return a number that changes with every commit. Needs no transaction."""
-    (row,) = connection.execute(f"select revision from {Identifier(schema).as_string()}.namespace").fetchall()
-    return int(row[0])
+def revision(connection: Connection, schema: str) -> tuple[int, int | None]:
+    """Return a number that ascends with every commit, and the timeline of a primary. Needs no transaction."""
+    named = Identifier(schema).as_string()
+    (row,) = connection.execute(f"select revision, {generations.PRIMARY_TIMELINE} from {named}.namespace").fetchall()
+    return row[0], row[1]
