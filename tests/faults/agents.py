@@ -16,7 +16,8 @@ SESSION = "s"
 MAY_BE_SAID = (
     "The database server cannot be reached",
     "The connection to the database server was lost",
-    "Another process kept the database locked for too long",
+    "No server of the database URL accepts changes",
+    "Another transaction of the database server kept the memory locked",
     "This process stopped for too long",
     "The disk of the database server is full",
     "The database server has no connections left",
