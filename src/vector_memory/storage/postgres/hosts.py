@@ -124,8 +124,9 @@ class Hosts:
         """Connect to the server to use. Raises UnreachableError if there is none now, and DatabaseError otherwise."""
         if len(self._hosts) == 1:
             return self._opened(self._hosts[0].parameters)
+        host = self._current(ASKED_SECONDS)
         try:
-            return self._opened(self._current(ASKED_SECONDS).parameters)
+            return self._opened(host.parameters)
         except UnreachableError:
             return self._opened(self._current(0).parameters)
 
