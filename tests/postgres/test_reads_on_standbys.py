@@ -27,8 +27,9 @@ def pair() -> Iterator[tuple[Cluster, Cluster]]:
 
 
 @pytest.fixture
-def url(pair: tuple[Cluster, Cluster], request: pytest.FixtureRequest) -> str:
+def url(pair: tuple[Cluster, Cluster], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a memory, which a standby has."""
+    monkeypatch.setattr(database, "WITHOUT_STANDBYS_SECONDS", 0.0)
     hosts = ",".join(f"{server.folder}" for server in pair)
     url = f"postgresql://postgres@/team?host={hosts}&reads=standbys&schema={request.node.name[:40]}"
     with closing(opened(url)) as storage:
@@ -73,8 +74,9 @@ def test_without_a_standby_the_primary_is_read_and_the_standby_again_when_it_is_
     pair: tuple[Cluster, Cluster], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     primary, standby = pair
+    monkeypatch.setattr(database, "WITHOUT_STANDBYS_SECONDS", 60.0)
     with closing(opened(url)) as storage:
-        assert ids(storage) == [1]
+        assert place(storage) == f"{standby.folder}"
         standby.stop()
         try:
             for _ in range(2):
