@@ -1,7 +1,8 @@
 """Write the generated docs: `uv run python scripts/make_docs.py`; with --check only say whether they are fresh.
 
 docs/commands.md comes from the commands' own help, docs/configuration.md from the settings, docs/tools.md from the
-tools, docs/schema.md from an empty memory.
+tools, docs/schema.md from an empty memory. What stands between marks such as "public sets" is made of the results of
+benchmarks/public.
 """
 
 import inspect
@@ -25,7 +26,15 @@ from vector_memory.server.tools.schemas import compact
 from vector_memory.settings import FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 
-DOCS = Path(__file__).parents[1] / "docs"
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "public"))
+
+from result_tables import filled
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+MEASURED = (ROOT / "README.md", DOCS / "quality.md", DOCS / "lab" / "benchmarks.md")
+"""Pages with tables of measured figures, which are otherwise written by hand."""
 
 TABLES = {
     "schema_migrations": "The versions that the file has had.",
@@ -60,12 +69,13 @@ def main() -> None:
         "tools.md": tools,
         "schema.md": schema,
     }
+    texts = {DOCS / name: "\n".join(lines()) + "\n" for name, lines in pages.items()}
+    texts |= {page: filled(page.read_text(encoding="utf-8")) for page in MEASURED}
     stale = []
-    for name, lines in pages.items():
-        page, text = DOCS / name, "\n".join(lines()) + "\n"
+    for page, text in texts.items():
         if page.is_file() and page.read_text(encoding="utf-8") == text:
             continue
-        stale.append(name)
+        stale.append(page.name)
         if "--check" not in sys.argv:
             page.write_text(text, encoding="utf-8")
     if stale and "--check" in sys.argv:

@@ -13,7 +13,7 @@ LIST = ROOT / "docs" / "claims.md"
 GENERATED = {"claims.md", "commands.md", "configuration.md", "schema.md", "tools.md"}
 """What the list itself says, and pages that scripts/make_docs.py writes from the code."""
 
-LEFT_OUT = re.compile(r"^ *```.*?^ *```|<!-- measured: begin -->.*?<!-- measured: end -->", re.MULTILINE | re.DOTALL)
+LEFT_OUT = re.compile(r"^ *```.*?^ *```|<!-- ([\w ]+): begin -->.*?<!-- \1: end -->", re.MULTILINE | re.DOTALL)
 """Code, and what a benchmark has written."""
 
 ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")

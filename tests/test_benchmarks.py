@@ -38,8 +38,15 @@ def retrieval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS / "retrieval"))
 
 
-@pytest.mark.usefixtures("retrieval")
-def test_the_public_file_of_locomo_is_read_by_turns(tmp_path: Path) -> None:
+@pytest.fixture
+def public(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tests import the modules of benchmarks/public, and those of benchmarks/retrieval, which they use."""
+    for folder in ("retrieval", "public"):
+        monkeypatch.syspath_prepend(str(BENCHMARKS / folder))
+
+
+@pytest.mark.usefixtures("public")
+def test_the_public_file_of_locomo_is_read_by_turns_and_by_sessions(tmp_path: Path) -> None:
     sample = {
         "sample_id": "c",
         "conversation": {
@@ -56,43 +63,99 @@ def test_the_public_file_of_locomo_is_read_by_turns(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "locomo10.json").write_text(json.dumps([sample]))
-    judged, types = import_module("locomo").read(tmp_path / "locomo10.json")
-    assert judged.documents == {"c:D1:1": "**Ana:** Hi!", "c:D1:2": "**Bo:** Look. [shares a picture: a red kite]"}
-    (question,) = judged.questions
-    assert (question.scope, question.grades) == ("c", {"c:D1:2": 1.0})
-    assert list(types.values()) == ["one fact"]
+    turns = import_module("locomo").read(tmp_path / "locomo10.json", by_turns=True)
+    assert turns.documents == {"c:D1:1": "**Ana:** Hi!", "c:D1:2": "**Bo:** Look. [shares a picture: a red kite]"}
+    (question,) = turns.questions
+    assert (question.name, question.scope, question.grades) == ("c:q0", "c", {"c:D1:2": 1.0})
+    assert question.kind == "single-hop"
+    sessions = import_module("locomo").read(tmp_path / "locomo10.json", by_turns=False)
+    assert sessions.scopes == {"c": ["c:S1"]}
+    assert sessions.documents["c:S1"].startswith("# Session 1: 1:56 pm on 8 May, 2023\n\n**Ana:** Hi!")
+    assert [each.grades for each in sessions.questions] == [{"c:S1": 1.0}]
 
 
-@pytest.mark.usefixtures("retrieval")
-def test_the_public_file_of_longmemeval_is_read_by_sessions(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("public")
+def test_the_public_file_of_longmemeval_is_read_by_sessions_and_by_turns(tmp_path: Path) -> None:
     item = {
         "question_id": "q1",
         "question_type": "multi-session",
         "question": "Which bike?",
         "haystack_session_ids": ["s1", "s2"],
-        "haystack_sessions": [[{"role": "user", "content": "I bought a bike."}], [{"role": "user", "content": "Hm."}]],
+        "haystack_sessions": [
+            [{"role": "user", "content": "I bought a bike.", "has_answer": True}, {"role": "assistant", "content": ""}],
+            [{"role": "user", "content": "Hm."}],
+        ],
         "answer_session_ids": ["s1"],
     }
     (tmp_path / "s.json").write_text(json.dumps([item, {**item, "question_id": "q2_abs"}]))
-    judged, types = import_module("longmemeval").read(tmp_path / "s.json")
-    assert judged.scopes == {"q1": ["s1", "s2"]}
-    assert judged.documents["s1"] == "**user:** I bought a bike."
-    assert [question.grades for question in judged.questions] == [{"s1": 1.0}]
-    assert list(types.values()) == ["multi-session"]
+    sessions = import_module("longmemeval").read(tmp_path / "s.json", by_turns=False)
+    assert sessions.scopes == {"q1": ["s1", "s2"]}
+    assert sessions.documents["s1"].startswith("**user:** I bought a bike.")
+    assert [(each.name, each.kind, each.grades) for each in sessions.questions] == [
+        ("q1", "multi-session", {"s1": 1.0})
+    ]
+    turns = import_module("longmemeval").read(tmp_path / "s.json", by_turns=True)
+    assert turns.scopes == {"q1": ["s1:1", "s2:1"]}
+    assert [each.grades for each in turns.questions] == [{"s1:1": 1.0}]
 
 
-@pytest.mark.usefixtures("retrieval")
+@pytest.mark.usefixtures("public")
+def test_a_folder_in_the_form_of_beir_is_read(tmp_path: Path) -> None:
+    corpus = [{"_id": "d1", "title": "Kites", "text": "They fly."}, {"_id": "d2", "title": "", "text": "A lease."}]
+    queries = [{"_id": "q1", "text": "What flies?"}, {"_id": "q2", "text": "In training only."}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)))
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\n")
+    judged = import_module("beir").read(tmp_path)
+    assert judged.documents == {"d1": "Kites\n\nThey fly.", "d2": "A lease."}
+    assert [(each.name, each.text, each.grades) for each in judged.questions] == [("q1", "What flies?", {"d1": 2.0})]
+
+
+@pytest.mark.usefixtures("public")
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (["a", "x", "b"], (1.0, 1.0)),
-        (["a", "x", "y", "z", "w", "b"], (1.0, 0.0)),
-        (["x", "y", "z", "v", "w", "a", "b"], (0.0, 0.0)),
+        (["a", "x", "b"], (1.0, 1.0, 1.0)),
+        (["a", "x", "y", "z", "w", "b"], (1.0, 1.0, 0.0)),
+        (["x", "y", "z", "v", "w", "a"], (0.5, 0.0, 0.0)),
     ],
 )
-def test_only_the_first_five_count_for_any_and_all(found: list[str], expected: tuple[float, float]) -> None:
-    any_at_5, all_at_5, _ = import_module("conversations").metrics(found, {"a": 1.0, "b": 1.0})
-    assert (any_at_5, all_at_5) == expected
+def test_only_the_first_five_count_for_any_and_all(found: list[str], expected: tuple[float, ...]) -> None:
+    measuring = import_module("measuring")
+    values = dict(zip(measuring.METRICS, measuring.metrics(found, {"a": 1.0, "b": 1.0}), strict=True))
+    assert (values["recall@10"], values["any@5"], values["all@5"]) == expected
+
+
+@pytest.mark.usefixtures("public")
+def test_a_public_benchmark_measures_every_way_and_the_real_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
+    judged, measuring, toy = import_module("judged"), import_module("measuring"), ToyEngine(384)
+    documents = {"d1": "The red kite flies over the hill.", "d2": "A lease lasts two minutes.", "d3": "Nothing else."}
+    asked = [judged.Question("where does the red kite fly", "s", {"d1": 1.0}, name="q1", kind="short")]
+    figures = measuring.measure(judged.JudgedSet("j", documents, {"s": list(documents)}, asked), toy, toy)
+    assert figures["ways"][measuring.BM25]["nDCG@10"] == figures["ways"][measuring.DEFAULT]["nDCG@10"] == 1
+    assert figures["questions"]["q1"][measuring.ORIGINAL] == [1]
+    assert figures["kinds"]["short"]["questions"] == 1
+    for answer in figures["served"]["answers"].values():
+        assert (answer["any"], answer["all"]) == (1, 1)
+        assert 0 < answer["tokens"] <= 500
+
+
+@pytest.mark.usefixtures("public")
+def test_a_run_older_than_the_code_that_ranks_is_marked_in_the_tables(tmp_path: Path) -> None:
+    tables = import_module("result_tables")
+    page = "<!-- public ranking: begin -->\n<!-- public ranking: end -->\n"
+    source = next(tables.RESULTS.glob("locomo_turns.json"))
+    result = json.loads(source.read_text("utf-8"))
+    result["run"]["code"] = tables.code_digest()
+    (tmp_path / source.name).write_text(json.dumps(result))
+    assert tables.STALE not in tables.filled(page, tmp_path)
+    result["run"]["code"] = "older"
+    (tmp_path / source.name).write_text(json.dumps(result))
+    marked = tables.filled(page, tmp_path)
+    assert f"| locomo_turns {tables.STALE} |" in marked
+    assert tables.NOTE in marked
 
 
 class OneToken:
@@ -103,7 +166,7 @@ class OneToken:
 
 
 @pytest.mark.usefixtures("retrieval")
-def test_without_its_own_part_the_benchmark_of_a_third_part_ranks_as_searches_do() -> None:
+def test_without_its_own_part_the_benchmark_of_a_third_part_ranks_as_searches_do(tmp_path: Path) -> None:
     drawn = random.Random(7)
     words = ["kite", "kites", "red", "queue", "lease", "shard", "storage", "store", "stores", "index"]
     documents = {str(number): " ".join(drawn.choices(words, k=number % 15 + 3)) for number in range(40)}
@@ -114,9 +177,10 @@ def test_without_its_own_part_the_benchmark_of_a_third_part_ranks_as_searches_do
     ]
     judged = import_module("judged").JudgedSet("j", documents, {"s": list(documents)}, questions)
     toy = ToyEngine()
-    score = import_module("scoring").score
-    with import_module("rankings").rankings(judged, toy) as ways:
-        expected = [score(ways["hybrid"].rank(question), question.grades) for question in questions]
+    score, rankings = import_module("scoring").score, import_module("rankings")
+    with rankings.opened(tmp_path / "memory.db", "hybrid", toy) as store:
+        way = rankings.SearchModeRanking(store, judged, dict(rankings.filled(store, judged)))
+        expected = [score(way.rank(question), question.grades) for question in questions]
     today = import_module("sparse").measure(judged, toy, OneToken())[0]["today"]
     assert today.tolist() == [list(values) for values in expected]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-METRICS = ("nDCG@10", "recall@5", "MRR@10")
 DEPTH = 10
 RECALL_DEPTH = 5
 RESAMPLES = 10_000

@@ -12,11 +12,11 @@ CLIENT = {"name": "benchmark", "version": "1"}
 
 
 class Server:
-    """A server on a memory, with nothing set but its profile. Its answers come as the client receives them."""
+    """A server on a memory, with nothing set but its profile and `options`. Its answers are those of the client."""
 
-    def __init__(self, memory: Path, profile: str) -> None:
+    def __init__(self, memory: Path, profile: str, *options: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(MAIN), "serve", "--database-path", str(memory), "--profile", profile],
+            [sys.executable, str(MAIN), "serve", "--database-path", str(memory), "--profile", profile, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
