@@ -8,9 +8,11 @@ unless it is much nearer to it than to the others.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vector_memory.embedding.description import Calibration
 from vector_memory.storage.records import NO_LINKS, Links
@@ -31,6 +33,9 @@ SERIES = 8
 """So many others on a subject, or nearly on it, make a series."""
 NEARLY = 0.08
 """By so much less evidence another text is nearly on the subject."""
+PASSAGES_KNOWN = 1_024
+"""Memories that are stored one after the other are compared with the same ones."""
+
 STANDS_OUT = 0.25
 """By so much more evidence than for the text at place SERIES another one is not only a part of the series."""
 
@@ -48,8 +53,13 @@ class Subject(NamedTuple):
 
 def subject_of(passages: Sequence[str], vectors: Vectors) -> Subject:
     """Return a text as it is compared. `vectors`: of its passages."""
-    words = [frozenset(query_terms(passage)) for passage in passages]
-    return Subject(vectors, words, any(map(CHANGE.search, passages)))
+    return Subject(vectors, list(map(words_of, passages)), any(map(CHANGE.search, passages)))
+
+
+@lru_cache(maxsize=PASSAGES_KNOWN)
+def words_of(passage: str) -> frozenset[str]:
+    """Return the terms of a passage."""
+    return frozenset(query_terms(passage))
 
 
 def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
@@ -66,7 +76,16 @@ def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
 
 def shares(one: Sequence[frozenset[str]], other: Sequence[frozenset[str]]) -> Vectors:
     """Return the share of common terms of each pair of passages: of those of the passage that has fewer."""
-    return np.array([[len(a & b) / max(1, min(len(a), len(b))) for b in other] for a in one], np.float32)
+    columns = {word: column for column, word in enumerate(frozenset[str]().union(*other))}
+
+    def table(words: Sequence[frozenset[str]]) -> NDArray[np.float64]:
+        filled = np.zeros((len(words), len(columns)))
+        for row, each in enumerate(words):
+            filled[row, [columns[word] for word in each if word in columns]] = 1
+        return filled
+
+    least = np.minimum.outer([len(each) for each in one], [len(each) for each in other])
+    return np.asarray(table(one) @ table(other).T / np.maximum(1, least), np.float32)
 
 
 def links(rule: Calibration, found: Mapping[int, float], distinct: Collection[int]) -> Links:
