@@ -122,7 +122,7 @@ class StoreMachine(RuleBasedStateMachine):
         return sorted(self.model.keys() - {older for older, _ in self.links})
 
     def _forget(self, number: int) -> None:
-        """Delete a memory: what it superseded is left to those that supersede it."""
+        """Take a memory as deleted: what it superseded is left to those that supersede it."""
         del self.model[number]
         older = {one for one, newer in self.links if newer == number}
         newer = {other for one, other in self.links if one == number}
@@ -166,7 +166,7 @@ class StoreMachine(RuleBasedStateMachine):
     def expire(self, number: int) -> None:
         """What has expired is gone from the model at once, whenever it is erased."""
         if number in self.model and self.model[number].expires:
-            del self.model[number]
+            self._forget(number)
             at = "2020-01-01T00:00:00.000000+00:00"
             execute(self.store, "update memory_lifecycle set expires_at = ? where memory_id = ?", at, number)
 
