@@ -53,11 +53,11 @@ class Subject(NamedTuple):
 
 def subject_of(passages: Sequence[str], vectors: Vectors) -> Subject:
     """Return a text as it is compared. `vectors`: of its passages."""
-    return Subject(vectors, list(map(words_of, passages)), any(map(CHANGE.search, passages)))
+    return Subject(vectors, list(map(passage_terms, passages)), any(map(CHANGE.search, passages)))
 
 
 @lru_cache(maxsize=PASSAGES_KNOWN)
-def words_of(passage: str) -> frozenset[str]:
+def passage_terms(passage: str) -> frozenset[str]:
     """Return the terms of a passage."""
     return frozenset(query_terms(passage))
 
