@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
@@ -155,3 +156,10 @@ def test_vectors_computed_of_an_earlier_title_are_not_stored(enriching: SessionM
 def vectors(storage: Storage, number: int) -> list[list[float]]:
     with storage.read() as reader:
         return [passage.vector.tolist() for passage in reader.passages_of(reader.memory(number))]
+
+
+def test_tags_that_several_add_at_the_same_time_are_all_kept(store: SessionMemoryStore, number: int) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda tag: store.tag_memory(number, add=[tag], remove=["a"]), map("t{}".format, range(16))))
+    assert store.get_memory_by_id(number).memory.tags[0] == "b"
+    assert {*store.get_memory_by_id(number).memory.tags} == {"b", *map("t{}".format, range(16))}

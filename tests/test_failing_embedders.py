@@ -89,8 +89,7 @@ def test_what_an_engine_always_fails_on_is_left_after_a_few_attempts_and_holds_n
         store.store_memory("working_memory", "Quokkas dig.", session_id="s")
         eventually(lambda: without_vectors(store) == 1)
         eventually(lambda: execute(store, "select attempts from pending_vectors") == [(3,)])
-        eventually(lambda: not store.is_busy)
-        assert not store.count_pending()
+        eventually(lambda: not store.count_pending())
         assert len(embedder.embedded) == 4
         embedder.failing.clear()
         assert store.backfill_embeddings().memories_processed == 1

@@ -391,6 +391,12 @@ class SessionMemoryStore:
         """Change a memory's title, description or tags; None leaves one as it is, "" or [] removes it."""
         return self._amending.amend(memory_id, title=title, description=description, tags=tags)
 
+    def tag_memory(
+        self, memory_id: str | int, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    ) -> documents.AmendResult:
+        """Add tags to a memory, and remove others; the rest stay."""
+        return self._amending.tag(memory_id, add=add, remove=remove)
+
     def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> overview.CleanupResult:
         """Delete the memories older than `days_old` days unless they are pinned; a dry run only counts them."""
         return self._deletion.clean_up(days_old, dry_run=dry_run)

@@ -124,10 +124,7 @@ class CoarseSearch:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
             count, folds = whole_runs(needed_for(page)), self._retriever.folds(scope, page)
-            with self._retriever.judging(question, scope, count, memories=True, only_here=page.only_here) as (
-                retrieval,
-                judgement,
-            ):
+            with self._retriever.judging(question, scope, count, page, memories=True) as (retrieval, judgement):
                 results = results_of(retrieval, scope, judgement.hits, page, folds=folds, memories=True)
                 hits, left_out, more = on_page(results, page)
                 numbers = [hit.memory_id for hit in hits]

@@ -35,10 +35,7 @@ class FineSearch:
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
             count, folds = whole_runs(needed_for(page)), self._retriever.folds(scope, page)
-            with self._retriever.judging(question, scope, count, only_here=page.only_here) as (
-                retrieval,
-                judgement,
-            ):
+            with self._retriever.judging(question, scope, count, page) as (retrieval, judgement):
                 found = results_of(retrieval, scope, judgement.hits, page, folds=folds)
                 hits, left_out, more = on_page(found, page)
                 numbers = [hit.memory_id for hit in hits]

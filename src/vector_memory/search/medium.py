@@ -112,10 +112,7 @@ class MediumSearch:
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
             count, folds = max(CANDIDATES, chunks_for(page)), self._retriever.folds(scope, page)
-            with self._retriever.judging(question, scope, count, only_here=page.only_here) as (
-                retrieval,
-                judgement,
-            ):
+            with self._retriever.judging(question, scope, count, page) as (retrieval, judgement):
                 reader = retrieval.reader
                 ranked = sections_for(retrieval, scope, judgement.hits, page, folds=folds)
                 sections, left_out, more = on_page(ranked, page)

@@ -139,7 +139,7 @@ class Retriever:
 
     @contextmanager
     def judging(
-        self, question: Question, scope: Scope, count: int, *, memories: bool = False, only_here: bool = False
+        self, question: Question, scope: Scope, count: int, page: Page, *, memories: bool = False
     ) -> Iterator[tuple["Retrieval", Judgement]]:
         """Yield a retrieval over one snapshot, and how well the `count` best units or `memories` of the scope match.
 
@@ -148,9 +148,9 @@ class Retriever:
         """
         with self.answering(question, scope) as retrieval:
             found = retrieval.find(scope, count, memories=memories)
-            judgement = judge(retrieval, scope, found, only_here=only_here)
+            judgement = judge(retrieval, scope, found, only_here=page.only_here)
             pending = retrieval.known.everywhere if retrieval.known is not None else Pending()
-            is_sure = only_here or question.vector is None or judgement.confidence == "strong"
+            is_sure = page.only_here or question.vector is None or judgement.confidence == "strong"
             if is_sure or not comes_soon(pending, pending):
                 yield retrieval, judgement
                 return

@@ -33,11 +33,12 @@ SERIES = 8
 """So many others on a subject, or nearly on it, make a series."""
 NEARLY = 0.08
 """By so much less evidence another text is nearly on the subject."""
-PASSAGES_KNOWN = 1_024
-"""Memories that are stored one after the other are compared with the same ones."""
 
 STANDS_OUT = 0.25
 """By so much more evidence than for the text at place SERIES another one is not only a part of the series."""
+
+PASSAGES_KNOWN = 1_024
+"""The terms of so many passages are kept: memories stored one after the other are compared with the same ones."""
 
 
 class Subject(NamedTuple):

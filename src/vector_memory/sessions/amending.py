@@ -43,6 +43,17 @@ class Amending:
             writer.pin(number, pinned=pinned)
         return amended(memory, f"{'Pinned' if pinned else 'Unpinned'} {memory.memory_type} {number}.")
 
+    def tag(self, memory_id: str | int, *, add: Sequence[str], remove: Sequence[str]) -> AmendResult:
+        """Add tags to a memory, and remove others. Raises NotFoundError, ValidationError."""
+        number, added = parse_id("memory_id", memory_id), self._checked(None, None, add)["tags"]
+        with self._storage.write() as writer:
+            before = writer.memory(number)
+            tags = [one for one in dict.fromkeys([*before.tags, *added]) if one not in remove]
+            after = changed(before, {"tags": list(check_tags(tags))})
+            writer.amend(after, None, utc_now())
+        self._storage.purge_deleted()
+        return amended(after, f"Tagged {after.memory_type} {number}.")
+
     def amend(
         self, memory_id: str | int, *, title: str | None, description: str | None, tags: Sequence[str] | None
     ) -> AmendResult:

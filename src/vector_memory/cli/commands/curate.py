@@ -62,11 +62,9 @@ def tag(
     if not memory_ids or not (add or remove):
         raise ConfigurationError("Name the memories by their ids, and tags with --add or --remove.")
     with _opened(place, settings) as store:
-        before = {number: store.uncounted().get_memory_by_id(number).memory.tags for number in memory_ids}
-        answers = [
-            store.amend_memory(number, tags=[one for one in [*tags, *(add or [])] if one not in (remove or [])])
-            for number, tags in before.items()
-        ]
+        for number in memory_ids:
+            store.describe_memory(number)  # none is changed if one does not exist
+        answers = [store.tag_memory(number, add=add or [], remove=remove or []) for number in memory_ids]
     lines = [f"{answer.memory_id}: {', '.join(answer.tags) or 'no tags'}" for answer in answers]
     tagged = [{"memory_id": answer.memory_id, "tags": answer.tags} for answer in answers]
     tell({"success": True, "memories": tagged}, printable("\n".join(lines)), as_json=as_json)

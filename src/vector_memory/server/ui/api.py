@@ -134,7 +134,8 @@ class Api:
     def search(self, request: Request) -> Response:
         """Return the results of a search, best first, as agents find them; of all kinds also passages of files."""
         if request.query_params.get("kind") == FILE:
-            return JSONResponse(results_in(query := request.query_params.get("q", ""), self._files.found(query, FOUND)))
+            query = request.query_params.get("q", "")
+            return JSONResponse(results_in(query, self._files.found(query, FOUND)))
         query, scope, grain, mode = question_of(request)
         page = Page(limit=FOUND)
         if scope.kind is None:
