@@ -158,6 +158,23 @@ def test_a_run_older_than_the_code_that_ranks_is_marked_in_the_tables(tmp_path: 
     assert tables.NOTE in marked
 
 
+@pytest.mark.usefixtures("public")
+def test_an_answer_of_any_server_shows_the_texts_of_which_it_has_a_long_line_or_all() -> None:
+    servers, both = import_module("other_servers"), "The same line, which is in both of two texts."
+    texts = {
+        "long": f"# Exports\n\nThe nightly export writes Parquet files into the bucket.\n{both}",
+        "other": f"{both}\nThe queue has a lease that lasts two minutes, no longer.",
+        "short": "A red kite.",
+        "unseen": "Something else that nobody asked for, in a text of its own.",
+    }
+    shown = [
+        "Found 3:\n1. The queue  has a lease that lasts two minutes, no...\n2. A red kite.",
+        f"The nightly export writes Parquet files into the bucket.\n{both}",
+    ]
+    assert list(servers.texts_in(shown, texts)) == ["other", "short", "long"]
+    assert list(servers.texts_in([both, "A red"], texts)) == []
+
+
 class OneToken:
     """A sparse model that knows one token, which every text has."""
 

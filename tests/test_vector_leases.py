@@ -130,9 +130,8 @@ def test_what_waits_for_its_vectors_while_the_model_is_changed_gets_those_of_the
     stored = passages(opened, memory_id)
     assert stored
     embedder.gate.set()
-    eventually(lambda: not opened.is_busy)
+    eventually(lambda: leases(opened) == [])
     assert passages(opened, memory_id) == stored
-    assert leases(opened) == []
 
 
 @pytest.mark.usefixtures("_short_rounds")

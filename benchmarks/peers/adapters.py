@@ -40,8 +40,8 @@ class Peer:
         """Store a text and say whether the server acknowledged it. `folder` is for those that read files."""
         raise NotImplementedError
 
-    def search(self, server: Server, query: str) -> Answer:
-        """Ask for the five best results."""
+    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+        """Ask for the best results."""
         raise NotImplementedError
 
     def listing(self, server: Server, count: int) -> list[str]:
@@ -65,8 +65,8 @@ class VectorMemory(Peer):
         return answer.get("success") is True
 
     @override
-    def search(self, server: Server, query: str) -> Answer:
-        return server.call("search_reports_specific_chunks", query=query, limit=RESULTS)
+    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+        return server.call("search_reports_specific_chunks", query=query, limit=results)
 
     @override
     def listing(self, server: Server, count: int) -> list[str]:
@@ -90,8 +90,8 @@ class MemoryService(Peer):
         return "stored successfully" in server.call("memory_store", content=text).said()
 
     @override
-    def search(self, server: Server, query: str) -> Answer:
-        return server.call("memory_search", query=query, limit=RESULTS)
+    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+        return server.call("memory_search", query=query, limit=results)
 
     @override
     def listing(self, server: Server, count: int) -> list[str]:
@@ -132,8 +132,8 @@ class MemPalace(Peer):
         return answer.get("success") is True
 
     @override
-    def search(self, server: Server, query: str) -> Answer:
-        return server.call("mempalace_search", query=query, limit=RESULTS)
+    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+        return server.call("mempalace_search", query=query, limit=results)
 
     @override
     def listing(self, server: Server, count: int) -> list[str]:
@@ -179,8 +179,8 @@ class BasicMemory(Peer):
         return answer.get("action") == "created"
 
     @override
-    def search(self, server: Server, query: str) -> Answer:
-        return server.call("search_notes", query=query, page_size=RESULTS, output_format="json")
+    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+        return server.call("search_notes", query=query, page_size=results, output_format="json")
 
     @override
     def listing(self, server: Server, count: int) -> list[str]:
@@ -207,8 +207,8 @@ class XsavenVectorMemory(Peer):
         return answer.get("success") is True
 
     @override
-    def search(self, server: Server, query: str) -> Answer:
-        return server.call("search_memories", query=query, limit=RESULTS)
+    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+        return server.call("search_memories", query=query, limit=results)
 
     @override
     def listing(self, server: Server, count: int) -> list[str]:

@@ -16,6 +16,7 @@ ONNX, WEIGHTS = "onnx", "weights"
 WEIGHTS_PACKAGE = "vector_memory_model"
 TORCH = "torch==2.13.0"
 PYTHON = "3.11"
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 BESIDE_THE_GRAPH = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt")
 
 EXPORT = """

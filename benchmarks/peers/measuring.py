@@ -15,7 +15,7 @@ from typing import Any
 
 from adapters import Peer
 from client import Server
-from environments import Environment, furnish
+from environments import OFFLINE, Environment, furnish
 from texts import PLACES, Material, Planted
 
 from vector_memory.chunking.tokens import find_token_counter, has_cl100k
@@ -25,7 +25,6 @@ Figures = dict[str, Any]
 CHARACTERS_PER_TOKEN = 4.66
 TOKENS = "cl100k_base" if has_cl100k() else f"characters / {CHARACTERS_PER_TOKEN}"
 SECONDS_TO_LISTEN = 60
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 class Measurement:

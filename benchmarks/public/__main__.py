@@ -5,6 +5,7 @@ uv run benchmarks/public locomo --data locomo10.json [--turns] ...
 uv run benchmarks/public beir --data FOLDER ...
 uv run benchmarks/public judged --data NAME.json.gz [--split NAME] ...
 uv run benchmarks/public precisionmembench --data CLONE
+uv run benchmarks/public servers --data NAME.json.gz --cache DIR [--split NAME]
 
 Nothing is fetched: docs/lab/benchmarks.md says where the data comes from. Every document is stored and every question
 asked through the library, and then asked again of the real server. Each run is written to benchmarks/public/results;
@@ -22,6 +23,7 @@ sys.path.append(str(Path(__file__).parents[1] / "retrieval"))  # behind this fol
 import beir
 import locomo
 import longmemeval
+import other_servers
 import precisionmembench
 from cache import CachedEmbedder
 from judged import JudgedSet, load
@@ -31,7 +33,7 @@ from provenance import RESULTS, described
 from vector_memory.embedding import load_embedder
 from vector_memory.settings import Settings
 
-BENCHMARKS = ("longmemeval", "locomo", "beir", "judged", "precisionmembench")
+BENCHMARKS = ("longmemeval", "locomo", "beir", "judged", "precisionmembench", "servers")
 
 
 def read(options: argparse.Namespace) -> JudgedSet:
@@ -80,6 +82,11 @@ def main() -> None:
     run = described(options.data, embedder.fingerprint)
     if options.benchmark == "precisionmembench":
         name, figures = "precisionmembench", precisionmembench.measure(options.data, embedder)
+    elif options.benchmark == "servers":
+        judged = read(options)
+        name = f"servers_{judged.name}"
+        figures = {"documents": len(judged.documents), "asked": len(judged.questions)}
+        figures["servers"] = other_servers.measure(judged, options.cache)
     else:
         judged = read(options)
         cached = CachedEmbedder(embedder, options.cache) if options.cache else embedder

@@ -16,6 +16,7 @@ STALE = "†"
 NOTE = f"{STALE} Run before the last change of the code that ranks."
 
 DEFAULT = "default"
+OURS = "vector-memory"
 PLAIN = ("original design", "one vector for each text", "BM25")
 SHOWN_MISSES = 20
 PRECISION = "precisionmembench"
@@ -121,6 +122,25 @@ def served(results: Results) -> str:
     return table([*heads, "results, median", "tokens, median", "tokens, 95th percentile"], rows)
 
 
+def servers(results: Results) -> str:
+    """Say what other servers find, and what their answers cost."""
+    rows = [
+        [
+            marked(name.removeprefix("servers_"), result),
+            f"**{server}**" if server == OURS else server,
+            *(share(figures[each]) for each in ("nDCG@10", "any@5", "any", "all", "precision")),
+            f"{figures['tokens']:,}",
+            f"{figures['stored']:,} of {result['documents']:,}",
+            *(f"{figures[each]:,.0f}" for each in ("a store, ms", "a search, ms", "memory, MB")),
+        ]
+        for name, result in results.items()
+        if "servers" in result
+        for server, figures in result["servers"].items()
+    ]
+    heads = ["set", "server", "nDCG@10", "any@5", "one right text in the answer", "all right texts", "precision"]
+    return table([*heads, "tokens, median", "stored", "a store, ms", "a search, ms", "memory, MB"], rows)
+
+
 def cost(results: Results) -> str:
     """Say what storing and searching cost."""
     chosen = ranked(results)
@@ -201,6 +221,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "public any": by_metric("any@5"),
     "public kinds": kinds,
     "public served": served,
+    "public servers": servers,
     "public cost": cost,
     "public misses": misses,
     "public precision": precision,
@@ -211,7 +232,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
 
 def ranked(results: Results) -> Results:
     """Return the results that have rankings."""
-    return {name: result for name, result in results.items() if name != PRECISION}
+    return {name: result for name, result in results.items() if "ways" in result and name != PRECISION}
 
 
 def ways_of(results: Results) -> list[str]:

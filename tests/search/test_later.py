@@ -144,8 +144,7 @@ def test_what_has_its_vectors_computed_in_the_background_is_linked(tmp_path: Pat
     with opened(tmp_path / "memory.db") as store:
         store.defer_vectors()
         older, newer = fill(store)
-        eventually(lambda: not store.is_busy)
-        assert later(store) == {older: [newer]}
+        eventually(lambda: later(store) == {older: [newer]})
 
 
 def test_the_order_of_storing_decides_unless_a_memory_is_dated(store: SessionMemoryStore) -> None:
