@@ -76,6 +76,9 @@ def main() -> None:
     parser.add_argument("--questions", type=int, metavar="N", help="ask only the first N questions")
     parser.add_argument("--model", default=Settings().embedding_model)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
+    parser.add_argument(
+        "--server", action="append", metavar="NAME", help="ask only this server; the others keep their figures"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     options = parser.parse_args()
     embedder = load_embedder(Settings(embedding_model=options.model))
@@ -86,7 +89,9 @@ def main() -> None:
         judged = read(options)
         name = f"servers_{judged.name}"
         figures = {"documents": len(judged.documents), "asked": len(judged.questions)}
-        figures["servers"] = other_servers.measure(judged, options.cache)
+        known = options.results / f"{name}.json"
+        figures["servers"] = json.loads(known.read_text("utf-8"))["servers"] if options.server else {}
+        figures["servers"] |= other_servers.measure(judged, options.cache, options.server)
     else:
         judged = read(options)
         cached = CachedEmbedder(embedder, options.cache) if options.cache else embedder

@@ -32,7 +32,7 @@ PYTHON = "/usr/bin/python3.11"
 Figures = dict[str, Any]
 
 
-def measure(judged: JudgedSet, cache: Path, only: Sequence[str] = ()) -> Figures:
+def measure(judged: JudgedSet, cache: Path, only: Sequence[str] | None = None) -> Figures:
     """Return the figures of each server, by its name. `cache`: where they are installed. `only`: the names of some."""
     models = environments.make_models(cache)
     chosen = [peer for peer in PEERS if "finding" in peer.parts and (not only or peer.name in only)]

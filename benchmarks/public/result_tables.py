@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from provenance import RESULTS, code_digest
@@ -204,6 +205,22 @@ def means(results: Results) -> str:
     return f"Mean nDCG@10 over {len(chosen)} sets{dagger}: **{here}** here, {said}."
 
 
+def others(results: Results) -> str:
+    """Return the means of each server over the sets in a sentence, for a page that has no room for more."""
+    chosen = {name: result for name, result in results.items() if "servers" in result}
+    named = list(next(iter(chosen.values()))["servers"])
+    said = []
+    for server in named:
+        figures = [each["servers"][server] for each in chosen.values()]
+        found, tokens = (fmean(each[metric] for each in figures) for metric in ("any@5", "tokens"))
+        if server == OURS:
+            said.append(f"**{share(found)}** of the questions here ({tokens:,.0f} tokens an answer)")
+        else:
+            said.append(f"{share(found)} with {server} ({tokens:,.0f})")
+    dagger = f" {STALE}" if any(map(is_stale, chosen.values())) else ""
+    return f"One of the first five texts of an answer is right in {', '.join(said)}: {len(chosen)} public sets{dagger}."
+
+
 def modes(results: Results) -> str:
     """Return the means over all sets of the store's own modes and of what they are compared with."""
     chosen = ranked(results)
@@ -222,6 +239,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "public kinds": kinds,
     "public served": served,
     "public servers": servers,
+    "public others": others,
     "public cost": cost,
     "public misses": misses,
     "public precision": precision,
@@ -242,8 +260,7 @@ def ways_of(results: Results) -> list[str]:
 
 def mean(results: Results, way: str, metric: str) -> float:
     """Return the mean of a metric over the sets."""
-    values = [result["ways"][way][metric] for result in results.values()]
-    return float(sum(values) / len(values))
+    return float(fmean(result["ways"][way][metric] for result in results.values()))
 
 
 def is_stale(result: dict[str, Any]) -> bool:
