@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -75,7 +76,7 @@ def test_a_process_that_has_found_what_is_lost_finds_what_is_stored_since_and_no
     assert store.search_documents("lost 1", OTHER).results == []
     assert found(store, "kept 1") == kept[1]
     new = [add(store, f"new {number}") for number in range(3)]
-    assert new == [kept[-1] + JUMP + 1 + number for number in range(3)]
+    assert new == [lost[-1] + JUMP + 1 + number for number in range(3)]
     assert not {*new} & {*lost}
     assert [found(store, f"new {number}") for number in range(3)] == new
     assert found(store, "kept 1") == kept[1]
@@ -124,3 +125,17 @@ def test_every_backup_that_is_restored_begins_a_generation_which_the_doctor_name
         assert (named().state, "a backup was restored" in named().message) == (Level.WARNING, True)
         last = add(store, f"new {generation}")
         assert (named().state, f"to {last - 1} is lost" in named().message) == (Level.OK, True)
+
+
+def test_readers_that_are_overtaken_by_writers_do_not_take_it_for_a_restored_backup(
+    store: SessionMemoryStore, url: str, settings: Settings
+) -> None:
+    def work(number: int) -> None:
+        each = (store, other)[number % 2]
+        add(each, f"text {number}")
+        for _ in range(5):
+            assert "lost" not in each.search_changes(SESSION, since=1).message
+
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as other, ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(40)))
+    assert store.search_changes(SESSION, since="now").cursor == "40"

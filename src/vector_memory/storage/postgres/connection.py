@@ -17,6 +17,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
+from vector_memory.storage.postgres.generations import Progress
 from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
@@ -73,6 +74,8 @@ class Connection(psycopg.Connection[Row]):
         self._seconds_left: Callable[[], float] = usual
         self._waiting: list[Statement] = []
         self._state: State | None = None
+        self._progress = Progress()
+        self._met = self._progress.met
         self._gathering = False
         self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
@@ -84,9 +87,12 @@ class Connection(psycopg.Connection[Row]):
     # A transaction
 
     @contextmanager
-    def reading(self, opening: Sequence[Statement]) -> Iterator[None]:
-        """Read in a transaction, which begins with the first statement. `opening`: one of `beginnings`."""
-        self.begin(opening)
+    def reading(self, opening: Sequence[Statement], progress: Progress | None = None) -> Iterator[None]:
+        """Read in a transaction, which begins with the first statement. `opening`: one of `beginnings`.
+
+        `progress`: what this process has met of the memory.
+        """
+        self.begin(opening, progress=progress)
         try:
             yield
         finally:
@@ -94,13 +100,17 @@ class Connection(psycopg.Connection[Row]):
 
     @contextmanager
     def writing(
-        self, opening: Sequence[Statement], attempt: Attempt = once, seconds_left: Callable[[], float] = usual
+        self,
+        opening: Sequence[Statement],
+        attempt: Attempt = once,
+        seconds_left: Callable[[], float] = usual,
+        progress: Progress | None = None,
     ) -> Iterator[None]:
         """Read and write in a transaction: committed at the end of the block, rolled back on any error.
 
         `seconds_left`: says how long the commit may wait for a standby.
         """
-        self.begin(opening, attempt)
+        self.begin(opening, attempt, progress)
         self._seconds_left = seconds_left
         try:
             yield
@@ -109,9 +119,11 @@ class Connection(psycopg.Connection[Row]):
             self.undo()
             raise
 
-    def begin(self, opening: Sequence[Statement], attempt: Attempt = once) -> None:
+    def begin(self, opening: Sequence[Statement], attempt: Attempt = once, progress: Progress | None = None) -> None:
         """Begin a transaction with the next statement."""
         self._opening, self._attempt, self._state = opening, attempt, None
+        self._progress = progress or Progress()
+        self._met = self._progress.met  # now, because others may commit before the answer is here
         self._waiting.clear()
 
     @property
@@ -192,6 +204,8 @@ class Connection(psycopg.Connection[Row]):
             raise DatabaseError(UNCONFIRMED)
         if committed.statusmessage != COMMIT.sql.upper():
             raise DatabaseError("A statement failed, so nothing was changed: repeat the call.")
+        if self._state:
+            self._progress.meet(self._state.marks)
 
     def end_read(self) -> None:
         """Send the end of the transaction, without waiting for the answer: `is_usable` receives it."""
@@ -282,8 +296,11 @@ class Connection(psycopg.Connection[Row]):
         opening, self._opening = self._opening, ()
         self._waiting.clear()
         if opening[-1] is transaction_header.READ:
-            self._state = transaction_header.state_in(cursors[len(opening) - 1])
-            self._waiting.extend(self._state.new_generation() if transaction_header.LOCK in opening else ())
+            self._state = transaction_header.state_in(cursors[len(opening) - 1], self._met)
+            if transaction_header.LOCK in opening:
+                self._waiting.extend(self._state.new_generation())
+            else:
+                self._progress.meet(self._state.marks)
         return cursors[len(sent) - len(statements) :]
 
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:

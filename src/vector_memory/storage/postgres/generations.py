@@ -3,9 +3,11 @@
 Such a copy is a standby that takes over before it has everything, or a restored backup. The first writer who meets
 another lineage than the last one begins a generation: it leaves out the ids that may be lost. So no cursor passes over
 what is new, and no id that somebody knows gets another text.
+
+Files that are put back continue on the same lineage. Only a process that has met a later state notices them.
 """
 
-import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,8 +18,32 @@ JUMP = 1_000_000
 """More ids of each kind than can have been lost."""
 
 
+class Marks(NamedTuple):
+    """How far a memory has come: all four only ascend, unless it goes on from a copy."""
+
+    revision: int = 0
+    last_memory_id: int = 0
+    last_chunk_id: int = 0
+    last_passage_id: int = 0
+
+
+class Progress:
+    """The newest marks that this process has met. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.met = Marks()
+        self._lock = threading.Lock()
+
+    def meet(self, marks: Marks) -> None:
+        """Keep these marks, which are committed, if they are newer."""
+        with self._lock:
+            self.met = max(self.met, marks)
+
+
 class Lineage(NamedTuple):
     """Where the commits of a memory are. A server that takes over begins a timeline, a restored dump another table.
+
+    `table_id`: of a table and its database, so that a copy made with `createdb --template` has another.
 
     `timeline`: None on a standby, which does not know it for certain, and accepts no writers either.
     """
@@ -52,7 +78,8 @@ PRIMARY_TIMELINE = f"case when not pg_is_in_recovery() then {TIMELINE} end"
 READ = f"""
 (select system_identifier from pg_control_system()),
 {PRIMARY_TIMELINE},
-n.tableoid::bigint, (select json_agg(g order by number) from generations g)
+(select oid::bigint << 32 from pg_database where datname = current_database()) + n.tableoid::bigint,
+(select json_agg(g order by number) from generations g)
 """.strip()
 """The lineage, and all generations, in a query of the table `namespace n`."""
 
@@ -70,20 +97,19 @@ def is_over(known: Sequence[Generation], lineage: Lineage) -> bool:
     return bool(known) and lineage.timeline is not None and known[-1].lineage != lineage
 
 
-def gaps_in(known: Sequence[Generation], lineage: Lineage, last_id: int) -> list[range]:
-    """Return the ids that are left out, and those after the last one if they may be lost."""
-    gaps = [range(each.last_kept_id + 1, each.first_id) for each in known[1:]]
-    return [*gaps, range(last_id + 1, sys.maxsize)] if is_over(known, lineage) else gaps
+def gaps_between(known: Sequence[Generation]) -> list[range]:
+    """Return the ids that are left out."""
+    return [range(each.last_kept_id + 1, each.first_id) for each in known]
 
 
 def jump_to(known: Sequence[Generation], lineage: Lineage) -> int:
-    """Return how many ids a generation leaves out. A timeline between it and the last one may be lost as a whole."""
-    return JUMP * max(1, (lineage.timeline or 0) - known[-1].timeline) if known else 0
+    """Return how many ids a copy leaves out. A timeline between it and the last one may be lost as a whole."""
+    return JUMP * max(1, (lineage.timeline or 0) - known[-1].timeline if known else 1)
 
 
-def as_number() -> int:
-    """Return a number that no process has met as a revision: the time in milliseconds."""
-    return time.time_ns() // 1_000_000
+def new_revision(*revisions: int) -> int:
+    """Return a revision that no process has met: the time in milliseconds, since commits take longer than one."""
+    return max(time.time_ns() // 1_000_000, *(revision + 1 for revision in revisions))
 
 
 def begin(known: Sequence[Generation], lineage: Lineage, gap: range, revision: int) -> Statement:

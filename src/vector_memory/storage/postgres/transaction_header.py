@@ -4,6 +4,7 @@ A writer locks the row first, and takes its ids from it. So one writer at a time
 order of commits.
 """
 
+import sys
 from dataclasses import dataclass
 
 from vector_memory.domain import Fingerprint
@@ -11,7 +12,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres import generations
 from vector_memory.storage.postgres.dialect import as_postgres
-from vector_memory.storage.postgres.generations import Generation, Lineage
+from vector_memory.storage.postgres.generations import Generation, Lineage, Marks
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.queries.insert import Numbered
@@ -28,6 +29,7 @@ LOCK = Statement(
     select set_config('lock_timeout', '30s', true) from locked
     """
 )
+NOTHING = Marks()
 READ = Statement(
     f"""
     select n.schema_version, n.revision, n.last_memory_id, n.last_chunk_id, n.last_passage_id, n.dimensions,
@@ -43,7 +45,7 @@ class State:
     """The state of a memory. `pending`: how many memories have vectors that somebody is computing now.
 
     `dimensions`: the length of the vectors. `model_id` and `fingerprint`: those of the vectors, or None while there are
-    none. `lineage`: that of the connection.
+    none. `lineage`: that of the connection. `met`: what this process had met before.
     """
 
     revision: int
@@ -56,7 +58,25 @@ class State:
     fingerprint: Fingerprint | None
     lineage: Lineage
     generations: list[Generation]
+    met: Marks
     has_new_ids: bool = False
+
+    @property
+    def marks(self) -> Marks:
+        """How far the memory has come."""
+        return Marks(self.revision, self.last_memory_id, self.last_chunk_id, self.last_passage_id)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the memory goes on from a copy, where nobody has stored yet."""
+        is_behind = self.lineage.timeline is not None and self.revision < self.met.revision
+        return is_behind or generations.is_over(self.generations, self.lineage)
+
+    @property
+    def gaps(self) -> list[range]:
+        """The ids that were left out, and those after the last one if they may be lost."""
+        gaps = generations.gaps_between(self.generations)
+        return [*gaps, range(self.last_memory_id + 1, sys.maxsize)] if self.is_over else gaps
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         """Return the ids of the next memories, chunks or passages. They are valid only in this write transaction."""
@@ -67,16 +87,17 @@ class State:
         return list(range(first, first + count))
 
     def new_generation(self) -> list[Statement]:
-        """Begin one if the lineage is new: leave out the ids that may be lost. Return what stores it."""
-        if self.generations and not generations.is_over(self.generations, self.lineage):
+        """Begin one if the memory goes on from a copy: leave out the ids that may be lost. Return what stores it."""
+        if self.generations and not self.is_over:
             return []
-        first, jump = self.last_memory_id + 1, generations.jump_to(self.generations, self.lineage)
-        self.last_memory_id += jump
-        self.last_chunk_id += jump
-        self.last_passage_id += jump
+        first = self.last_memory_id + 1
+        jump = generations.jump_to(self.generations, self.lineage) if self.is_over else 0
+        self.last_memory_id = max(self.last_memory_id, self.met.last_memory_id) + jump
+        self.last_chunk_id = max(self.last_chunk_id, self.met.last_chunk_id) + jump
+        self.last_passage_id = max(self.last_passage_id, self.met.last_passage_id) + jump
         self.has_new_ids = True
-        self.revision += generations.as_number()
-        gap = range(first, first + jump)
+        self.revision = generations.new_revision(self.revision, self.met.revision)
+        gap = range(first, self.last_memory_id + 1)
         return [generations.begin(self.generations, self.lineage, gap, self.revision)]
 
     def changes(self) -> list[Statement]:
@@ -87,8 +108,11 @@ class State:
         return [Statement(sql, (self.last_memory_id, self.last_chunk_id, self.last_passage_id))]
 
 
-def state_in(cursor: Cursor) -> State:
-    """Return the state that READ has found. Raises DatabaseError if a newer release has changed the tables."""
+def state_in(cursor: Cursor, met: Marks = NOTHING) -> State:
+    """Return the state that READ has found. `met`: what this process had met before.
+
+    Raises DatabaseError if a newer release has changed the tables.
+    """
     row = cursor.fetchone()
     if row is None:
         raise DamagedError(MISSING)
@@ -108,4 +132,5 @@ def state_in(cursor: Cursor) -> State:
         fingerprint=fingerprint,
         lineage=Lineage._make(row[12:15]),
         generations=[Generation(**each) for each in row[15] or ()],
+        met=met,
     )

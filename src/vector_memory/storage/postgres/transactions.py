@@ -8,7 +8,6 @@ from vector_memory.domain import Fingerprint, Scope
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
-from vector_memory.storage.postgres.generations import gaps_in
 from vector_memory.storage.postgres.rows import rows_of
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.queries.insert import Numbered
@@ -103,7 +102,7 @@ class PostgresReader(Reader):
 
     def cursor(self) -> Cursor:
         state = self.raw.state
-        return Cursor(state.last_memory_id, gaps=gaps_in(state.generations, state.lineage, state.last_memory_id))
+        return Cursor(state.last_memory_id, gaps=state.gaps)
 
     def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
         return super().pending(scope, until, owner) if self.raw.state.pending else Pending()
