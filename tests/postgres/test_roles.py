@@ -111,6 +111,31 @@ def test_a_role_that_no_longer_serves_but_reads_can_only_read(database: Database
         connection.execute("select * from memory.namespace")
 
 
+def test_only_rights_that_are_missing_or_too_many_are_granted_again(database: Database) -> None:
+    def versions() -> list[tuple[str, ...]]:
+        with psycopg.connect(database("owner")) as connection:
+            return connection.execute(
+                "select relname, xmin::text, relacl::text from pg_class where relnamespace = 'memory'::regnamespace"
+            ).fetchall()
+
+    prepare(database, serving=["server"], reading=["reader"])
+    before = versions()
+    prepare(database, serving=["server"], reading=["reader"])
+    assert versions() == before
+    for change in (
+        "revoke select on memory.memory_chunks from reader",
+        "grant update on memory.memory_chunks to reader",
+        "revoke usage on schema memory from reader",
+    ):
+        with psycopg.connect(database("owner")) as connection:
+            connection.execute(change)
+        prepare(database)
+        opened(database("reader"), read_only=True).close()
+        refused(database("reader"), "update memory.memory_chunks set content = ''")
+        with psycopg.connect(database("reader")) as connection:
+            connection.execute("select from memory.memory_chunks")
+
+
 def test_a_role_that_does_not_exist_is_refused_and_nothing_is_changed(database: Database) -> None:
     with pytest.raises(NotFoundError, match="nobody_here"):
         prepare(database, serving=["nobody_here"])

@@ -9,7 +9,7 @@ from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.statement import Row
-from vector_memory.storage.postgres.tenant_tables import READING, grant, rights
+from vector_memory.storage.postgres.tenant_tables import NONE, READING, grant, rights
 
 ADD = """
 insert into roles values (%s, %s, %s)
@@ -49,8 +49,8 @@ def prepare(
                 connection.execute(ADD, (role, writes, schema if only else None))
             names = connection.execute("select name from namespaces order by name").fetchall()
             known = connection.execute(tenant_tables.ROLES).fetchall()
-            for role, writes, own in known:
-                grant(connection, shared_schema, role, READING if writes and own is None else None)
+            shared = [(shared_schema, role, READING if writes and own is None else NONE) for role, writes, own in known]
+            grant(connection, shared)
             memories = list(dict.fromkeys([schema, *(f"{namespace_prefix}{name}" for (name,) in names)]))
             prepare_memories(connection, memories[:PORTION], dimensions, known)
         for start in range(PORTION, len(memories), PORTION):
@@ -63,5 +63,4 @@ def prepare_memories(connection: Connection, memories: Sequence[str], dimensions
     """Create or upgrade the tables of some memories, and let the known roles use them."""
     for memory in memories:
         migrations.migrate(connection, memory, dimensions)
-        for role, writes, own in known:
-            grant(connection, memory, role, rights(may_write=writes) if own in {None, memory} else None)
+    grant(connection, [(memory, *each) for memory in memories for each in rights(known, memory)])

@@ -4,7 +4,7 @@ It is in a schema of its own. Only a role that may create tables changes it; tho
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
@@ -18,6 +18,7 @@ from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.postgres.rows import fetch
 from vector_memory.storage.postgres.schema import SIZE
+from vector_memory.storage.postgres.statement import Row
 
 KEY_BYTES = 32
 
@@ -59,19 +60,41 @@ MISSING = (
 Fields = Mapping[str, Any]
 """The columns of a row, by name."""
 
-READING = SQL("select")
-WRITING = SQL("select, insert, update, delete")
+NONE, READING, WRITING = "", "SELECT", "DELETE, INSERT, SELECT, UPDATE"
+"""What a role may do with the tables of a schema."""
 
+# `on all tables` would read the whole catalog for each schema, five times.
 REVOKE: tuple[LiteralString, ...] = (
-    "revoke all on all tables in schema {schema} from {role}",
+    "revoke all on {tables} from {role}",
     "alter default privileges in schema {schema} revoke all on tables from {role}",
     "revoke usage on schema {schema} from {role}",
 )
 GRANT: tuple[LiteralString, ...] = (
     "grant usage on schema {schema} to {role}",
-    "grant {rights} on all tables in schema {schema} to {role}",
+    "grant {rights} on {tables} to {role}",
     "alter default privileges in schema {schema} grant {rights} on tables to {role}",
 )
+
+HELD = """(
+    select coalesce(string_agg(distinct privilege_type, ', ' order by privilege_type), '')
+    from aclexplode({acl}) where grantee = r.oid
+)"""
+"""The rights of a role, from a list of the catalog."""
+
+LACKING = f"""
+select w.schema, w.role, w.rights, array_agg(c.relname::text)
+from unnest(%s::text[], %s::text[], %s::text[]) w(schema, role, rights)
+join pg_namespace n on n.nspname = w.schema
+join pg_class c on c.relnamespace = n.oid and c.relkind = 'r'
+left join pg_roles r on r.rolname = w.role
+left join pg_default_acl d on d.defaclnamespace = n.oid and d.defaclobjtype = 'r'
+    and d.defaclrole = current_user::regrole
+group by w.schema, w.role, w.rights, n.nspacl, d.defaclacl, r.oid
+having r.oid is null or bool_or({HELD.format(acl="c.relacl")} <> w.rights)
+    or {HELD.format(acl="d.defaclacl")} <> w.rights
+    or {HELD.format(acl="n.nspacl")} <> case when w.rights <> '' then 'USAGE' else '' end
+"""
+"""The schemas and roles whose rights differ from those that are wanted, with the tables of the schema."""
 
 
 class SharedTables:
@@ -110,9 +133,7 @@ class SharedTables:
                 return False
             known = connection.execute(ROLES).fetchall()
             migrations.migrate(connection, schema, dimensions)
-            for role, may_write, own in known:
-                if own in {None, schema}:
-                    grant(connection, schema, role, rights(may_write=may_write))
+            grant(connection, [(schema, *each) for each in rights(known, schema)])
             return True
 
     def size_of(self, schema: str) -> int:
@@ -175,19 +196,28 @@ def create(connection: Connection, schema: str) -> None:
     )
 
 
-def rights(*, may_write: bool) -> SQL:
-    """Return what a role may do with the tables of a memory."""
-    return WRITING if may_write else READING
+def rights(known: Sequence[Row], memory: str) -> list[tuple[str, str]]:
+    """Return the known roles, with what each may do with the tables of a memory."""
+    return [
+        (role, NONE if own not in {None, memory} else WRITING if writes else READING) for role, writes, own in known
+    ]
 
 
-def grant(connection: Connection, schema: str, role: str, allowed: SQL | None) -> None:
-    """Let a role use the tables of a schema, also those that the current role creates later; None: not any more.
+def grant(connection: Connection, wanted: Sequence[tuple[str, str, str]]) -> None:
+    """Let roles use the tables of schemas as wanted, also those that the current role creates later.
 
-    Raises NotFoundError if the role does not exist.
+    `wanted`: schema, role and rights. Raises NotFoundError if a role does not exist.
     """
-    names = {"schema": Identifier(schema), "role": Identifier(role), "rights": allowed or READING}
+    columns = [list(column) for column in zip(*wanted, strict=True)] or [[], [], []]
     try:
-        for statement in (*REVOKE, *(GRANT if allowed else ())):
-            connection.execute(SQL(statement).format(**names).as_string(connection))
+        for schema, role, allowed, tables in connection.execute(LACKING, columns).fetchall():
+            names = {
+                "schema": Identifier(schema),
+                "role": Identifier(role),
+                "rights": SQL(allowed),
+                "tables": SQL(", ").join(Identifier(schema, table) for table in tables),
+            }
+            for statement in (*REVOKE, *(GRANT if allowed else ())):
+                connection.execute(SQL(statement).format(**names).as_string(connection))
     except postgres.UndefinedObject:
         raise NotFoundError(f'There is no role "{role}" in this database server: create it first.') from None
