@@ -9,6 +9,7 @@ import pytest
 
 from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS, add, new_memory
+from poolers import Pooler, running_pooler
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.storage.postgres import database
@@ -46,7 +47,7 @@ def unconfirmed(pair: tuple[Cluster, Cluster]) -> Iterator[Cluster]:
             standby.start()
 
 
-def opened(cluster: Cluster, *, read_only: bool = False) -> PostgresStorage:
+def opened(cluster: Cluster | Pooler, *, read_only: bool = False) -> PostgresStorage:
     return PostgresStorage(PostgresDatabase(cluster.url("team"), dimensions=DIMENSIONS, read_only=read_only))
 
 
@@ -73,6 +74,17 @@ def test_a_store_that_no_standby_confirms_in_time_is_said_to_be_stored_and_not_c
         eventually(lambda: rows(unconfirmed, CONFIRMS))
         assert ids(storage) == stored
         assert add(storage, new_memory("confirmed")) == stored[-1] + 1
+
+
+def test_a_store_through_a_pooler_that_no_standby_confirms_in_time_is_said_to_be_stored(
+    unconfirmed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_pooler(unconfirmed, "transaction", 4) as pooler, closing(opened(pooler)) as storage:
+        before = ids(storage)
+        monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.5)
+        with pytest.raises(DatabaseError, match="stored, but no standby of the database server has confirmed it"):
+            add(storage, new_memory("unconfirmed through a pooler"))
+        assert len(ids(storage)) == len(before) + 1
 
 
 def test_a_store_behind_one_that_waits_for_a_standby_is_told_so_in_every_process(
