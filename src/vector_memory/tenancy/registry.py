@@ -5,10 +5,11 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.errors import DatabaseError, NotFoundError, ValidationError
 from vector_memory.settings import DATABASE_NAME, DEFAULT_DIM, DatabaseUrl, MemoryAddress
@@ -208,6 +209,23 @@ class DatabaseRegistry(Registry):
     def sizes(self, name: str) -> Sizes:
         """Return the size of a namespace's tables; the log is the server's."""
         return Sizes(self._tables.size_of(self.address(name).schema), 0)
+
+    @contextmanager
+    def giving_away(self, name: str) -> Iterator[list[Mapping[str, Any]]]:
+        """Let the writers of a namespace wait during the block, which gets its tokens, and then remove it.
+
+        Its tables are kept, and refuse to be used. Any error in the block leaves the namespace as it is.
+        """
+        with self._tables.giving_away(name, self.address(name).schema):
+            yield [token for token in self._tables.tokens() if token["namespace"] == name]
+
+    def take_over(self, tokens: Sequence[Mapping[str, Any]]) -> None:
+        """Add the tokens of another database. Raises ValidationError if one of their names is in use."""
+        for token in tokens:
+            if not self._tables.add_token(token) and self._tables.token(token["sha256"]) is None:
+                raise ValidationError(
+                    f"The other database has another token {token['name']}: revoke one of them first."
+                )
 
     def key(self) -> bytes:
         """Return a secret that all servers of the database share."""

@@ -14,12 +14,13 @@ from rich.text import Text
 
 from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, Switch, given_path
 from vector_memory.cli.terminal import as_json as one_line_of_json
-from vector_memory.cli.terminal import console, grid, one_line, print_json, say, tell
+from vector_memory.cli.terminal import console, grid, one_line, print_json, progress, say, tell
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
 from vector_memory.tenancy.audit import AuditLog, Checked
 from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.moving import move
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry
 from vector_memory.tenancy.tokens import Permission, Token, Tokens
@@ -42,25 +43,33 @@ SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def namespace(
-    action: Annotated[Literal["create", "limit", "list"], Parameter(help="What to do.")],
-    name: Annotated[str | None, Parameter(help="Name of the namespace to create or limit.", show_default=False)] = None,
+    action: Annotated[Literal["create", "limit", "list", "move"], Parameter(help="What to do.")],
+    name: Annotated[str | None, Parameter(help="Name of the namespace.", show_default=False)] = None,
     /,
     *,
     max_memories: Annotated[int | None, Parameter(help="Maximum number of memories.")] = None,
     max_mb: Annotated[int | None, Parameter(help="Maximum size of the database, in MB.")] = None,
     calls_per_minute: Annotated[int | None, Parameter(help="Maximum number of calls a minute and process.")] = None,
+    to: Annotated[str | None, Parameter(help="PostgreSQL database to move it to.", show_default=False)] = None,
     data_dir: DataDir = None,
     database: DatabaseFlags = DatabaseServer(),
     settings: HiddenSettingsFlags = Settings(),
     as_json: AsJson = False,
 ) -> None:
-    """Create a namespace, set its limits, or list all: each is a separate memory on a server for several teams."""
+    """Create a namespace, set its limits, move it to another database, or list all.
+
+    Each is a separate memory on a server for several teams. Servers can use it while it is moved.
+    """
     quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
     with closing(registry_at(database, data_dir, settings.embedding_dim)) as registry:
         if action == "list":
             names = registry.names()
             if names or as_json:
                 tell({"namespaces": names}, "\n".join(names), as_json=as_json)
+        elif action == "move":
+            move_namespace(
+                registry, required(name, "namespace move NAME --to URL"), database, to, settings, as_json=as_json
+            )
         elif action == "limit":
             name = required(name, "namespace limit NAME --max-memories N")
             registry.set_quota(name, quota)
@@ -72,6 +81,19 @@ def namespace(
                 registry.set_quota(name, quota)
             following = f"Next: `vector-memory token create TOKEN --namespace {name}`"
             tell({"namespace": name}, f"Created the namespace {name}. {following}", as_json=as_json)
+
+
+def move_namespace(
+    source: Registry, name: str, database: DatabaseServer, to: str | None, settings: Settings, *, as_json: bool
+) -> None:
+    """Move a namespace to another database. Raises ConfigurationError unless two databases are named."""
+    address = DatabaseServer(database_url=to, database_unencrypted=database.database_unencrypted).url()
+    if not isinstance(source, DatabaseRegistry) or address is None or address == database.url():
+        raise ConfigurationError("Name the database of the namespace with --database-url, and another one with --to.")
+    with closing(DatabaseRegistry(address, settings.embedding_dim)) as target, progress("Copying") as update:
+        copied = move(source, target, name, update)
+    message = f"Moved {name} with {counted(copied.memories, 'memory', 'memories')} and its tokens to {address}"
+    tell({"namespace": name, "memories": copied.memories, "target": str(address)}, message, as_json=as_json)
 
 
 def token(

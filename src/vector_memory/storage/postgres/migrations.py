@@ -17,7 +17,7 @@ from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, 
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.postgres.schema import FIRST_VERSION
-from vector_memory.storage.postgres.transaction_header import NEWER
+from vector_memory.storage.postgres.transaction_header import GIVEN_AWAY, MOVED, NEWER
 
 LOCK_KEY = 0x76656374  # "vect"
 """Of the advisory lock under which the schemas of a database are created and upgraded, one at a time."""
@@ -118,6 +118,8 @@ def create_extension(connection: Connection) -> None:
 def version_of(connection: Connection, schema: str) -> int:
     """Return the version of a schema; 0: it has no tables, or does not exist. Raises DatabaseError for one too old."""
     version = recorded_version(connection, schema)
+    if version == GIVEN_AWAY:
+        raise DatabaseError(MOVED)
     if 0 < version < FIRST_VERSION:
         raise DatabaseError(DEVELOPMENT)
     return version

@@ -19,6 +19,7 @@ from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.postgres.rows import fetch
 from vector_memory.storage.postgres.schema import SIZE
 from vector_memory.storage.postgres.statement import Row
+from vector_memory.storage.postgres.transaction_header import GIVEN_AWAY
 
 KEY_BYTES = 32
 
@@ -135,6 +136,16 @@ class SharedTables:
             migrations.migrate(connection, schema, dimensions)
             grant(connection, [(schema, *each) for each in rights(known, schema)])
             return True
+
+    @contextmanager
+    def giving_away(self, name: str, schema: str) -> Iterator[None]:
+        """Let the writers of a namespace wait during the block, then remove it. Its tables stay, and refuse use."""
+        with self._transaction(writes=True) as connection:
+            sql = SQL("update {}.namespace set schema_version = {}").format(Identifier(schema), GIVEN_AWAY)
+            connection.execute(sql.as_string(connection))
+            yield
+            connection.execute("delete from tokens where namespace = %s", (name,))
+            connection.execute("delete from namespaces where name = %s", (name,))
 
     def size_of(self, schema: str) -> int:
         """Return how many bytes the tables of a schema take, with their indexes."""

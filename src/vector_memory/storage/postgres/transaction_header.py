@@ -19,6 +19,13 @@ from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.pending import IS_HELD
 
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
+GIVEN_AWAY = -1
+"""The version of tables that were copied to another database, and are not used any more."""
+
+MOVED = (
+    "This memory was moved to another database: use the server of that one. Nothing was changed. The administrator can "
+    "drop the schema here."
+)
 MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."
 
 # The row is locked before anything is read: a statement reads what was committed when it began. The lock is waited for
@@ -117,6 +124,8 @@ def state_in(cursor: Cursor, met: Marks = NOTHING) -> State:
     if row is None:
         raise DamagedError(MISSING)
     version, *numbers, pending, model_id, model, length, precision, engine = row[:12]
+    if version == GIVEN_AWAY:
+        raise DatabaseError(MOVED)
     if version > VERSION:
         raise DatabaseError(NEWER)
     fingerprint = None if model_id is None else Fingerprint(model, length, precision, engine)
