@@ -330,3 +330,8 @@ def test_each_way_of_looking_something_up_is_charged_what_it_reads(
     assert found["search"][0] > len(memories[1])
     assert found["search"][1:] == [None, found["search"][0]]
     assert policies.cell([100, None]) == "100 / 50"
+
+
+def test_the_page_on_scale_has_the_table_of_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    assert import_module("capacity").table() in (BENCHMARKS.parent / "docs/scale.md").read_text(encoding="utf-8")
