@@ -6,6 +6,7 @@ Real documents (Markdown files under DOCUMENTS) are chunked and embedded once. A
 CHUNKS_PER_REPORT chunks of one of them. The vector of each of its passages is a random convex combination of the real
 one and that of another passage of the same document, with noise of length NOISE added, brought to unit length: as near
 to its neighbours as parts of one text are. Rows are written by the functions of `vector_memory.storage.sqlite`.
+--short: each report is one chunk with one passage, so there are as many memories as passages.
 """
 
 import argparse
@@ -90,17 +91,29 @@ def read_corpus(folder: Path, cache: Path, settings: Settings) -> Corpus:
     return Corpus([document for document in documents if document.passages], model.fingerprint)
 
 
-def fill(database: Database, corpus: Corpus, sessions: Iterable[tuple[str, int]], settings: Settings, seed: int) -> int:
+def fill(
+    database: Database,
+    corpus: Corpus,
+    sessions: Iterable[tuple[str, int]],
+    settings: Settings,
+    seed: int,
+    *,
+    short: bool = False,
+) -> int:
     """Store reports in sessions, given by name and number of passages; return how many passages there are.
 
-    Sessions are written one after the other in transactions of many reports.
+    Sessions are written one after the other in transactions of many reports. `short`: reports of one passage.
     """
     source, numbers = random.Random(seed), np.random.default_rng(seed)  # noqa: S311 - protects nothing
     indexer = Indexer(EmbeddingModel(lambda: load_embedder(settings)), settings)
     total, titles = 0, itertools.count()
     # The same real texts come again and again: their words need to be stemmed once.
     with mock.patch("vector_memory.storage.postings.terms", lru_cache(maxsize=1 << 16)(terms)):
-        reports = ((name, report) for name, size in sessions for report in reports_of(corpus, size, source, numbers))
+        reports = (
+            (name, report)
+            for name, size in sessions
+            for report in reports_of(corpus, size, source, numbers, short=short)
+        )
         while batch := list(itertools.islice(reports, REPORTS_PER_TRANSACTION)):
             with database.write() as connection:
                 for name, (chunks, embedded) in batch:
@@ -110,23 +123,24 @@ def fill(database: Database, corpus: Corpus, sessions: Iterable[tuple[str, int]]
 
 
 def reports_of(
-    corpus: Corpus, size: int, source: random.Random, numbers: np.random.Generator
+    corpus: Corpus, size: int, source: random.Random, numbers: np.random.Generator, *, short: bool
 ) -> Iterator[tuple[list[Chunk], Embedded]]:
     """Yield reports with `size` passages in all."""
+    chunks = 1 if short else CHUNKS_PER_REPORT
     while size > 0:
         document = source.choice(corpus.documents)
-        first = source.randrange(max(1, len(document.chunks) - CHUNKS_PER_REPORT + 1))
-        report = stretch(document, first, size, numbers, corpus.fingerprint)
+        first = source.randrange(max(1, len(document.chunks) - chunks + 1))
+        report = stretch(document, range(first, first + chunks), 1 if short else size, numbers, corpus.fingerprint)
         if report[1].passages:
             size -= len(report[1].passages)
             yield report
 
 
 def stretch(
-    document: Document, first: int, most: int, numbers: np.random.Generator, fingerprint: Fingerprint
+    document: Document, wanted: range, most: int, numbers: np.random.Generator, fingerprint: Fingerprint
 ) -> tuple[list[Chunk], Embedded]:
-    """Return chunks of a document from the chunk `first` on, with at most `most` passages, as a document of its own."""
-    end = min(first + CHUNKS_PER_REPORT, len(document.chunks))
+    """Return some of a document's chunks, with at most `most` passages, as a document of its own."""
+    first, end = wanted.start, min(wanted.stop, len(document.chunks))
     places = [i for i, passage in enumerate(document.passages) if first <= passage.unit < end][:most]
     chunks, passages, start = [], [], 0
     for index, chunk in enumerate(document.chunks[first:end]):
@@ -209,12 +223,13 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, nargs="*", default=[2_500, 50_000])
     parser.add_argument("--others", type=int, default=500)
     parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--short", action="store_true", help="reports of one passage")
     arguments = parser.parse_args()
     settings = Settings()
     corpus = read_corpus(arguments.documents, arguments.cache, settings)
     database = Database(arguments.file, dimensions=settings.embedding_dim, synchronous="NORMAL")
     sizes = session_sizes(arguments.sessions, arguments.others, arguments.passages)
-    print(fill(database, corpus, sizes, settings, seed=1), "passages")
+    print(fill(database, corpus, sizes, settings, seed=1, short=arguments.short), "passages")
     database.close()
 
 

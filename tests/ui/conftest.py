@@ -1,7 +1,7 @@
 """A page over a store, on a port of its own, and a browser's requests to it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,10 +12,12 @@ import pytest
 import uvicorn
 
 from vector_memory.files import FileMemory
+from vector_memory.maintenance.doctor.report import Report
 from vector_memory.server.http.asgi_guard import Gate
 from vector_memory.server.http.client_limits import TimedConnection
 from vector_memory.server.http.serving import listen
 from vector_memory.server.ui import running
+from vector_memory.server.ui.checkup import Checkup
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.guard import Guard
 from vector_memory.store import SessionMemoryStore
@@ -53,10 +55,19 @@ class Ui:
         return answer.json()
 
 
+NOTHING_FOUND = Report("memory.db", {})
+
+
 @contextmanager
-def serving(store: SessionMemoryStore, files: FileMemory | None = None, *, read_only: bool = False) -> Iterator[Ui]:
-    """Run the page in a thread."""
-    guard = Guard(running.page_app(store, "memory.db", files, read_only=read_only))
+def serving(
+    store: SessionMemoryStore,
+    files: FileMemory | None = None,
+    *,
+    examine: Callable[[], Report] = lambda: NOTHING_FOUND,
+    read_only: bool = False,
+) -> Iterator[Ui]:
+    """Run the page in a thread. `examine`: what the doctor does."""
+    guard = Guard(running.page_app(store, "memory.db", Checkup(examine), files, read_only=read_only))
     listening = listen("127.0.0.1", 0)
     gate = Gate(guard)
     server = uvicorn.Server(uvicorn.Config(gate, http=TimedConnection, log_config=None, lifespan="on", ws="none"))

@@ -16,6 +16,7 @@ from ui.conftest import Ui, serving
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
+from vector_memory.maintenance.doctor.report import Report, fine, fixable
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
@@ -123,6 +124,26 @@ def test_home_says_what_happened_lately(shown: Shown) -> None:
     assert "1 active now" in shown.inner_text(".figures")
     assert "4 memories stored by 2 agents" in shown.inner_text("main")
     assert shown.locator(".session").inner_text().startswith("s")
+
+
+def test_home_says_what_the_doctor_found_and_what_to_do(
+    filled: SessionMemoryStore, opening: Callable[..., Shown]
+) -> None:
+    found = [
+        fine("disk", "9 GB free."),
+        fixable("permissions", "<b>Others</b> read it."),
+        fine("log", "It is empty."),
+    ]
+    with serving(filled, examine=lambda: Report("memory.db", {"place": found})) as ui:
+        shown = opening(ui)
+        shown.click(".figures >> text=to look at")
+        assert "permissions: <b>Others</b> read it." in shown.inner_text("section:focus")
+        assert shown.inner_text("section:focus code") == "vector-memory doctor --fix"
+        found.pop(1)
+        shown.click("text=Examine again")
+        playwright.expect(shown.locator(".figures")).to_contain_text("Healthy")
+        assert "All 2 checks of vector-memory doctor are fine." in shown.inner_text("main")
+        shown.close()
 
 
 def test_what_another_process_stores_appears_at_once_and_nothing_on_the_screen_moves(

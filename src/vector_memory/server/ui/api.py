@@ -22,6 +22,7 @@ from vector_memory.results.sessions import FoundMemory
 from vector_memory.search.across import Found
 from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.server.ui.agent_answers import AgentAnswers
+from vector_memory.server.ui.checkup import Checkup
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.shown_files import FILE, ShownFiles
 from vector_memory.storage.records import NamedBy
@@ -53,12 +54,20 @@ class Api:
     """The requests of the page. `place`: where the memory is, in words."""
 
     def __init__(
-        self, store: SessionMemoryStore, deletions: Deletions, place: str, files: ShownFiles, *, read_only: bool
+        self,
+        store: SessionMemoryStore,
+        deletions: Deletions,
+        place: str,
+        files: ShownFiles,
+        checkup: Checkup,
+        *,
+        read_only: bool,
     ) -> None:
         self._store = store
         self._deletions = deletions
         self._place = place
         self._files = files
+        self._checkup = checkup
         self._read_only = read_only
         self._agent = AgentAnswers(store)
 
@@ -67,6 +76,7 @@ class Api:
         reads: dict[str, Callable[..., Any]] = {
             "state": self.state,
             "home": self.home,
+            "checkup": self._checkup.report,
             "names/{column}": self.names,
             "memories": self.memories,
             "memories/{memory_id}": self.memory,

@@ -6,6 +6,7 @@ import tempfile
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +26,7 @@ from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.client_limits import TimedConnection
 from vector_memory.server.http.serving import DrainingServer, listen
 from vector_memory.server.ui.api import Api, refused
+from vector_memory.server.ui.checkup import Checkup, examine
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.edits import Edits
 from vector_memory.server.ui.guard import Guard
@@ -49,7 +51,8 @@ def run_ui(
         if files_at.folder().is_dir():
             index = index_path(files_at.db_dir, files_at.folder(), settings.embedding_model)
             memory = opened.enter_context(FileMemory(files_at.folder(), settings, index_file=index, model=model))
-        guard = Guard(page_app(store, str(address), memory, read_only=read_only))
+        checkup = Checkup(partial(examine, address, settings))
+        guard = Guard(page_app(store, str(address), checkup, memory, read_only=read_only))
         listening = listen("127.0.0.1", port)
         link = guard.link(listening.getsockname()[1])
         sys.stderr.write(f"The memory {address} is at\n  {link}\nThe link works once. Ctrl-C ends the page.\n")
@@ -75,7 +78,9 @@ def open_in_browser(link: str, folder: Path) -> None:
     webbrowser.open(file.as_uri())
 
 
-def page_app(store: SessionMemoryStore, place: str, memory: FileMemory | None = None, *, read_only: bool) -> App:
+def page_app(
+    store: SessionMemoryStore, place: str, checkup: Checkup, memory: FileMemory | None = None, *, read_only: bool
+) -> App:
     """Return the application of the page, without its guard."""
     deletions = Deletions(store.delete_memory)
 
@@ -88,7 +93,7 @@ def page_app(store: SessionMemoryStore, place: str, memory: FileMemory | None = 
         await deletions.finish()
 
     uncounted = store.uncounted()
-    api = Api(uncounted, deletions, place, ShownFiles(memory), read_only=read_only)
+    api = Api(uncounted, deletions, place, ShownFiles(memory), checkup, read_only=read_only)
     routes = [*api.routes(), *Edits(uncounted, deletions, read_only=read_only).routes(), *static_routes()]
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: refused})
 

@@ -19,6 +19,8 @@ function search(event) {
 export function Home({ server, change }) {
   const { data, error } = useAnswer("home", {}, server.version);
   const latest = useAnswer("memories", { limit: LATEST }, server.version);
+  const health = useRef();
+  const checkup = useCheckup(data?.stats.total_memories > 0);
   if (!data) return html`<${Failure} error=${error} />`;
   if (!data.stats.total_memories) return html`<${Empty} place=${data.place} />${!data.read_only && html`<${Import} change=${change} />`}`;
   return html`<h1>What happened lately</h1>
@@ -28,7 +30,7 @@ export function Home({ server, change }) {
       <button type="submit">Search</button>
     </form>
     <${Failure} error=${error} />
-    <${Figures} ...${data} />
+    <${Figures} ...${data} checkup=${checkup} health=${health} />
     <${Activity} hours=${data.hours} since=${data.since} until=${data.until} />
     <div class="halves">
       <section class="panel" aria-labelledby="sessions-title">
@@ -49,6 +51,10 @@ export function Home({ server, change }) {
         <a href="#/memories">All ${number.format(data.stats.total_memories)} memories</a>
       </section>
     </div>
+    <section class="panel" aria-labelledby="health-title" ref=${health} tabindex="-1">
+      <h2 id="health-title">Health</h2>
+      <${Health} ...${checkup} />
+    </section>
     <section class="panel" aria-labelledby="copies-title">
       <h2 id="copies-title">Copies and space</h2>
       <p class="hint">A backup is the whole memory, ready to be restored. An export is text, which another memory can import.
@@ -74,7 +80,29 @@ function Import({ change }) {
     <//> <span role="status">${said}</span>`;
 }
 
-function Figures({ stats, sessions }) {
+/* What the doctor finds; it takes a while, so Home does not wait for it. */
+function useCheckup(wanted) {
+  const [asked, setAsked] = useState({});
+  const { data, error, isOld } = useAnswer(wanted ? "checkup" : null, asked, 0);
+  return { data, error, isWaiting: isOld, again: () => setAsked({ again: Date.now() }) };
+}
+
+function Health({ data, error, isWaiting, again }) {
+  const fine = data && !data.findings.length && `All ${data.checks} checks of vector-memory doctor are fine.`;
+  return html`<div class="title"><p class="hint" role="status">
+        ${isWaiting ? "The doctor is examining the memory …" : html`${fine} ${data && html`Examined <${Ago} time=${data.examined_at} />.`}`}</p>
+      <button type="button" class="quiet" disabled=${isWaiting} onClick=${again}>Examine again</button></div>
+    <${Failure} error=${error} />
+    <ul class="plain">${(data?.findings ?? []).map(
+      (one) => html`<li key=${one.name} class="line"><div>
+        <p><span class=${`badge ${one.state}`}>${one.state}</span> <strong>${one.name}</strong>: ${withCode(one.message)}</p>
+        ${one.advice && html`<p class="facts">${withCode(one.advice)}</p>`}</div></li>`,
+    )}</ul>`;
+}
+
+const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+
+function Figures({ stats, sessions, checkup, health }) {
   const active = sessions.filter(isActive).length;
   const lacking = stats.without_vectors - stats.pending_vectors;
   const vectors = stats.pending_vectors
@@ -88,8 +116,15 @@ function Figures({ stats, sessions }) {
     [number.format(stats.total_agents), stats.total_agents === 1 ? "agent" : "agents"],
     vectors,
     [size(stats.database_bytes), "on disk"],
+    found(checkup, () => health.current.focus()),
   ];
-  return html`<dl class="figures">${figures.map(([value, name]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  return html`<dl class="figures">${figures.map(([value, name]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+function found({ data, error }, show) {
+  if (!data) return error ? ["–", "not examined"] : ["…", "being examined"];
+  if (!data.findings.length) return ["Healthy", "says the doctor"];
+  return [number.format(data.findings.length), html`<button type="button" class="link" onClick=${show}>to look at</button>`];
 }
 
 function Sessions({ sessions, total }) {
