@@ -1,8 +1,10 @@
 """What the page shows: the memory as it is, searches as agents make them, and deletions that can be taken back."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
+from engines import execute
 from other_process import OtherProcess
 from search.test_later import NEW, fill, opened
 from ui.conftest import Ui, serving
@@ -189,6 +192,37 @@ def test_memory_files_are_found_among_all_kinds_and_alone(memories: SessionMemor
         assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
         assert "memory_file" not in {one["memory_type"] for one in ui.get("search?q=writer&session=one")["results"]}
         assert ui.get("state")["files"]
+
+
+def listed(found: dict[str, Any]) -> list[object]:
+    return [memory.get("path") or memory["memory_id"] for memory in found["memories"]]
+
+
+def test_memory_files_are_in_the_list_by_the_time_of_their_change(
+    memories: SessionMemoryStore, files: FileMemory, tmp_path: Path
+) -> None:
+    for number in range(1, 6):
+        created_at = f"2026-01-0{number}T00:00:00.000000+00:00"
+        execute(memories, "update session_memories set created_at = ? where id = ?", created_at, number)
+    for name, time in (("locks.md", "2026-01-03T12:00+00:00"), ("evil.md", "1970-01-01T00:00+00:00")):
+        os.utime(tmp_path / "notes" / name, (datetime.fromisoformat(time).timestamp(),) * 2)
+    with serving(memories, files) as ui:
+        whole = ui.enter().get("memories")
+        assert listed(whole) == [5, 4, "notes/locks.md", 3, 2, 1, "notes/evil.md"]
+        assert (whole["total"], whole["files"]) == (7, 2)
+        assert whole["memories"][2]["beginning"].startswith("# Locks")
+        for offset in range(8):
+            assert listed(ui.get(f"memories?limit=2&offset={offset}")) == listed(whole)[offset : offset + 2]
+        assert listed(ui.get("memories?kind=memory_file&limit=1&offset=1")) == ["notes/evil.md"]
+        assert listed(ui.get("memories?kind=memory_file&text=LOCK")) == ["notes/locks.md"]
+        assert listed(ui.get("memories?kind=memory_file&agent=bob")) == []
+        assert listed(ui.get("memories?agent=alice")) == [1]
+        assert listed(ui.get("memories?until=1999")) == ["notes/evil.md"]
+        version = ui.get("state")["version"]
+        (tmp_path / "notes" / "new.md").write_text("Written by hand.")
+        eventually(lambda: ui.get("state")["version"] != version)
+        assert listed(ui.get("memories?limit=1")) == ["notes/new.md"]
+        assert ui.change("deletion?kind=memory_file&until=2999").status_code == 400
 
 
 def test_a_memory_file_is_shown_and_nothing_outside_its_folder(memories: SessionMemoryStore, files: FileMemory) -> None:

@@ -136,7 +136,7 @@ def test_home_says_what_the_doctor_found_and_what_to_do(
     ]
     with serving(filled, examine=lambda: Report("memory.db", {"place": found})) as ui:
         shown = opening(ui)
-        shown.click(".figures >> text=to look at")
+        shown.click(".figures >> text=finding of the doctor")
         assert "permissions: <b>Others</b> read it." in shown.inner_text("section:focus")
         assert shown.inner_text("section:focus code") == "vector-memory doctor --fix"
         found.pop(1)
@@ -212,6 +212,17 @@ def test_a_superseded_memory_is_listed_if_asked_for(shown: Shown, filled: Sessio
     playwright.expect(shown.locator(".entry")).to_have_count(4)
 
 
+def test_a_row_says_that_a_memory_is_pinned_and_how_often_it_was_read(shown: Shown, filled: SessionMemoryStore) -> None:
+    filled.pin(3)
+    for _ in range(2):
+        filled.get_memory_by_id(3)
+    visit(shown, "#/memories?agent=bob")
+    row = shown.locator(".entry", has_text="The writer is slow.")
+    playwright.expect(row.locator(".badge")).to_have_text("pinned")
+    playwright.expect(row).to_contain_text("read 2 times")
+    playwright.expect(shown.locator(".entry .badge")).to_have_count(1)
+
+
 def test_hostile_texts_are_shown_as_text(shown: Shown) -> None:
     visit(shown, "#/memory/1")
     text = shown.locator("article .text")
@@ -252,6 +263,13 @@ def test_memory_files_are_found_and_read(
         eventually(lambda: files.search("queue").results != [])
         with serving(filled, files) as ui:
             shown = opening(ui)
+            visit(shown, "#/memories")
+            playwright.expect(shown.locator(".outcome")).to_have_text("4 memories and 1 memory file")
+            shown.click(".entry >> text=notes/rules.md")
+            playwright.expect(shown.locator("article h1")).to_have_text("notes/rules.md")
+            visit(shown, "#/memories?kind=memory_file")
+            playwright.expect(shown.locator(".outcome")).to_contain_text("1 memory file match")
+            assert shown.locator("text=Delete these").count() == 0
             visit(shown, "#/search?q=queue of writers")
             shown.select_option("#kind", "memory_file")
             shown.click(".result >> text=notes/rules.md")

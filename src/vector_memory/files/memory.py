@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from vector_memory.domain.search_request import FileSource
 from vector_memory.domain.text import text_in
@@ -67,6 +67,14 @@ def index_path(index_folder: Path, folder: Path, model: str) -> Path:
     slug = NOT_A_SLUG.sub("-", project).strip("-.")[:60] or "project"
     digest = hashlib.sha256(f"{folder}\0{model}".encode(errors="surrogateescape")).hexdigest()
     return index_folder / f"{slug}-{digest[:12]}.sqlite"
+
+
+class ListedFile(NamedTuple):
+    """A file of the folder: when it was last changed, as memories name times, and its size in bytes."""
+
+    path: str
+    changed_at: str
+    size: int
 
 
 class FileMemory:
@@ -216,6 +224,16 @@ class FileMemory:
             return FileTextResult(path=shown, **found._asdict(), message=message)
 
         return self._budget.fit(build)
+
+    def listed(self) -> list[ListedFile]:
+        """Return the files of the folder, the last changed first."""
+        found = self._folder.scan().items()
+        files = [ListedFile(self._folder.shown(path), status.changed_at, status.size) for path, status in found]
+        return sorted(files, key=lambda file: file.changed_at, reverse=True)
+
+    def version(self) -> int:
+        """Return a number that changes when the index follows a change of the folder."""
+        return self._index.use(lambda index: index.storage.version())
 
     def write(self, entry: str, topic: str | None = None, now: datetime | None = None) -> FileWriteResult:
         """Add an entry to the log of the day, under a heading with the time. `now` defaults to the current time."""

@@ -7,6 +7,7 @@ file that is still there is missing.
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -46,6 +47,11 @@ class FileStatus(NamedTuple):
 
     mtime: int
     size: int
+
+    @property
+    def changed_at(self) -> str:
+        """When the file was changed, as memories name times."""
+        return datetime.fromtimestamp(self.mtime / NANOSECONDS, UTC).isoformat(timespec="microseconds")
 
     @property
     def is_settled(self) -> bool:

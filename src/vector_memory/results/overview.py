@@ -27,6 +27,8 @@ class TimelineEntry(Provenance, Succession):
     beginning: str
     content_length: int
     chunk_count: int
+    access_count: int = unless_zero("How often agents have read it")
+    pinned: bool = Field(default=False, exclude_if=lambda is_pinned: not is_pinned)
 
 
 class TimelineResult(Result):

@@ -160,6 +160,8 @@ class Moment:
     content_length: int
     content_bytes: int
     chunk_count: int
+    access_count: int
+    pinned: bool
     turn: int
 
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast, get_args
 
@@ -16,8 +17,10 @@ from starlette.routing import Route
 from vector_memory.domain import ANY, MemoryKind, Page, Scope, SearchMode, best_of, utc_now
 from vector_memory.domain.validation import MAX_LIMIT, parse_choice
 from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
+from vector_memory.files.memory import ListedFile
 from vector_memory.maintenance.report.rendering import render
 from vector_memory.maintenance.report.session_report import page_policy
+from vector_memory.results.overview import TimelineEntry, TimelineResult
 from vector_memory.results.sessions import FoundMemory
 from vector_memory.search.across import Found
 from vector_memory.search.explaining import Asked, Grain, Trace
@@ -93,7 +96,8 @@ class Api:
 
     async def state(self, _request: Request) -> Response:
         """Return what the page looks at several times a second: whether anything changed, and what will be deleted."""
-        version = await asyncio.to_thread(self._store.version)  # that of a database server is a round trip away
+        # That of a database server is a round trip away.
+        version = await asyncio.to_thread(lambda: f"{self._store.version()}.{self._files.version()}")
         waiting = {"deleting": self._deletions.waiting(), "failed": self._deletions.failures}
         return JSONResponse({"version": version, "read_only": self._read_only, "files": bool(self._files), **waiting})
 
@@ -130,11 +134,25 @@ class Api:
         return JSONResponse({"names": names, "total": total})
 
     def memories(self, request: Request) -> Response:
-        """Return a part of a list of memories, the newest first, and how many superseded ones are left out."""
+        """Return a part of a list of memories and files, the newest first, and how many there are and are left out."""
         limit, offset = (number_of(request, name, default) for name, default in (("limit", 100), ("offset", 0)))
-        found = self._store.get_timeline(scope_of(request), limit, offset)
-        entries = [entry.model_dump(mode="json") for entry in reversed(found.entries)]
-        return JSONResponse({"memories": entries, "total": found.total_memories, "superseded": found.superseded})
+        only_files = request.query_params.get("kind") == FILE
+        scope = scope_of(request, FILTERS.keys() - {"kind"} if only_files else FILTERS)
+        files = self._files.listed(scope)
+        start = max(0, offset - len(files))  # all files may be among those before
+        found = TimelineResult() if only_files else self._store.get_timeline(scope, limit + len(files), start)
+        both: Iterator[ListedFile | TimelineEntry] = merge(files, reversed(found.entries), key=time_of, reverse=True)
+        return JSONResponse(
+            {
+                "memories": [
+                    self._files.entry(one) if isinstance(one, ListedFile) else one.model_dump(mode="json")
+                    for one in islice(both, offset - start, offset - start + limit)
+                ],
+                "total": found.total_memories + len(files),
+                "files": len(files),
+                "superseded": found.superseded,
+            }
+        )
 
     def memory(self, request: Request) -> Response:
         """Return a memory with everything around it, its text as HTML, too."""
@@ -218,10 +236,13 @@ class Api:
         return download(stream, "memory-backup.db", "application/vnd.sqlite3")
 
 
-def scope_of(request: Request) -> Scope:
-    """Return the memories that the filters of an address name. Raises ValidationError."""
+def scope_of(request: Request, names: Collection[str] = FILTERS) -> Scope:
+    """Return the memories that the filters of an address name. `names`: other filters are ignored.
+
+    Raises ValidationError.
+    """
     given = request.query_params
-    wanted: Mapping[str, Any] = {FILTERS[name]: value for name, value in given.items() if value and name in FILTERS}
+    wanted: Mapping[str, Any] = {FILTERS[name]: value for name, value in given.items() if value and name in names}
     if wanted.get("state") == ANY:
         wanted = {**wanted, "state": None, "as_of": ANY}
     return Scope(**wanted, tags=given.getlist("tag") or None)
@@ -243,6 +264,11 @@ def question_of(request: Request) -> tuple[str, Scope, Grain, SearchMode | None]
         raise ValidationError("grain must be chunk, section or document.")
     mode = parse_choice("mode", given["mode"], SearchMode) if given.get("mode") else None
     return given.get("q", ""), scope_of(request), cast("Grain", grain), mode
+
+
+def time_of(one: ListedFile | TimelineEntry) -> str:
+    """Return by which time a list is sorted."""
+    return one.changed_at if isinstance(one, ListedFile) else one.created_at
 
 
 def kinds_of(scope: Scope) -> Iterator[Scope]:

@@ -26,7 +26,10 @@ UNEXPIRED = f"not exists (select 1 from memory_lifecycle l where l.memory_id = m
 CURRENT = f"not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and {OUTDATED})"
 """Whether it also is not superseded."""
 
-UNPINNED = "not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned)"
+PINNED = "exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned)"
+"""Whether a memory `m` is pinned."""
+
+UNPINNED = f"not {PINNED}"
 """Whether age or a policy may remove it."""
 
 IN_STATE = f"""

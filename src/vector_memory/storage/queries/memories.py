@@ -11,7 +11,15 @@ from vector_memory.errors import expired_memory, no_memory
 from vector_memory.storage.connection import UNLIMITED, Counted, Queries
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
-from vector_memory.storage.queries.lifecycle import CURRENT, EXPIRED, MOST_COUNTED, SUPERSEDED, UNEXPIRED, UNPINNED
+from vector_memory.storage.queries.lifecycle import (
+    CURRENT,
+    EXPIRED,
+    MOST_COUNTED,
+    PINNED,
+    SUPERSEDED,
+    UNEXPIRED,
+    UNPINNED,
+)
 from vector_memory.storage.records import (
     CountedBy,
     Cursor,
@@ -35,7 +43,7 @@ COLUMNS = f"""
 {ORIGIN.rstrip()}, m.content, m.description, {{tags:m}} as tags, m.metadata, m.content_hash, m.updated_at,
 m.accessed_at, m.access_count, m.auto_chunk, m.chunk_count,
 (select l.expires_at from memory_lifecycle l where l.memory_id = m.id) as expires_at,
-exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.pinned) as pinned
+{PINNED} as pinned
 """
 
 EVERYTHING = Scope(as_of=STORED)

@@ -7,7 +7,7 @@ from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.connection import Asked, Counted, Queries, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import ascii_lower, memory_filter
-from vector_memory.storage.queries.lifecycle import CURRENT, UNEXPIRED
+from vector_memory.storage.queries.lifecycle import CURRENT, PINNED, UNEXPIRED
 from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 
 LISTED = """
@@ -63,10 +63,10 @@ order by m.turn desc, m.created_at desc, m.id desc limit 1
 """
 
 # Of a text with the character NUL, which the original server stored, SQLite tells of what is before it.
-MOMENTS = """
+MOMENTS = f"""
 m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
-m.turn, substr(m.content, 1, %(characters)s) as beginning, {characters:m} as content_length,
-{octets:m} as content_bytes, m.chunk_count
+m.turn, substr(m.content, 1, %(characters)s) as beginning, {{characters:m}} as content_length,
+{{octets:m}} as content_bytes, m.chunk_count, m.access_count, {PINNED} as pinned
 """
 
 LEFT_SINCE = f"""

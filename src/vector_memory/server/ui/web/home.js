@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./preact-htm.js";
 import { collator, count, cut, number } from "./shared.js";
 import { link, useAnswer } from "./live.js";
-import { Ago, Asking, Facts, Failure, Glyph, MemoryLink, nameOf, secondsSince, size } from "./parts.js";
+import { Ago, Asking, Facts, Failure, Glyph, nameOf, pageOf, secondsSince, size } from "./parts.js";
 
 const ACTIVE_SECONDS = 10 * 60;
 const LATEST = 6;
@@ -42,9 +42,9 @@ export function Home({ server, change }) {
         <h2 id="latest-title">Stored last</h2>
         <ul class="plain">
           ${(latest.data?.memories ?? []).map(
-            (memory) => html`<li key=${memory.memory_id} class="line">
+            (memory) => html`<li key=${pageOf(memory)} class="line">
               <${Glyph} kind=${memory.memory_type} />
-              <div><${MemoryLink} id=${memory.memory_id} dir="auto">${cut(nameOf(memory), 90)}<//><${Facts} memory=${memory} /></div>
+              <div><a href=${pageOf(memory)} dir="auto">${cut(nameOf(memory), 90)}</a><${Facts} memory=${memory} /></div>
             </li>`,
           )}
         </ul>
@@ -124,7 +124,7 @@ function Figures({ stats, sessions, checkup, health }) {
 function found({ data, error }, show) {
   if (!data) return error ? ["–", "not examined"] : ["…", "being examined"];
   if (!data.findings.length) return ["Healthy", "says the doctor"];
-  return [number.format(data.findings.length), html`<button type="button" class="link" onClick=${show}>to look at</button>`];
+  return [number.format(data.findings.length), html`<button type="button" class="link" onClick=${show}>finding${data.findings.length === 1 ? "" : "s"} of the doctor</button>`];
 }
 
 function Sessions({ sessions, total }) {

@@ -3,7 +3,7 @@
 import { html, useCallback, useEffect, useRef, useState } from "./preact-htm.js";
 import { count, cut, finder } from "./shared.js";
 import { ask, link, query, rename, useAnswer } from "./live.js";
-import { Asking, beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf } from "./parts.js";
+import { Asking, beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf, pageOf } from "./parts.js";
 
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
 const MORE = ["task", "iteration", "category", "tag", "since", "until", "state"];
@@ -14,11 +14,11 @@ export function Memories({ params, server, change }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
   const choose = (name) => (value) => rename("/memories", { ...filters, [name]: value.trim() });
   const used = FILTERS.filter((name) => filters[name]);
-  const [{ total, superseded }, setCounts] = useState({ total: null });
+  const [{ total, files, superseded }, setCounts] = useState({ total: null });
   return html`<${Head} session=${filters.session} />
     <form class="filters wide-first" role="search" aria-label="Filter memories" onSubmit=${(event) => event.preventDefault()}>
       <${Entry} name="text" label="Containing" type="search" value=${filters.text} onType=${soon(choose("text"))} onChoose=${choose("text")} placeholder="part of a title or text" />
-      <${Choice} name="kind" label="Kind" value=${filters.kind} options=${kindOptions("All kinds")} onChoose=${choose("kind")} />
+      <${Choice} name="kind" label="Kind" value=${filters.kind} options=${kindOptions("All kinds", server.files)} onChoose=${choose("kind")} />
       <${Named} name="agent" label="Agent" value=${filters.agent} session=${filters.session} onChoose=${choose("agent")} />
       <${Named} name="session" label="Session" value=${filters.session} onChoose=${choose("session")} />
       <details class="more-filters" open=${MORE.some((name) => filters[name])}>
@@ -35,19 +35,25 @@ export function Memories({ params, server, change }) {
       </details>
     </form>
     <div class="title"><p class="outcome" role="status">
-      ${total !== null && (used.length ? `${count(total, "memory", "memories")} match` : count(total, "memory", "memories"))}
+      ${total !== null && `${named(total - files, files)}${used.length ? " match" : ""}`}
       ${used.length > 0 && html` · <a href="#/memories">Show all</a>`}
       ${superseded > 0 && html` · <a href=${link("/memories", { ...filters, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
     </p>
-    ${used.some((name) => filters[name] !== "any") && total > 0 && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total} change=${change} />`}</div>
+    ${used.some((name) => filters[name] !== "any") && total > files && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total - files} change=${change} />`}</div>
     <${List} key=${query(filters)} filters=${filters} server=${server} onCounts=${setCounts} />`;
+}
+
+/* Memories and files in words. */
+function named(memories, files) {
+  const parts = [(memories > 0 || !files) && count(memories, "memory", "memories"), files > 0 && count(files, "memory file")];
+  return parts.filter(Boolean).join(" and ");
 }
 
 const AT_ONCE_DELETED = 1000;
 
 function DeleteListed({ filters, total, change }) {
-  const named = total > AT_ONCE_DELETED ? `the latest ${count(AT_ONCE_DELETED, "memory", "memories")}` : count(total, "memory", "memories");
-  return html`<${Asking} name="Delete these …" title=${`Delete ${named}?`} does="Delete" cancel="Keep them" risky=${true} act=${() => change(`deletion?${query(filters)}`, "PUT")}>
+  const these = total > AT_ONCE_DELETED ? `the latest ${count(AT_ONCE_DELETED, "memory", "memories")}` : count(total, "memory", "memories");
+  return html`<${Asking} name="Delete these …" title=${`Delete ${these}?`} does="Delete" cancel="Keep them" risky=${true} act=${() => change(`deletion?${query(filters)}`, "PUT")}>
     <p>Agents will no longer find them. You can undo this for ten seconds; then they are gone.</p>
   <//>`;
 }
@@ -87,17 +93,17 @@ const AROUND = 6; // rows drawn above and below what is visible
 
 /* Memories by their places, of which only those that were looked at are here. */
 function useRows(filters, version, onCounts) {
-  const [known, setKnown] = useState({ total: null, superseded: 0, rows: new Map(), error: null });
+  const [known, setKnown] = useState({ total: null, files: 0, superseded: 0, rows: new Map(), error: null });
   const asking = useRef(new Set());
   const load = useCallback(async (page) => {
     if (asking.current.has(page)) return;
     asking.current.add(page);
     try {
-      const { memories, total, superseded } = await ask(`memories?${query({ ...filters, limit: AT_ONCE, offset: page * AT_ONCE })}`);
+      const { memories, ...counts } = await ask(`memories?${query({ ...filters, limit: AT_ONCE, offset: page * AT_ONCE })}`);
       setKnown((last) => {
-        const rows = page === 0 ? shifted(last, memories, total) : new Map(last.rows);
+        const rows = page === 0 ? shifted(last, memories, counts.total) : new Map(last.rows);
         memories.forEach((memory, at) => rows.set(page * AT_ONCE + at, memory));
-        return { total, superseded, rows, error: null };
+        return { ...counts, rows, error: null };
       });
     } catch (error) {
       setKnown((last) => ({ ...last, error }));
@@ -108,14 +114,15 @@ function useRows(filters, version, onCounts) {
   useEffect(() => {
     if (version !== null) load(0);
   }, [version]);
-  useEffect(() => onCounts(known), [known.total, known.superseded]);
+  useEffect(() => onCounts(known), [known.total, known.files, known.superseded]);
   return [known, load];
 }
 
 /* The known rows after others came before them, or some went: then only those that cannot have moved stay. */
 function shifted(last, newest, total) {
   if (last.total === null) return new Map();
-  const first = newest.findIndex((memory) => memory.memory_id === last.rows.get(0)?.memory_id);
+  const before = last.rows.get(0);
+  const first = newest.findIndex((memory) => before && pageOf(memory) === pageOf(before));
   if (first < 0 || total !== last.total + first) return new Map();
   return new Map([...last.rows].map(([at, memory]) => [at + first, memory]));
 }
@@ -148,7 +155,7 @@ function List({ filters, server, onCounts }) {
     <ul class="list plain" ref=${place} style=${{ height: `${(known.total ?? 0) * ROW}px` }} onKeyDown=${walk}>
       ${places.map((at) => {
         const memory = known.rows.get(at);
-        return html`<li key=${memory?.memory_id ?? `place-${at}`} class="row" style=${{ transform: `translateY(${at * ROW}px)` }} aria-setsize=${known.total} aria-posinset=${at + 1}>
+        return html`<li key=${memory ? pageOf(memory) : `place-${at}`} class="row" style=${{ transform: `translateY(${at * ROW}px)` }} aria-setsize=${known.total} aria-posinset=${at + 1}>
           ${memory && html`<${Row} memory=${memory} filters=${filters} isLeaving=${memory.memory_id in server.deleting} />`}
         </li>`;
       })}
@@ -162,18 +169,18 @@ function useKeptPlace(known, place, top) {
     const before = held.current;
     const [at, memory] = [...known.rows].find(([one]) => one * ROW >= scrollY - top()) ?? [];
     if (before && scrollY > top()) {
-      const moved = [...known.rows].find(([, one]) => one.memory_id === before.id)?.[0];
+      const moved = [...known.rows].find(([, one]) => pageOf(one) === before.page)?.[0];
       if (moved !== undefined && moved !== before.at) scrollBy({ top: (moved - before.at) * ROW, behavior: "instant" });
     }
-    held.current = memory ? { at, id: memory.memory_id } : null;
+    held.current = memory ? { at, page: pageOf(memory) } : null;
   }, [known]);
 }
 
 function Row({ memory, filters, isLeaving }) {
   const pattern = finder(filters.text);
-  return html`<a class=${`entry${isLeaving ? " leaving" : ""}`} href=${link(`/memory/${memory.memory_id}`)}>
+  return html`<a class=${`entry${isLeaving ? " leaving" : ""}`} href=${pageOf(memory)}>
     <${Glyph} kind=${memory.memory_type} />
-    <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} />${memory.superseded_by?.length > 0 && html` <span class="badge">superseded</span>`}</span>
+    <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} />${memory.pinned && html` <span class="badge">pinned</span>`}${memory.superseded_by?.length > 0 && html` <span class="badge">superseded</span>`}</span>
     <${Facts} memory=${memory} session=${!filters.session} />
     <p class="excerpt" dir="auto"><${Marked} text=${cut(beginningOf(memory), 200)} pattern=${pattern} /></p>
   </a>`;

@@ -1,7 +1,7 @@
 /* Parts that several pages have. */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact-htm.js";
-import { cut, letScroll, number, pieces, plain, SHAPES, words } from "./shared.js";
+import { count, cut, letScroll, number, pieces, plain, SHAPES, words } from "./shared.js";
 import { link } from "./live.js";
 
 export const KINDS = {
@@ -80,14 +80,18 @@ export const Marked = ({ text, pattern }) => pieces(text, pattern).map(([part, h
 export function Facts({ memory, session = true }) {
   const facts = [
     nameOfKind(memory.memory_type),
-    html`<bdi>${memory.agent_id}</bdi>`,
+    memory.agent_id && html`<bdi>${memory.agent_id}</bdi>`,
     html`<${Ago} time=${memory.created_at} />`,
     session && memory.session_id && html`<bdi>${cut(memory.session_id, 40)}</bdi>`,
     memory.task_code && html`<bdi>${cut(memory.task_code, 30)}</bdi>`,
     memory.session_iter > 1 && `iteration ${memory.session_iter}`,
+    memory.access_count > 0 && `read ${count(memory.access_count, "time")}`,
   ].filter(Boolean);
   return html`<p class="facts">${facts.map((fact, at) => [at > 0 && html`<span class="dot" aria-hidden="true">·</span>`, fact])}</p>`;
 }
+
+/* A memory, or a file, in addresses. */
+export const pageOf = ({ memory_id: id, path }) => (id ? link(`/memory/${id}`) : link("/file", { path }));
 
 export const MemoryLink = ({ id, children, ...others }) => html`<a href=${link(`/memory/${id}`)} ...${others}>${children}</a>`;
 
@@ -172,7 +176,7 @@ export function Entry({ name, label, value, onChoose, onType = () => {}, type = 
   </div>`;
 }
 
-export const kindOptions = (all) => [["", all], ...Object.entries(KINDS)];
+export const kindOptions = (all, files) => [["", all], ...Object.entries(KINDS), ...(files ? [["memory_file", "Memory files"]] : [])];
 
 export const size = (bytes) => (bytes < 1e6 ? `${number.format(Math.ceil(bytes / 1e3))} kB` : `${number.format(Math.round(bytes / 1e5) / 10)} MB`);
 

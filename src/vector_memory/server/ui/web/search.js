@@ -29,7 +29,7 @@ export function Search({ params, server }) {
         <div class="field"><span class="label" id="grain-label">Find</span><div class="segments" role="group" aria-labelledby="grain-label">
           ${Object.entries(GRAINS).map(([name, said]) => html`<button type="button" aria-pressed=${name === grain} onClick=${() => choose("grain")(name)}>${said}</button>`)}
         </div></div>
-        <${Choice} name="kind" label="In" value=${kind} options=${[...kindOptions("All kinds"), ...(server.files ? [["memory_file", "Memory files"]] : [])]} onChoose=${choose("kind")} />
+        <${Choice} name="kind" label="In" value=${kind} options=${kindOptions("All kinds", server.files)} onChoose=${choose("kind")} />
         <${Choice} name="mode" label="By" value=${mode} options=${MODES} onChoose=${choose("mode")} />
         <${Entry} name="agent" label="Stored by" value=${agent} onChoose=${choose("agent")} placeholder="any agent" />
         <${Entry} name="session" label="In session" value=${session} onChoose=${choose("session")} placeholder="any session" />
