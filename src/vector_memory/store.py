@@ -60,7 +60,6 @@ from vector_memory.tagged.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from vector_memory.maintenance.backup import CopiedFile
-    from vector_memory.maintenance.report import SessionPage
 
 PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 
@@ -339,11 +338,11 @@ class SessionMemoryStore:
         """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""
         return self._statistics.find_names(column, part, session_id)
 
-    def get_session_page(self, session_id: str) -> "SessionPage":
-        """Return a session as one HTML page, as `vector-memory report` writes it. Raises NotFoundError."""
-        from vector_memory.maintenance.report import SessionReports  # noqa: PLC0415 - no server renders pages
+    def get_selection_page(self, scope: Scope, title: str) -> str:
+        """Return the timeline and the map of a scope as an HTML page. Raises NotFoundError."""
+        from vector_memory.maintenance.report import SelectionPages  # noqa: PLC0415 - no server renders pages
 
-        return SessionReports(self._storage).page(session_id)
+        return SelectionPages(self._storage).page(Scope.checked(scope), title)
 
     def sync(self, scope: Scope, *, keep_replaced: bool = False) -> Sync:
         """Return what keeps the memories of a scope in step with the files that they were made of.

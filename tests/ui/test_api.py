@@ -265,10 +265,24 @@ def test_a_session_is_exported_as_lines(page: Ui) -> None:
     assert sum("content" in json.loads(line) for line in lines) == 3
 
 
-def test_the_report_of_a_session_opens_under_its_own_policy(page: Ui) -> None:
-    answer = page.ask("api/report?session=one")
-    assert "Session report" in answer.text
-    assert "script-src 'sha256-" in answer.headers["content-security-policy"]
+def test_timeline_and_map_are_of_what_filters_name_under_a_policy_of_their_own(page: Ui) -> None:
+    def shown(filters: str) -> tuple[list[int], int]:
+        answer = page.ask(f"api/report?{filters}")
+        assert "sha256-" in answer.headers["content-security-policy"]
+        data = json.loads(answer.text.partition('id="data">')[2].partition("</script>")[0])
+        assert all(memory["point"] is not None for memory in data["memories"])
+        return [memory["id"] for memory in data["memories"]], data["total"]
+
+    assert shown("") == ([1, 2, 3, 4, 5], 5)
+    assert shown("agent=bob&session=one") == ([2, 3], 2)
+    assert shown("tag=done") == ([4], 1)
+    assert page.ask("api/report?agent=nobody").status_code == 404
+
+
+def test_timeline_and_map_are_bounded_and_say_so(page: Ui, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vector_memory.maintenance.report.selection.MAX_MEMORIES", 2)
+    text = page.ask("api/report").text
+    assert ('"id":5' in text, '"id":4' in text, '"id":3' in text, '"total":5' in text) == (True, True, False, True)
 
 
 def test_what_is_wrong_is_said(page: Ui) -> None:

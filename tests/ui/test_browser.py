@@ -1,6 +1,7 @@
 """The page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,8 @@ PAGES = (
 
 REFUSED = "Failed to load resource: the server responded with a status of 400"
 """What the browser itself notes of a change that the memory refuses."""
+
+LABELS = "marks => marks.map(mark => mark.getAttribute('aria-label'))"
 
 Shown = Any
 
@@ -221,6 +224,41 @@ def test_a_row_says_that_a_memory_is_pinned_and_how_often_it_was_read(shown: Sho
     playwright.expect(row.locator(".badge")).to_have_text("pinned")
     playwright.expect(row).to_contain_text("read 2 times")
     playwright.expect(shown.locator(".entry .badge")).to_have_count(1)
+
+
+def test_a_selection_has_a_timeline_and_a_map_whose_marks_lead_to_the_memories(shown: Shown) -> None:
+    visit(shown, "#/memories?agent=bob")
+    with shown.context.expect_page() as opened:
+        shown.click("text=Timeline and map")
+    chart = opened.value
+    playwright.expect(chart.locator("h1")).to_have_text("agent bob")
+    playwright.expect(chart.locator("#map .mark")).to_have_count(3)
+    chart.locator("#timeline svg").focus()
+    chart.keyboard.press("Home")
+    chart.keyboard.press("Enter")
+    with shown.context.expect_page() as opened:
+        chart.click("text=Read it on the page of the memory")
+    playwright.expect(opened.value.locator("article h1")).to_have_text("It waits a second.")
+
+
+def test_marks_that_are_too_many_are_joined_and_say_how_many_they_are(
+    store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown]
+) -> None:
+    for number in range(40):
+        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+
+    def with_few_marks(route: Any) -> None:
+        page = route.fetch().text()
+        route.fulfill(body=page.replace("MOST_MARKS_DRAWN = 4000", "MOST_MARKS_DRAWN = 5"), content_type="text/html")
+
+    shown = opening(ui, bypass_csp=True)
+    shown.route("**/api/report*", with_few_marks)
+    shown.goto(f"{ui.base}api/report?kind=working_memory")
+    marks = shown.locator("#timeline .mark")
+    assert 0 < marks.count() <= 5
+    said = [re.search(r"and (\d+) others? here", str(mark)) for mark in marks.evaluate_all(LABELS)]
+    assert sum(1 + int(found[1]) if found else 1 for found in said) == 40
+    assert shown.locator("#several").is_visible()
 
 
 def test_hostile_texts_are_shown_as_text(shown: Shown) -> None:

@@ -29,19 +29,16 @@ class NearRow(NamedTuple):
 def project(vectors: NDArray[np.float32]) -> Projection:
     """Project the directions of vectors, shape (rows, dimensions >= 2), onto the plane where they differ most.
 
-    The axes are the first two principal components (Hotelling 1933), by singular value decomposition, on the same
-    scale. The sign of an axis is arbitrary; it is chosen so that the largest entry is positive, so equal vectors always
-    give equal points.
+    The axes are the first two principal components (Hotelling 1933), on the same scale. The sign of an axis is
+    arbitrary; it is chosen so that the largest entry is positive, so equal vectors always give equal points.
     """
-    units = directions(vectors)
-    centred = units - units.sum(axis=0) / max(1, len(units))
-    _, spread, axes = np.linalg.svd(centred, full_matrices=False)
-    variances = spread**2
+    centred = directions(vectors)
+    centred -= centred.sum(axis=0) / max(1, len(centred))
+    variances, axes = np.linalg.eigh(centred.T @ centred)  # ascending; quick for any number of rows
     if variances.sum() <= SAME**2 * len(vectors):
         return Projection(np.zeros((len(vectors), 2)), 1.0)
-    points = np.zeros((len(vectors), 2))
-    points[:, : len(axes)] = centred @ upright(axes[:2]).T
-    return Projection(points / np.abs(points).max(), float(variances[:2].sum() / variances.sum()))
+    points = centred @ upright(axes.T[:-3:-1]).T
+    return Projection(points / np.abs(points).max(), float(variances[-2:].sum() / variances.sum()))
 
 
 def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -70,4 +67,5 @@ def directions(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return vectors of length 1 with the same directions. The mean of several unit vectors is shorter than 1."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
-    return exact / np.where(lengths > 0, lengths, 1)
+    exact /= np.where(lengths > 0, lengths, 1)
+    return exact

@@ -176,6 +176,7 @@ def build_page(data: Mapping[str, Any]) -> str:
     return Template(source("page.html")).substitute(
         policy=policy(style, script),
         session=escape(data["session"]),
+        kind="Timeline and map" if "is_live" in data else "Session report",
         written=datetime.fromtimestamp(data["written"] / 1000, UTC).strftime("%d %B %Y, %H:%M UTC"),
         style=style,
         data=script_data(data),

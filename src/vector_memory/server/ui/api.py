@@ -218,9 +218,11 @@ class Api:
         return download(stream, "memories.jsonl", "application/jsonl")
 
     def report(self, request: Request) -> Response:
-        """Return the report of a session: its timeline, its map and its texts."""
-        page = self._store.get_session_page(request.query_params.get("session", ""))
-        return HTMLResponse(page.html, headers={"content-security-policy": f"{page_policy()}; frame-ancestors 'none'"})
+        """Return the timeline and the map of the memories that filters name."""
+        named = {name: value for name, value in request.query_params.items() if value}
+        title = ", ".join(f"{name} {value}" for name, value in named.items()) or "All memories"
+        page = self._store.get_selection_page(scope_of(request), title)
+        return HTMLResponse(page, headers={"content-security-policy": f"{page_policy()}; frame-ancestors 'none'"})
 
     def review(self, request: Request) -> Response:
         """Return what may be out of date, likely contradictions first."""

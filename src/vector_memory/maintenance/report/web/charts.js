@@ -2,6 +2,7 @@
 
 const shapeOf = (kind, r) => SHAPES[slot("kind", kind) % SHAPES.length](r);
 const radius = () => (memories.length < 300 ? 5 : memories.length < 1500 ? 4 : 3);
+const cellOf = () => 2 * radius() + 1;
 const view = { group: "agent", colour: "kind", measure: "memories", current: null };
 const colourOf = (memory) => `c${slot(view.colour, memory[view.colour])}`;
 
@@ -14,7 +15,24 @@ function glyph(kind, colour) {
   );
 }
 
-const label = (memory) => `${memory.name}. ${words(memory.kind)} by ${memory.agent}, ${moment(memory.created)}`;
+const label = ({ memory, several }) => `${memory.name}. ${words(memory.kind)} by ${memory.agent}, ${moment(memory.created)}${several > 1 ? `, and ${count(several - 1, "other")} here` : ""}`;
+
+const MOST_MARKS_DRAWN = 4000; // with more a browser becomes slow
+
+/* Marks of which those in the same place are one, if there are too many; `several`: of how many memories it is. */
+function joined(marks) {
+  if (marks.length <= MOST_MARKS_DRAWN) return marks;
+  for (let cell = cellOf(); ; cell += cellOf()) {
+    const cells = new Map();
+    for (const mark of marks) {
+      const key = `${Math.round(mark.x / cell)} ${Math.round(mark.y / cell)} ${Boolean(mark.out)}`;
+      const first = cells.get(key);
+      if (first) first.several += 1;
+      else cells.set(key, { ...mark, several: 1 });
+    }
+    if (cells.size <= MOST_MARKS_DRAWN) return [...cells.values()];
+  }
+}
 
 /* --- A chart of marks that can be used with a pointer and the keyboard ----------------------------------------------- */
 
@@ -37,7 +55,9 @@ class MarkChart {
     const width = this.host.clientWidth;
     if (!width) return;
     const focused = this.host.contains(document.activeElement);
-    const { height, marks, backdrop } = this.layout(width, chosen);
+    const { height, marks: all, backdrop } = this.layout(width, chosen);
+    const marks = joined(all);
+    this.isJoined = marks.length < all.length;
     this.marks = marks.filter((mark) => !mark.out);
     this.shapes.clear();
     const ring = element("svg:circle", { class: "ring", r: radius() + 4, visibility: "hidden" });
@@ -49,7 +69,7 @@ class MarkChart {
         viewBox: `0 0 ${width} ${height}`,
         role: this.marks.length ? "listbox" : "img",
         tabindex: this.marks.length ? 0 : false,
-        "aria-label": `${this.title}: ${count(this.marks.length, "memory", "memories")}. Use the arrow keys to move, Enter to open.`,
+        "aria-label": `${this.title}: ${count(chosen.length, "memory", "memories")}. Use the arrow keys to move, Enter to open.`,
       },
       element("svg:g", { "aria-hidden": "true" }, ...backdrop, ring),
     );
@@ -63,9 +83,9 @@ class MarkChart {
 
   shape(mark) {
     const { memory, x, y, out } = mark;
-    const place = { d: shapeOf(memory.kind, radius()), transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` };
+    const place = { d: shapeOf(memory.kind, radius() * (1 + Math.log10(mark.several ?? 1) / 2)), transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` };
     if (out) return element("svg:path", { ...place, class: `mark out ${colourOf(memory)}`, "aria-hidden": "true" });
-    const names = { id: `${this.host.id}-${memory.id}`, role: "option", "aria-label": label(memory), "aria-selected": "false" };
+    const names = { id: `${this.host.id}-${memory.id}`, role: "option", "aria-label": label(mark), "aria-selected": "false" };
     const made = element("svg:path", { ...place, ...names, class: `mark ${colourOf(memory)}` });
     this.shapes.set(memory.id, { mark, made });
     return made;
@@ -143,11 +163,13 @@ function highlight(id) {
 
 function showTip(memory, box, mark) {
   const tip = byKey("tip");
-  tip.replaceChildren(
+  const lines = [
     element("strong", { dir: "auto" }, cut(memory.name, 120)),
     element("span", { class: "tip-facts" }, glyph(memory.kind, colourOf(memory)), ` ${facts(memory)}`),
     element("span", { dir: "auto" }, cut(plain((memory.text ?? "").slice(0, 400)), 160)),
-  );
+  ];
+  if (mark.several > 1) lines.push(element("span", {}, `and ${count(mark.several - 1, "other")} here`));
+  tip.replaceChildren(...lines);
   tip.hidden = false;
   const [x, y] = [box.left + mark.x, box.top + mark.y];
   const left = Math.min(Math.max(8, x - tip.offsetWidth / 2), document.documentElement.clientWidth - tip.offsetWidth - 8);
@@ -235,7 +257,7 @@ function timelineLayout(width, chosen) {
   const range = [gutter + radius() + 4, width - radius() - 4];
   const domain = period();
   const x = scale(domain, range);
-  const cell = 2 * radius() + 1;
+  const cell = cellOf();
   const inside = new Set(chosen);
   const visible = memories.filter(
     (memory) => at.has(memory[view.group]) && memory.created >= domain[0] && memory.created <= domain[1],
@@ -292,7 +314,10 @@ function drawGrowth(host, chosen) {
   const y = (sum) => GROWTH.height - (sum / total) * (GROWTH.height - GROWTH.top);
   const area = (steps) => {
     let path = `M${range[0]} ${GROWTH.height}`;
-    for (const [time, sum] of steps) path += `H${x(time).toFixed(1)}V${y(sum).toFixed(1)}`;
+    steps.forEach(([time, sum], at) => {
+      const isSeen = at + 1 === steps.length || Math.round(x(time)) < Math.round(x(steps[at + 1][0]));
+      if (isSeen || steps.length < MOST_MARKS_DRAWN) path += `H${x(time).toFixed(1)}V${y(sum).toFixed(1)}`;
+    });
     return `${path}H${range[1]}V${GROWTH.height}Z`;
   };
   const noun = view.measure === "memories" ? ["memory", "memories"] : ["character", "characters"];

@@ -83,7 +83,8 @@ function fill(memory) {
 
 /* The only place that parses HTML: Python's rendering of a text, which contains no tag of the text itself. */
 function write(text, memory, raw) {
-  if (memory.text === null) text.replaceChildren(element("p", { class: "notice" }, `This text is not in the page, which would become too large: run vector-memory show ${memory.id}.`));
+  if (session.is_live) text.replaceChildren(element("a", { href: `../#/memory/${memory.id}`, target: "_blank" }, "Read it on the page of the memory"));
+  else if (memory.text === null) text.replaceChildren(element("p", { class: "notice" }, `This text is not in the page, which would become too large: run vector-memory show ${memory.id}.`));
   else if (raw) text.replaceChildren(element("pre", { class: "raw" }, memory.text));
   else text.innerHTML = memory.html;
   letScroll(text);

@@ -16,6 +16,7 @@ for (const [field, all] of Object.entries(selects)) {
 function draw() {
   const found = chosen();
   for (const chart of charts) chart.draw(found);
+  byKey("several").hidden = !charts.some((chart) => chart.isJoined);
   drawGrowth(byKey("growth"), found);
   drawLegend();
   drawShares(found);
@@ -45,8 +46,9 @@ function drawFigures() {
   const missing = memories.filter((memory) => memory.text === null).length;
   const notes = [
     session.total > memories.length && `This page shows the newest ${number.format(memories.length)} of ${count(session.total, "memory", "memories")}.`,
-    missing && `The texts of the ${count(missing, "oldest memory", "oldest memories")} are not in this page, which would become too large, and are not searched.`,
+    !session.is_live && missing && `The texts of the ${count(missing, "oldest memory", "oldest memories")} are not in this page, which would become too large, and are not searched.`,
   ].filter(Boolean);
+  if (session.is_live) byKey("query-label").textContent = "Search the titles";
   byKey("left-out").textContent = notes.join(" ");
   byKey("left-out").hidden = !notes.length;
   byKey("share").textContent = located.length

@@ -8,7 +8,11 @@ const byId = new Map(memories.map((memory) => [memory.id, memory]));
 const NO_TASK = "without a task";
 const MAX_COLOURS = 7;
 
+/* What the page of a selection leaves out: its texts are on the live page. */
+const LEFT_OUT = { text: null, html: null, description: null, tags: [], metadata: {}, near: [] };
+
 for (const memory of memories) {
+  for (const [name, value] of Object.entries(LEFT_OUT)) memory[name] ??= value;
   memory.task ??= NO_TASK;
   memory.iteration = `v${memory.iteration}`;
   memory.name = plain(memory.title ?? "") || opening(memory);

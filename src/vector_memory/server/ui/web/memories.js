@@ -39,7 +39,8 @@ export function Memories({ params, server, change }) {
       ${used.length > 0 && html` · <a href="#/memories">Show all</a>`}
       ${superseded > 0 && html` · <a href=${link("/memories", { ...filters, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
     </p>
-    ${used.some((name) => filters[name] !== "any") && total > files && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total - files} change=${change} />`}</div>
+    <div class="tools">${total > files && html`<a class="button quiet" href=${`api/report?${query(filters)}`} target="_blank">Timeline and map</a>`}
+    ${used.some((name) => filters[name] !== "any") && total > files && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total - files} change=${change} />`}</div></div>
     <${List} key=${query(filters)} filters=${filters} server=${server} onCounts=${setCounts} />`;
 }
 
@@ -71,7 +72,6 @@ function Head({ session }) {
   return html`<p class="kicker">Session</p>
     <div class="title"><h1 dir="auto">${session}</h1>
       <div class="tools">
-        <a class="button" href=${`api/report?${query({ session })}`} target="_blank">Timeline and map</a>
         <a class="button" href=${`api/export?${query({ session })}`} download=${`${session}.jsonl`}>Export</a>
       </div>
     </div>`;
