@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -32,11 +33,33 @@ AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
 MANY = 260
 PAGES = (
     *("#/", "#/memories", "#/memories?session=s", "#/memory/1", "#/review"),
-    *("#/search?q=writer", "#/search?q=writer&view=why"),
+    *("#/search?q=writer", "#/search?q=writer&view=why", "#/search?q=writer&view=agent"),
 )
 
 REFUSED = "Failed to load resource: the server responded with a status of 400"
 """What the browser itself notes of a change that the memory refuses."""
+
+TITLE, TASK = "</title><script>window.ran=10</script>", '"><script>window.ran=9</script>'
+
+ATTACK = """async base => {
+  const load = (name, attributes) => new Promise(done => {
+    const made = Object.assign(document.createElement(name), attributes);
+    made.onload = () => done(made.contentDocument ? "reached" : name === "iframe" ? "refused" : "reached");
+    made.onerror = () => done("refused");
+    document.body.append(made);
+  });
+  const ask = (path, options) => fetch(base + path, { credentials: "include", ...options })
+    .then(answer => answer.type === "opaque" ? "refused" : "reached", () => "refused");
+  const written = { method: "PUT", headers: { "x-vector-memory": "page" } };
+  return Promise.all([
+    ask("api/home"), ask("api/memories/1/deletion", written), ask("api/memories/1/deletion", { method: "PUT" }),
+    ask("api/import", { method: "POST", mode: "no-cors", body: JSON.stringify({ lines: "{}" }) }),
+    ask("api/export", { mode: "no-cors" }), ask("", { mode: "no-cors" }),
+    load("script", { src: base + "app.js" }), load("script", { src: base + "api/home" }),
+    load("img", { src: base + "api/backup" }), load("iframe", { src: base }),
+  ]);
+}"""
+"""What a foreign page may try; where it cannot see an answer, the answers themselves are looked at."""
 
 LABELS = "marks => marks.map(mark => mark.getAttribute('aria-label'))"
 
@@ -59,8 +82,8 @@ def filled(store: SessionMemoryStore) -> SessionMemoryStore:
         f"# Locks\n\nThe writer waits.\n\n{HOSTILE}",
         agent_id="<img src=x onerror=window.ran=8>",
         session_id="s",
-        title="</title><script>window.ran=10</script>",
-        task_code='"><script>window.ran=9</script>',
+        title=TITLE,
+        task_code=TASK,
         tags=["<i>"],
         metadata={"__proto__": "<b>", "note": "</script>"},
     )
@@ -108,7 +131,12 @@ def shown(filled: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], req
 def visit(shown: Shown, address: str) -> None:
     """Go to a page, and wait until it is there."""
     shown.evaluate("address => { location.hash = address }", address)
-    ready = {"search": ".results, table", "/memory/": "article .text", "/review": ".conflict, .nothing"}
+    ready = {
+        "view=agent": "pre.call",
+        "search": ".results, table",
+        "/memory/": "article .text",
+        "/review": ".conflict, .nothing",
+    }
     shown.wait_for_selector(next((there for part, there in ready.items() if part in address), ".entry, .figures"))
 
 
@@ -269,9 +297,45 @@ def test_hostile_texts_are_shown_as_text(shown: Shown) -> None:
     targets = text.locator("a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
     assert targets
     assert all(target.startswith(("http:", "https:", "mailto:")) for target in targets)
-    assert shown.inner_text("article h1") == "</title><script>window.ran=10</script>"
+    assert shown.inner_text("article h1") == TITLE
     for address in PAGES:
         visit(shown, address)
+
+
+def test_hostile_names_are_shown_as_text_on_the_timeline_and_in_its_title(shown: Shown, ui: Ui) -> None:
+    shown.goto(f"{ui.base}api/report?{urlencode({'task': TASK})}")
+    shown.wait_for_selector("#timeline .mark")
+    assert shown.inner_text("h1") == f"task {TASK}"
+    assert shown.inner_text(".memory h3") == TITLE
+    assert shown.evaluate("document.querySelectorAll('script').length") == 1
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:18999"])
+def test_a_foreign_page_in_the_same_browser_reads_and_changes_nothing(
+    shown: Shown, ui: Ui, filled: SessionMemoryStore, origin: str
+) -> None:
+    """It even knows the secret path. A page on another port is of the same site, so it sends the cookie."""
+    shown.context.route(f"{origin}/*", lambda route: route.fulfill(body="<h1>Free</h1>", content_type="text/html"))
+    foreign = shown.context.new_page()
+    foreign.goto(f"{origin}/")
+    assert set(foreign.evaluate(ATTACK, ui.base)) == {"refused"}
+    popup = shown.context.new_page()
+    popup.goto(f"{origin}/")
+    popup.evaluate("base => { location.href = base }", ui.base)
+    playwright.expect(popup.locator("h1")).to_have_text("This page is closed")
+    shown.reload()
+    playwright.expect(shown.locator("main h1")).to_have_text("What happened lately")
+    assert shown.locator(".toast").count() == 0
+    assert filled.count_memories() == 4
+
+
+def test_a_link_that_was_stolen_opens_nothing_in_another_browser(shown: Shown, ui: Ui) -> None:
+    thief = shown.context.browser.new_context().new_page()
+    thief.goto(ui.link)
+    assert thief.inner_text("h1") == "This link was used already"
+    thief.goto(ui.base)
+    assert thief.inner_text("h1") == "This page is closed"
+    thief.context.close()
 
 
 def test_a_question_finds_while_it_is_typed_and_its_link_finds_the_same(shown: Shown) -> None:
@@ -288,6 +352,9 @@ def test_a_question_finds_while_it_is_typed_and_its_link_finds_the_same(shown: S
     shown.click("text=Sections")
     assert "grain=section" in shown.evaluate("location.hash")
     shown.wait_for_selector(".result")
+    shown.fill("#since", "2999-01-01")
+    shown.press("#since", "Enter")
+    playwright.expect(shown.locator(".nothing")).to_contain_text("No memory matches")
 
 
 def test_memory_files_are_found_and_read(

@@ -4,6 +4,7 @@ The doctor works in a process of its own: closing a file that it opens again wou
 and its checks of a large memory would make the page wait.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +22,9 @@ from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Level, Report
 from vector_memory.settings import MemoryAddress, Settings
+
+POLITE = 10
+"""How much lower its priority is than that of servers, which it may take a minute of the processor from."""
 
 
 class Checkup:
@@ -44,7 +48,7 @@ class Checkup:
 def examine(address: MemoryAddress, settings: Settings) -> Report:
     """Examine a memory in a new process. Raises DatabaseError if that ends early."""
     try:
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, get_context("spawn"), os.nice, (POLITE,)) as pool:
             return pool.submit(_examine, address, settings).result()
     except BrokenProcessPool as error:
         raise DatabaseError("The examination was interrupted: run `vector-memory doctor`.") from error

@@ -33,6 +33,8 @@ export function Search({ params, server }) {
         <${Choice} name="mode" label="By" value=${mode} options=${MODES} onChoose=${choose("mode")} />
         <${Entry} name="agent" label="Stored by" value=${agent} onChoose=${choose("agent")} placeholder="any agent" />
         <${Entry} name="session" label="In session" value=${session} onChoose=${choose("session")} placeholder="any session" />
+        <${Entry} name="since" label="From (UTC)" type="date" value=${since} onChoose=${choose("since")} />
+        <${Entry} name="until" label="Until (UTC)" type="date" value=${until} onChoose=${choose("until")} />
       </div>
     </form>
     ${q.trim()
@@ -110,7 +112,7 @@ function around(text, pattern) {
 
 function Why({ question, missed, choose, version }) {
   const { data, error, isOld } = useAnswer("explain", { ...question, missed }, version, TYPING);
-  return html`<${Entry} name="missed" label="Which memory did you expect? Its number" value=${missed} onChoose=${choose} inputmode="numeric" placeholder="such as 42" />
+  return html`<${Entry} name="missed" label="Which memory did you expect? Its number, or open it and choose “Why was it not found?”" value=${missed} onChoose=${choose} inputmode="numeric" placeholder="such as 42" />
     <${Failure} error=${error} />
     ${!data && !error && html`<p class="nothing" role="status">Measuring …</p>`}
     ${data?.traces.length === 0 && html`<p class="nothing">Nothing was compared.</p>`}
@@ -122,7 +124,7 @@ function Trace({ trace }) {
   return html`<section class="panel" aria-label=${KINDS[kind]}>
     <h2><${Glyph} kind=${kind} /> ${KINDS[kind]}</h2>
     ${trace.memory && html`<p class="notice"><${MemoryLink} id=${trace.memory.id}>Memory ${trace.memory.id}<//>: ${trace.memory.why}</p>`}
-    <p class="hint">${number.format(trace.candidates_compared)} compared; score = ${trace.compared}</p>
+    <p class="hint">${number.format(trace.candidates_compared)} compared; score = ${trace.compared}. Has and lacks: words of the question, as stems.</p>
     <div class="scroll" tabindex="0" role="region" aria-label=${`How ${KINDS[kind]} was measured`}><table>
       <thead><tr>${["Rank", "Memory", "Score", "Cosine", "Words", "Late", "Has", "Lacks", "Fate"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>${trace.candidates.map(
