@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,27 @@ def test_what_another_process_stores_appears_at_once_and_nothing_on_the_screen_m
     playwright.expect(shown.locator(".outcome")).to_have_text(f"{MANY + 2} memories")
     assert abs(row.bounding_box()["y"] - before) < 2
     other.close()
+
+
+def test_home_follows_agents_that_store_faster_than_it_is_answered(
+    filled: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = SessionMemoryStore.get_memory_stats
+
+    def slowly(store: SessionMemoryStore) -> Any:
+        time.sleep(1.2)
+        return counted(store)
+
+    monkeypatch.setattr(SessionMemoryStore, "get_memory_stats", slowly)
+    shown = opening(ui)
+    first = shown.locator(".figures dd").first
+    first.wait_for()
+    for number in range(30):
+        if int(first.inner_text()) > 4:
+            break
+        filled.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+        shown.wait_for_timeout(300)
+    assert number < 29
 
 
 def test_of_a_long_list_only_what_is_visible_is_drawn(

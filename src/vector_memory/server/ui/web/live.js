@@ -1,6 +1,6 @@
 /* What the page asks of its server, again whenever the memory has changed. */
 
-import { useEffect, useState } from "./preact-htm.js";
+import { useEffect, useRef, useState } from "./preact-htm.js";
 
 const SECONDS_HIDDEN = 5;
 const SECONDS_SHOWN = 0.5;
@@ -27,28 +27,40 @@ export async function ask(path, { method = "GET", body = null, signal } = {}) {
   return answer;
 }
 
-/* The answer to a request, and to the same request after each change. The last one stays until the next is there.
+/* The answer to a request, and to the same request after each change. The last one stays until the next is there. What
+   changes while it is being answered is asked for after that: agents may store faster than a large memory answers.
    `patience`: milliseconds in which the request may still change, because somebody is typing. */
 export function useAnswer(path, params, version, patience = 0) {
   const [answer, setAnswer] = useState({ data: null, error: null });
   const address = path && `${path}?${query(params)}`;
+  const [latest, follow] = [useRef(), useRef()];
+  latest.current = version;
   useEffect(() => {
     if (!address || version === null) return undefined; // the version comes at once
     const stop = new AbortController();
+    let [asked, isAsking] = [null, true];
     const begin = async () => {
-      try {
-        const data = await ask(address, { signal: stop.signal });
-        setAnswer({ data, error: null, address });
-      } catch (error) {
-        if (!stop.signal.aborted) setAnswer((last) => ({ ...last, error, address }));
+      isAsking = true;
+      while (asked !== latest.current && !stop.signal.aborted) {
+        asked = latest.current;
+        try {
+          const data = await ask(address, { signal: stop.signal });
+          setAnswer({ data, error: null, address });
+        } catch (error) {
+          if (!stop.signal.aborted) setAnswer((last) => ({ ...last, error, address }));
+        }
       }
+      isAsking = false;
     };
+    follow.current = () => isAsking || begin();
     const timer = setTimeout(begin, patience);
     return () => {
       clearTimeout(timer);
       stop.abort();
+      follow.current = null;
     };
-  }, [address, version]);
+  }, [address, version === null]);
+  useEffect(() => void follow.current?.(), [version]);
   return { ...answer, isOld: answer.address !== address };
 }
 

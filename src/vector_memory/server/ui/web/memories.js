@@ -94,10 +94,10 @@ const AROUND = 6; // rows drawn above and below what is visible
 /* Memories by their places, of which only those that were looked at are here. */
 function useRows(filters, version, onCounts) {
   const [known, setKnown] = useState({ total: null, files: 0, superseded: 0, rows: new Map(), error: null });
-  const asking = useRef(new Set());
-  const load = useCallback(async (page) => {
-    if (asking.current.has(page)) return;
-    asking.current.add(page);
+  const asking = useRef(new Map()); // whether to ask again for a page that is being answered
+  const load = useCallback(async (page, again = false) => {
+    if (asking.current.has(page)) return void asking.current.set(page, again || asking.current.get(page));
+    asking.current.set(page, false);
     try {
       const { memories, ...counts } = await ask(`memories?${query({ ...filters, limit: AT_ONCE, offset: page * AT_ONCE })}`);
       setKnown((last) => {
@@ -107,12 +107,13 @@ function useRows(filters, version, onCounts) {
       });
     } catch (error) {
       setKnown((last) => ({ ...last, error }));
-    } finally {
-      asking.current.delete(page);
     }
+    const isStale = asking.current.get(page);
+    asking.current.delete(page);
+    if (isStale) load(page);
   }, []);
   useEffect(() => {
-    if (version !== null) load(0);
+    if (version !== null) load(0, true);
   }, [version]);
   useEffect(() => onCounts(known), [known.total, known.files, known.superseded]);
   return [known, load];
