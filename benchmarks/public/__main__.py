@@ -90,7 +90,8 @@ def main() -> None:
         name = f"servers_{judged.name}"
         figures = {"documents": len(judged.documents), "asked": len(judged.questions)}
         known = options.results / f"{name}.json"
-        figures["servers"] = json.loads(known.read_text("utf-8"))["servers"] if options.server else {}
+        is_added = options.server and known.exists()
+        figures["servers"] = json.loads(known.read_text("utf-8"))["servers"] if is_added else {}
         figures["servers"] |= other_servers.measure(judged, options.cache, options.server)
     else:
         judged = read(options)
