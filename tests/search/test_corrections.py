@@ -63,6 +63,25 @@ def test_a_search_names_the_correction_with_the_fact(store: SessionMemoryStore, 
     assert [bool(result.later) for result in answer.results[1:]] == [False] * (len(answer.results) - 1)
 
 
+@pytest.mark.parametrize(
+    ("agent", "session", "second", "stays"),
+    [("a", "s", 59, False), ("a", "s", 60, True), ("b", "s", 1, True), ("a", "t", 1, True)],
+)
+def test_the_correction_is_a_result_unless_the_same_agent_noted_it_with_the_fact(
+    tmp_path: Path, agent: str, session: str, second: int, stays: bool
+) -> None:
+    at = "2026-05-01T10:0{}:{:02}Z"
+    with SessionMemoryStore(tmp_path / "memory.db") as store:
+        for number, text in enumerate(OTHERS):
+            store.store_memory("report", text, session_id="s", agent_id="a", created_at=at.format(0, number))
+        store.store_memory("report", FACT, session_id="s", agent_id="a", created_at=at.format(1, 0))
+        created_at = at.format(1 + second // 60, second % 60)
+        store.store_memory("report", CORRECTION, session_id=session, agent_id=agent, created_at=created_at)
+        results = store.search_chunks(QUESTION, Scope("report")).results
+    assert [result.memory_id for result in results] == [15, 16][: 1 + stays]
+    assert [one.id for one in results[0].later] == [16]
+
+
 @pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
 @pytest.mark.parametrize("lean", [False, True], ids=["full", "lean"])
 def test_no_limit_hides_the_correction(store: SessionMemoryStore, grain: str, lean: bool) -> None:

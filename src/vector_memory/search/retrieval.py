@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain.times import microseconds
 from vector_memory.embedding.token_states import Compared, States, bytes_per_state, compare
 from vector_memory.errors import ValidationError
 from vector_memory.search.fusion import (
@@ -23,6 +24,9 @@ from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""
+
+IN_ONE_GO = 60_000_000
+"""Microseconds: what an agent stores sooner after another memory belongs to it."""
 
 GROWTH = 4
 
@@ -144,7 +148,7 @@ class Retrieval:
     ) -> tuple[dict[int, Compared], list[Link]]:
         """Compare units token by token, and read the links and the origins of their memories.
 
-        None are compared if one has no vector yet, or its token states are not kept.
+        Memories that were noted together are not linked. None are compared if one has no vector yet, or its token states are not kept.
         """
         if any(hit.similarity is None for hit in hits):
             return {}, []
@@ -163,7 +167,7 @@ class Retrieval:
         units: dict[int, Compared] = {}
         for (unit, _), one in zip(passages, compare(question, known), strict=True):
             units[unit] = units[unit].joined(one) if unit in units else one
-        return units, linked
+        return units, [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
 
     def _fused(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         """Return the best units or memories by their fused scores, and go on with the words as they were read."""
@@ -203,6 +207,12 @@ class Retrieval:
     def is_similar_enough(self, hit: Hit) -> bool:
         """Return whether a hit passes the threshold."""
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
+
+
+def noted_together(one: Origin, other: Origin) -> bool:
+    """Return whether an agent stored two memories of a session in one go: they are two findings, no correction."""
+    is_same = (one.session_id, one.agent_id) == (other.session_id, other.agent_id)
+    return is_same and abs(microseconds(one.created_at) - microseconds(other.created_at)) < IN_ONE_GO
 
 
 def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
