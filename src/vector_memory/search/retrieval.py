@@ -148,7 +148,8 @@ class Retrieval:
     ) -> tuple[dict[int, Compared], list[Link]]:
         """Compare units token by token, and read the links and the origins of their memories.
 
-        Memories that were noted together are not linked. None are compared if one has no vector yet, or its token states are not kept.
+        Memories that were noted together are not linked. None are compared if one has no vector yet, or its token
+        states are not kept.
         """
         if any(hit.similarity is None for hit in hits):
             return {}, []

@@ -1,9 +1,10 @@
 """Which memories are current, now and at a time: like a dictionary of memories and a set of links."""
 
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 from uuid import uuid4
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +142,24 @@ def test_deleting_the_middle_of_a_chain_lets_its_end_supersede_its_beginning(sto
     with storage.write() as writer:
         writer.delete(third)
     assert current(storage) == [first]
+
+
+def test_the_longer_a_chain_that_expires_the_more_of_it_is_read_at_once(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [add(storage, new_memory(f"text {number}")) for number in range(100)]
+    with storage.write() as writer:
+        for day, number in enumerate(ids, 1):
+            writer.expire(number, f"2100-01-01T00:00:00.{day:06}+00:00")
+        for older, newer in pairwise(ids[:-1]):
+            writer.supersede(newer, [older])
+    with storage.write() as writer:
+        reads, fetch = list[str](), writer.connection.fetch
+        monkeypatch.setattr(writer.connection, "fetch", lambda *asked: reads.append(asked[1]) or fetch(*asked))
+        writer.supersede(ids[-1], [ids[-2]])
+        assert writer.lifecycle(ids[0]).superseded_until == writer.lifecycle(ids[-1]).expires_at
+        assert writer.wrong_lifecycles() == []
+    assert len(reads) < 10
 
 
 def test_what_has_expired_supersedes_nothing_and_is_passed_over_in_links(storage: Storage) -> None:

@@ -6,7 +6,8 @@ follows is kept in `memory_lifecycle`, so that a search asks for one row of each
 memory is superseded, and when all that supersedes it will have expired; usually never.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby
 from typing import NamedTuple
 
 from vector_memory.storage.connection import Queries
@@ -60,29 +61,29 @@ m.created_at <= %(as_of)s and not exists (
 """Whether it was stored, and neither superseded nor expired, at a time. What has expired since then is as if it had
 been deleted, for itself and for what it superseded: so it does not matter when it is erased."""
 
-FOLLOWING = """
-select older_id as memory_id, min(since) as superseded_at,
-    case when count(until) = count(*) then max(until) end as superseded_until
-from (
-    select s.older_id,
-        case when l.superseded_at < n.created_at then l.superseded_at else n.created_at end as since,
-        case when l.superseded_at is not null and l.superseded_until is null then null
-            when l.superseded_until > l.expires_at then l.superseded_until else l.expires_at end as until
-    from supersessions s join session_memories n on n.id = s.newer_id
-    left join memory_lifecycle l on l.memory_id = n.id where {condition}
-) direct group by older_id
+SUPERSEDING = """
+select o.id as memory_id, ol.superseded_at as known_at, ol.superseded_until as known_until, n.id as newer_id,
+    n.created_at, nl.expires_at, nl.superseded_at, nl.superseded_until
+from ({memories}) o left join memory_lifecycle ol on ol.memory_id = o.id
+left join supersessions s on s.older_id = o.id left join session_memories n on n.id = s.newer_id
+left join memory_lifecycle nl on nl.memory_id = n.id order by o.id desc
 """
-"""From when until when memories are superseded, given when those that supersede them directly are, and expire."""
+"""What supersedes memories directly, and since when each is superseded itself; for what nothing does, one row, too."""
 
-WRONG = f"""
-select f.memory_id from ({FOLLOWING.format(condition="true")}) f
-left join memory_lifecycle l on l.memory_id = f.memory_id
-where l.superseded_at is distinct from f.superseded_at or l.superseded_until is distinct from f.superseded_until
-union
-select memory_id from memory_lifecycle
-where superseded_at is not null and memory_id not in (select older_id from supersessions)
+BEFORE = """
+with recursive earlier(id, step) as (
+    select id, 0 from session_memories where id {among:ids}
+    union select s.older_id, e.step + 1 from earlier e join supersessions s on s.newer_id = e.id
+    where e.step < %(steps)s
+)
+select distinct id from earlier
 """
-"""The memories of which `memory_lifecycle` says something else."""
+"""Memories, and what they supersede in so many steps."""
+
+ALL_SUPERSEDED = """
+select older_id as id from supersessions
+union select memory_id from memory_lifecycle where superseded_at is not null
+"""
 
 
 def links(near: str, far: str) -> str:
@@ -107,12 +108,21 @@ class Lifecycle(NamedTuple):
     pinned: bool = False
 
 
-class Superseded(NamedTuple):
-    """From when until when a memory is superseded."""
+class Superseding(NamedTuple):
+    """A row of `SUPERSEDING`."""
 
     memory_id: int
+    known_at: str | None
+    known_until: str | None
+    newer_id: int | None
+    created_at: str | None
+    expires_at: str | None
     superseded_at: str | None
     superseded_until: str | None
+
+
+Span = tuple[str | None, str | None]
+"""From when until when a memory is superseded. None: never, for ever."""
 
 
 class Supersession(NamedTuple):
@@ -158,7 +168,18 @@ class LifecycleQueries(Queries):
 
     def wrong_lifecycles(self) -> list[int]:
         """Return the memories that are not superseded as what supersedes them says."""
-        return self.connection.fetch_column(WRONG)
+        return list(self._wrong(ALL_SUPERSEDED)[1])
+
+    def _wrong(self, memories: str, **parameters: object) -> tuple[set[int], dict[int, Span]]:
+        """Return the ids that a query finds, and the spans of those memories that are not kept as they follow."""
+        rows = self.connection.fetch(Superseding, SUPERSEDING.format(memories=memories), parameters)
+        wrong: dict[int, Span] = {}
+        for memory_id, group in groupby(rows, key=lambda row: row.memory_id):
+            newer = list(group)
+            span = span_of(newer, wrong)
+            if span != (newer[0].known_at, newer[0].known_until):
+                wrong[memory_id] = span
+        return {row.memory_id for row in rows}, wrong
 
 
 class LifecycleChanges(LifecycleQueries):
@@ -213,23 +234,21 @@ class LifecycleChanges(LifecycleQueries):
     def _link(self, found: Iterable[Supersession]) -> None:
         self.connection.insert("supersessions", [link._asdict() for link in found], "on conflict do nothing")
 
-    def _superseded_directly(self, memory_id: int) -> list[int]:
-        sql = "select older_id from supersessions where newer_id = %(id)s"
-        return self.connection.fetch_column(sql, {"id": memory_id})
+    def _superseded_directly(self, *memory_ids: int) -> list[int]:
+        sql = "select distinct older_id from supersessions where newer_id {among:ids}"
+        return self.connection.fetch_column(sql, {"ids": list(memory_ids)})
 
     def refresh(self, memory_ids: Iterable[int]) -> None:
         """Set from when until when memories are superseded, and what follows for those that they supersede.
 
-        The newest come first, so each is set once.
+        Mostly nothing follows. If all memories of a chain expire, it does for each: so ever more are read at once.
         """
-        waiting = set(memory_ids)
+        waiting, steps = set(memory_ids), 1
         while waiting:
-            waiting.remove(memory_id := max(waiting))
-            known, sql = self.lifecycle(memory_id), FOLLOWING.format(condition="s.older_id = %(id)s")
-            found = self.connection.fetch_one(Superseded, sql, {"id": memory_id}) or Superseded(memory_id, None, None)
-            if (known.superseded_at, known.superseded_until) != found[1:]:
-                self._set(memory_id, superseded_at=found.superseded_at, superseded_until=found.superseded_until)
-                waiting.update(self._superseded_directly(memory_id))
+            read, wrong = self._wrong(BEFORE, ids=list(waiting), steps=steps)
+            for memory_id, (since, until) in wrong.items():
+                self._set(memory_id, superseded_at=since, superseded_until=until)
+            waiting, steps = set(self._superseded_directly(*wrong)) - read, steps * 4
 
     def _set(self, memory_id: int, **values: object) -> None:
         """Set columns of the lifecycle of a memory."""
@@ -240,3 +259,15 @@ class LifecycleChanges(LifecycleQueries):
             on conflict (memory_id) do update set {changes}
         """
         self.connection.later(sql, values | {"id": memory_id})
+
+
+def span_of(newer: Iterable[Superseding], changed: Mapping[int, Span]) -> Span:
+    """Return when a memory is superseded, given what supersedes it, and what has `changed` since that was read."""
+    since, until = list[str](), list[str | None]()
+    for each in newer:
+        if each.newer_id is not None and each.created_at is not None:
+            at, end = changed.get(each.newer_id, (each.superseded_at, each.superseded_until))
+            since.append(min(at or each.created_at, each.created_at))
+            is_for_ever = each.expires_at is None or (at is not None and end is None)
+            until.append(None if is_for_ever else max(each.expires_at or "", end or ""))
+    return min(since, default=None), None if None in until else max(filter(None, until), default=None)
