@@ -44,7 +44,10 @@ ADD_PASSAGES = """
 NUMBER = "nextval(pg_get_serial_sequence('keyword_blocks', 'id'))"
 
 # Until the server does so by itself, plans would be those of empty tables.
-ANALYZE = "analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyword_blocks, keyword_postings"
+ANALYZE = """
+analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyword_blocks, keyword_postings,
+    memory_lifecycle, supersessions, later_links
+"""
 
 
 class PostgresConnection:

@@ -41,25 +41,33 @@ exists (
 """
 """Whether it is pinned, or superseded now."""
 
+THERE_THEN = f"""
+n.created_at <= %(as_of)s and not exists (
+    select 1 from memory_lifecycle l where l.memory_id = n.id and ({EXPIRED} or l.expires_at <= %(as_of)s)
+)
+"""
+"""Whether a memory `n` existed at a time."""
+
 CURRENT_THEN = f"""
 m.created_at <= %(as_of)s and not exists (
     select 1 from memory_lifecycle l where l.memory_id = m.id and (
-        {EXPIRED} or l.expires_at <= %(as_of)s or l.superseded_at <= %(as_of)s and exists (
-            with recursive newer(id) as (
-                select newer_id from supersessions where older_id = m.id
-                union select s.newer_id from newer join supersessions s on s.older_id = newer.id
-            )
-            select 1 from newer join session_memories n on n.id = newer.id
-            where n.created_at <= %(as_of)s and not exists (
-                select 1 from memory_lifecycle l where l.memory_id = n.id
-                    and ({EXPIRED} or l.expires_at <= %(as_of)s)
+        {EXPIRED} or l.expires_at <= %(as_of)s or {SUPERSEDED} and l.superseded_at <= %(as_of)s and (
+            exists (
+                select 1 from supersessions s join session_memories n on n.id = s.newer_id
+                where s.older_id = m.id and {THERE_THEN}
+            ) or exists (
+                with recursive newer(id) as (
+                    select m.id union select s.newer_id from newer join supersessions s on s.older_id = newer.id
+                )
+                select 1 from newer join session_memories n on n.id = newer.id where n.id <> m.id and {THERE_THEN}
             )
         )
     )
 )
 """
 """Whether it was stored, and neither superseded nor expired, at a time. What has expired since then is as if it had
-been deleted, for itself and for what it superseded: so it does not matter when it is erased."""
+been deleted, for itself and for what it superseded: so it does not matter when it is erased. What superseded it
+directly is looked at first, because PostgreSQL takes .2 ms or more for each recursion before it knows the tables."""
 
 SUPERSEDING = """
 select o.id as memory_id, ol.superseded_at as known_at, ol.superseded_until as known_until, n.id as newer_id,
