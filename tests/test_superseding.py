@@ -284,6 +284,23 @@ def test_an_export_has_superseded_memories_and_an_import_restores_who_supersedes
         assert json.loads(exported(other, session_id="s").splitlines()[0])["memories"] == 3
 
 
+@pytest.mark.parametrize("there", [(CSV, PARQUET), (PARQUET, CSV), (PARQUET,)], ids=["both", "reversed", "newer"])
+def test_an_import_supersedes_what_is_current_here_though_the_newer_text_is_stored_already(
+    store: SessionMemoryStore, pair: tuple[int, int], tmp_path: Path, there: tuple[str, ...]
+) -> None:
+    assert pair
+    text = exported(store)
+    with SessionMemoryStore(tmp_path / "other.db", Settings(embedding_model="toy")) as other:
+        for content in there:
+            at = PAST if content == CSV else LATER
+            other.store_memory("report", content, session_id="s", created_at=at)
+        other.import_memories(io.BytesIO(text))
+        (entry,) = other.get_timeline(Scope(session_id="s")).entries
+        assert other.get_memory_by_id(entry.memory_id).memory.content == PARQUET
+        assert other.import_memories(io.BytesIO(text)).added == 0
+        assert [one.memory_id for one in other.get_timeline(Scope(session_id="s")).entries] == [entry.memory_id]
+
+
 def test_an_old_history_does_not_supersede_what_was_stored_after_it(tmp_path: Path) -> None:
     def fields(minute: int) -> dict[str, Any]:
         return {"memory_type": "report", "session_id": "s", "created_at": f"2026-05-01T10:{minute:02}:00Z"}

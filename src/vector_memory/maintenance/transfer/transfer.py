@@ -142,7 +142,8 @@ class Transfer:
         with self._storage.read() as reader:
             if line.expires_at is not None and line.expires_at <= reader.now():
                 return Imported(expired=1)
-            if is_duplicate(reader, with_report(reader, line).memory, line):
+            copy, older = found_here(reader, with_report(reader, line).memory, line)
+            if copy is not None and not older:
                 return Imported(skipped=1)
         derived = self._indexer.derived(line.memory_type, line.title, line.content, line.stored_chunks())
         if model is not None and line.passages:
@@ -152,10 +153,12 @@ class Transfer:
             derived = replace(derived, embedded=found, links=links)
         with self._storage.write() as writer:
             new, orphaned = with_report(writer, line)
-            if is_duplicate(writer, new, line):
+            copy, older = found_here(writer, new, line)
+            if copy is not None and max(older, default=0) < copy:
+                writer.supersede(copy, older)
                 return Imported(skipped=1)
             history = history_of(line)
-            new = replace(new, supersedes=superseded_here(writer, line.supersedes, history.created_at))
+            new = replace(new, supersedes=older if copy is None else (*older, copy))
             memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
             if line.pinned:
                 writer.pin(memory_id, pinned=True)
@@ -224,13 +227,25 @@ def without_excess_chunks(line: MemoryLine) -> MemoryLine:
     return line.model_copy(update={"chunks": [], "passages": []})
 
 
-def is_duplicate(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
-    """Return whether the memory of a line is already stored, and current, or superseded but of the same time."""
+def found_here(reader: Reader, new: NewMemory, line: MemoryLine) -> tuple[int | None, tuple[int, ...]]:
+    """Return the id of the memory of a line if it is stored, and what it has to supersede.
+
+    It is if it is current, or superseded but of the same time. What something supersedes here is left as it is then.
+    """
     at = line.created_at if new.kind is MemoryKind.INPUT_PROMPT else None  # people repeat themselves
-    content_hash = hash_of(line.content)
-    if reader.find_duplicate(new, content_hash, at) is not None:
-        return True
-    return line.created_at is not None and line.created_at in reader.times_of_duplicates(new, content_hash)
+    content_hash, older = hash_of(line.content), superseded_here(reader, line.supersedes, history_of(line).created_at)
+    copy = reader.find_duplicate(new, content_hash, at)
+    if (
+        copy is None
+        and line.created_at is not None
+        and line.created_at in reader.times_of_duplicates(new, content_hash)
+    ):
+        key = {name: getattr(line, name) for name in MemoryKey.model_fields}
+        copy = reader.find_copy(**key | {"content_hash": content_hash})
+    if copy is None or not older:
+        return copy, older
+    known = {copy, *(link.older_id for link in reader.superseding(older))}
+    return copy, tuple(number for number in older if number not in known)
 
 
 def superseded_here(reader: Reader, keys: Sequence[MemoryKey], at: str) -> tuple[int, ...]:
