@@ -208,7 +208,8 @@ def means(results: Results) -> str:
 def others(results: Results) -> str:
     """Return the means of each server over the sets in a sentence, for a page that has no room for more."""
     chosen = {name: result for name, result in results.items() if "servers" in result}
-    named = list(next(iter(chosen.values()))["servers"])
+    first, *rest = (result["servers"] for result in chosen.values())
+    named = [server for server in first if all(server in each for each in rest)]
     said = []
     for server in named:
         figures = [each["servers"][server] for each in chosen.values()]
