@@ -16,7 +16,7 @@ from vector_memory.maintenance.doctor.report import Finding, Level
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.postgres import beginnings
 from vector_memory.storage.postgres.connecting import connect
-from vector_memory.storage.postgres.generations import JUMP, Marks, Progress
+from vector_memory.storage.postgres.generations import JUMP, Marks, NewestMarks
 from vector_memory.store import SessionMemoryStore
 
 SESSION, OTHER = Scope("report", session_id="s"), Scope("report", session_id="other")
@@ -133,8 +133,8 @@ def test_a_reader_whom_others_overtake_does_not_take_that_for_a_restored_backup(
     store: SessionMemoryStore, url: str
 ) -> None:
     add(store, "first")
-    progress, opening = Progress(), beginnings.reading("memory")
+    newest, opening = NewestMarks(), beginnings.reading("memory")
     for is_over in (False, True):
-        with closing(connect(url)) as connection, connection.reading(opening, progress):
-            progress.meet(Marks(revision=2**62))  # by another thread, after this transaction has begun
+        with closing(connect(url)) as connection, connection.reading(opening, newest):
+            newest.meet(Marks(revision=2**62))  # by another thread, after this transaction has begun
             assert connection.state.is_over == is_over

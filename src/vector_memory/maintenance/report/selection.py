@@ -47,12 +47,12 @@ class SelectionPages:
             "written": milliseconds(utc_now()),
             "total": total,
             "share": round(projection.share, 4),
-            "memories": [fields_of(moment) | {"point": points.get(moment.memory_id)} for moment in moments],
+            "memories": [mark_of(moment) | {"point": points.get(moment.memory_id)} for moment in moments],
         }
         return build_page(data)
 
 
-def fields_of(moment: Moment) -> dict[str, Any]:
+def mark_of(moment: Moment) -> dict[str, Any]:
     """Return what the page's script reads of a memory; it fills in what is missing."""
     return {
         "id": moment.memory_id,

@@ -141,7 +141,7 @@ class Api:
         files = self._files.listed(scope)
         start = max(0, offset - len(files))  # all files may be among those before
         found = TimelineResult() if only_files else self._store.get_timeline(scope, limit + len(files), start)
-        both: Iterator[ListedFile | TimelineEntry] = merge(files, reversed(found.entries), key=time_of, reverse=True)
+        both: Iterator[ListedFile | TimelineEntry] = merge(files, reversed(found.entries), key=changed_at, reverse=True)
         return JSONResponse(
             {
                 "memories": [
@@ -268,7 +268,7 @@ def question_of(request: Request) -> tuple[str, Scope, Grain, SearchMode | None]
     return given.get("q", ""), scope_of(request), cast("Grain", grain), mode
 
 
-def time_of(one: ListedFile | TimelineEntry) -> str:
+def changed_at(one: ListedFile | TimelineEntry) -> str:
     """Return by which time a list is sorted."""
     return one.changed_at if isinstance(one, ListedFile) else one.created_at
 

@@ -17,7 +17,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
-from vector_memory.storage.postgres.generations import Progress
+from vector_memory.storage.postgres.generations import NewestMarks
 from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
@@ -74,8 +74,8 @@ class Connection(psycopg.Connection[Row]):
         self._seconds_left: Callable[[], float] = usual
         self._waiting: list[Statement] = []
         self._state: State | None = None
-        self._progress = Progress()
-        self._met = self._progress.met
+        self._newest = NewestMarks()
+        self._met = self._newest.met
         self._gathering = False
         self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
@@ -87,12 +87,12 @@ class Connection(psycopg.Connection[Row]):
     # A transaction
 
     @contextmanager
-    def reading(self, opening: Sequence[Statement], progress: Progress | None = None) -> Iterator[None]:
+    def reading(self, opening: Sequence[Statement], newest: NewestMarks | None = None) -> Iterator[None]:
         """Read in a transaction, which begins with the first statement. `opening`: one of `beginnings`.
 
-        `progress`: what this process has met of the memory.
+        `newest`: what this process has met of the memory.
         """
-        self.begin(opening, progress=progress)
+        self.begin(opening, newest=newest)
         try:
             yield
         finally:
@@ -104,13 +104,13 @@ class Connection(psycopg.Connection[Row]):
         opening: Sequence[Statement],
         attempt: Attempt = once,
         seconds_left: Callable[[], float] = usual,
-        progress: Progress | None = None,
+        newest: NewestMarks | None = None,
     ) -> Iterator[None]:
         """Read and write in a transaction: committed at the end of the block, rolled back on any error.
 
         `seconds_left`: says how long the commit may wait for a standby.
         """
-        self.begin(opening, attempt, progress)
+        self.begin(opening, attempt, newest)
         self._seconds_left = seconds_left
         try:
             yield
@@ -119,11 +119,11 @@ class Connection(psycopg.Connection[Row]):
             self.undo()
             raise
 
-    def begin(self, opening: Sequence[Statement], attempt: Attempt = once, progress: Progress | None = None) -> None:
+    def begin(self, opening: Sequence[Statement], attempt: Attempt = once, newest: NewestMarks | None = None) -> None:
         """Begin a transaction with the next statement."""
         self._opening, self._attempt, self._state = opening, attempt, None
-        self._progress = progress or Progress()
-        self._met = self._progress.met  # now, because others may commit before the answer is here
+        self._newest = newest or NewestMarks()
+        self._met = self._newest.met  # now, because others may commit before the answer is here
         self._waiting.clear()
 
     @property
@@ -205,7 +205,7 @@ class Connection(psycopg.Connection[Row]):
         if committed.statusmessage != COMMIT.sql.upper():
             raise DatabaseError("A statement failed, so nothing was changed: repeat the call.")
         if self._state:
-            self._progress.meet(self._state.marks)
+            self._newest.meet(self._state.marks)
 
     def end_read(self) -> None:
         """Send the end of the transaction, without waiting for the answer: `is_usable` receives it."""
@@ -300,7 +300,7 @@ class Connection(psycopg.Connection[Row]):
             if transaction_header.LOCK in opening:
                 self._waiting.extend(self._state.new_generation())
             else:
-                self._progress.meet(self._state.marks)
+                self._newest.meet(self._state.marks)
         return cursors[len(sent) - len(statements) :]
 
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:

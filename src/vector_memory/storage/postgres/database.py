@@ -14,7 +14,7 @@ from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import BUSY, LOCKED, translated_errors
-from vector_memory.storage.postgres.generations import Progress
+from vector_memory.storage.postgres.generations import NewestMarks
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
@@ -63,7 +63,7 @@ class PostgresDatabase:
         self._standbys = ConnectionPool.of(standbys, connections) if standbys else None
         self._standbys_from = 0.0
         self._dimensions = dimensions
-        self._progress = Progress()
+        self._newest = NewestMarks()
         self._is_prepared = False
         self._preparing = threading.Lock()
         try:
@@ -83,7 +83,7 @@ class PostgresDatabase:
             connection = self._standby(stack, opening)
             if connection is None:
                 connection = stack.enter_context(self._reader())
-                stack.enter_context(connection.reading(opening, self._progress))
+                stack.enter_context(connection.reading(opening, self._newest))
             yield connection
 
     @contextmanager
@@ -99,7 +99,7 @@ class PostgresDatabase:
             translated_errors(),
             self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
             self._prepared_pool().connection() as connection,
-            connection.writing(beginnings.writing(self.schema), turn.take, turn.seconds_left, self._progress),
+            connection.writing(beginnings.writing(self.schema), turn.take, turn.seconds_left, self._newest),
         ):
             yield connection
 
@@ -141,7 +141,7 @@ class PostgresDatabase:
         try:
             with translated_errors(), ExitStack() as reading:
                 connection = reading.enter_context(self._standbys.connection())
-                reading.enter_context(connection.reading(opening, self._progress))
+                reading.enter_context(connection.reading(opening, self._newest))
                 if connection.state.revision < revision:
                     return None
                 connection.state.lineage = connection.state.lineage._replace(timeline=timeline)

@@ -27,7 +27,7 @@ class Marks(NamedTuple):
     last_passage_id: int = 0
 
 
-class Progress:
+class NewestMarks:
     """The newest marks that this process has met. Safe to use from several threads."""
 
     def __init__(self) -> None:
