@@ -22,6 +22,11 @@ def test_a_healthy_file_is_healthy(path: Path) -> None:
     assert len(report.findings) == 27
 
 
+def test_what_has_expired_is_no_damage(path: Path) -> None:
+    change(path, "insert into memory_lifecycle (memory_id, expires_at) values (3, '2020-01-01T00:00:00.000000+00:00')")
+    assert found(examine(path)) == {}
+
+
 def overwrite_root_of(path: Path, index: str) -> None:
     connection = apsw.Connection(str(path))
     ((root,),) = connection.execute("select rootpage from sqlite_schema where name = ?", (index,)).fetchall()
