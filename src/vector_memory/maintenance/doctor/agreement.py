@@ -154,10 +154,10 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     contents = block.contents
     spans = contents.spans()
     memories = reader.memories(list(spans))
-    if len(memories) < len(spans):  # some have expired: what is left is compared once they are erased
-        return True
     if len(contents.lengths) != block.units * LENGTH.itemsize or reader.keywords.memories_in(block.id) != sorted(spans):
         return False
+    if len(memories) < len(spans):  # some have expired: the rest is compared when they are erased
+        return True
     for memory_id, span in spans.items():
         memory, chunks = memories[memory_id], reader.chunks_of(memory_id)
         parts = [each.chunk for each in chunks]
