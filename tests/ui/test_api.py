@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -24,7 +23,6 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import NotFoundError
 from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
-from vector_memory.server.ui.checkup import examine
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
@@ -480,25 +478,6 @@ def test_every_request_that_changes_something_needs_the_header_of_the_page(page:
         assert page.change(path, "GET").status_code in (200, 404, 405)
     assert page.get("state")["deleting"] == {}
     assert page.ask("api/export").text == before
-
-
-def test_the_doctor_examines_once_until_asked_again_while_the_page_keeps_its_locks(
-    memories: SessionMemoryStore, tmp_path: Path, settings: Settings
-) -> None:
-    """It opens the file again, and closing that must not end the locks of this process: it is another process."""
-    database = tmp_path / "memory.db"
-    database.chmod(0o644)
-    before = memories.version()
-    with serving(memories, examine=partial(examine, database, settings)) as ui:
-        ui.enter()
-        found = ui.get("checkup")
-        [wrong] = [one for one in found["findings"] if one["name"] == "permissions"]
-        assert (wrong["state"], wrong["advice"]) == ("problem", "Run `vector-memory doctor --fix`.")
-        assert found["checks"] > len(found["findings"])
-        database.chmod(0o600)
-        assert ui.get("checkup") == found
-        assert "permissions" not in [one["name"] for one in ui.get("checkup?again=1")["findings"]]
-    assert memories.version() == before
 
 
 def test_the_version_changes_when_another_process_stores(page: Ui, tmp_path: Path) -> None:
