@@ -27,6 +27,20 @@ def test_what_has_expired_is_no_damage(path: Path) -> None:
     assert found(examine(path)) == {}
 
 
+def test_damage_beside_what_has_expired_is_found(path: Path) -> None:
+    change(
+        path,
+        """
+        insert or replace into memory_lifecycle (memory_id, expires_at)
+        select max(memory_id), '2020-01-01T00:00:00.000000+00:00' from keyword_memories
+        group by block_id having count(*) > 1;
+        update keyword_postings set postings = zeroblob(length(postings))
+        where id / 256 in (select block_id from keyword_memories group by block_id having count(*) > 1)
+        """,
+    )
+    assert "keywords" in found(examine(path))
+
+
 def overwrite_root_of(path: Path, index: str) -> None:
     connection = apsw.Connection(str(path))
     ((root,),) = connection.execute("select rootpage from sqlite_schema where name = ?", (index,)).fetchall()

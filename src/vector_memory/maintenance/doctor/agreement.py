@@ -15,7 +15,7 @@ from vector_memory.maintenance.doctor.report import Finding, Level, agreement, f
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader
 from vector_memory.storage.maintenance_api import WholeMemory
-from vector_memory.storage.postings import LENGTH, POSTING, indexed
+from vector_memory.storage.postings import LENGTH, POSTING, Postings, indexed
 from vector_memory.storage.queries.portions import WordBlock
 from vector_memory.storage.records import StoredPassage
 from vector_memory.storage.terms import RULES
@@ -149,17 +149,15 @@ def are_words_correct(reader: Reader, faults: Faults) -> bool:
 
 
 def is_block_correct(reader: Reader, block: WordBlock) -> bool:
-    """Return whether a block has exactly the words of its memories."""
+    """Return whether a block has exactly the words of its memories; more, if some have expired and are not erased."""
     postings = defaultdict[int, list[bytes]](list)
     contents = block.contents
     spans = contents.spans()
     memories = reader.memories(list(spans))
     if len(contents.lengths) != block.units * LENGTH.itemsize or reader.keywords.memories_in(block.id) != sorted(spans):
         return False
-    if len(memories) < len(spans):  # some have expired: the rest is compared when they are erased
-        return True
-    for memory_id, span in spans.items():
-        memory, chunks = memories[memory_id], reader.chunks_of(memory_id)
+    for memory_id, memory in memories.items():  # those that have expired cannot be read any more
+        span, chunks = spans[memory_id], reader.chunks_of(memory_id)
         parts = [each.chunk for each in chunks]
         words = indexed(searchable_texts(memory.title, memory.content, parts, chunked=memory.chunked), span.start)
         ids = [each.id for each in chunks] if memory.chunked else [memory_id]
@@ -167,14 +165,21 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
             return False
         for bucket, row in words.postings.items():
             postings[bucket].append(row)
+    if len(memories) < len(spans):
+        there = {bucket: posted(row) for bucket, row in block.postings.items()}
+        return all(np.isin(posted(b"".join(rows)), there.get(bucket, ())).all() for bucket, rows in postings.items())
     stored = {bucket: sorted_row(row) for bucket, row in block.postings.items() if row}
     return bool(spans) and stored == {bucket: sorted_row(b"".join(rows)) for bucket, rows in postings.items()}
 
 
 def sorted_row(row: bytes) -> bytes:
     """Return postings, sorted. An incomplete one at the end is left out."""
-    whole = len(row) // POSTING.itemsize * POSTING.itemsize
-    return np.sort(np.frombuffer(row[:whole], POSTING)).tobytes()
+    return np.sort(posted(row)).tobytes()
+
+
+def posted(row: bytes) -> Postings:
+    """Return the postings of a row. An incomplete one at the end is left out."""
+    return np.frombuffer(row[: len(row) // POSTING.itemsize * POSTING.itemsize], POSTING)
 
 
 def unknown_tags(reader: Reader) -> dict[str, int]:
