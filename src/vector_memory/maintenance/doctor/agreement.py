@@ -174,7 +174,8 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
 
 def sorted_row(row: bytes) -> bytes:
     """Return postings, sorted. An incomplete one at the end is left out."""
-    return np.sort(posted(row)).tobytes()
+    postings = posted(row)
+    return np.sort(postings).tobytes()
 
 
 def posted(row: bytes) -> Postings:
