@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import anyio
+import httpx2
 import pytest
 from fastmcp import Client
 
@@ -20,8 +22,9 @@ from ui.conftest import Ui, serving
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.errors import NotFoundError
+from vector_memory.errors import CancelledCallError, NotFoundError
 from vector_memory.files import FileMemory
+from vector_memory.search.across import Across
 from vector_memory.server.app import create_server
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.settings import Answers, ServerOptions, Settings
@@ -478,6 +481,25 @@ def test_every_request_that_changes_something_needs_the_header_of_the_page(page:
         assert page.change(path, "GET").status_code in (200, 404, 405)
     assert page.get("state")["deleting"] == {}
     assert page.ask("api/export").text == before
+
+
+def test_a_search_stops_when_the_browser_no_longer_waits(
+    page: Ui, memories: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = threading.Event()
+
+    def searched(*_arguments: object) -> None:
+        try:
+            for _ in range(100_000):
+                memories.count_memories()
+        except CancelledCallError:
+            stopped.set()
+            raise
+
+    monkeypatch.setattr(Across, "several", searched)
+    with pytest.raises(httpx2.ReadTimeout):
+        page.client.get(f"{page.base}api/search?q=writer", timeout=0.2)
+    eventually(stopped.is_set)
 
 
 def test_the_version_changes_when_another_process_stores(page: Ui, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from vector_memory.results.overview import (
     TimelineResult,
 )
 from vector_memory.results.sessions import MemoryEntry
-from vector_memory.storage.base import Storage
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Moment
 
 EVERYTHING = Scope(as_of=ANY)
 
@@ -35,8 +36,7 @@ class Overview:
         check_range("limit", limit, 1, MAX_MOMENTS)
         check_range("offset", offset, 0, LARGEST)
         with self._storage.read() as reader:
-            moments = reader.timeline(scope, limit, EXCERPT_LENGTH, offset)
-            total = reader.count(scope)
+            moments, total = moments_of(reader, scope, limit, offset)
             superseded, by = superseded_in(reader, scope, [each.memory_id for each in moments])
         entries = [TimelineEntry.model_validate(each, from_attributes=True) for each in moments]
         return TimelineResult(
@@ -73,3 +73,11 @@ class Overview:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             return memory_entry(reader.memory(number)).model_copy(update=succession_of(reader, number))
+
+
+def moments_of(reader: Reader, scope: Scope, limit: int, offset: int) -> tuple[list[Moment], int]:
+    """Return a part of a timeline, and the number of memories in all of it. What no index has is looked through only once."""
+    if not scope.containing and not scope.tags and not scope.category:
+        return reader.timeline(scope, limit, EXCERPT_LENGTH, offset), reader.count(scope)
+    found = reader.newest(scope)
+    return reader.moments(found[offset : offset + limit], EXCERPT_LENGTH), len(found)

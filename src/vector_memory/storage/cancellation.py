@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from vector_memory.errors import CancelledCallError
+
 
 @dataclass(slots=True, eq=False)
 class Call:
@@ -24,3 +26,10 @@ current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
 
 give_way: ContextVar[Callable[[], object]] = ContextVar("give_way", default=lambda: None)
 """What a thread that works for a call does before it waits for long: others may work meanwhile."""
+
+
+def require_wanted() -> None:
+    """Raise CancelledCallError if this thread works for a call that was cancelled and has written nothing."""
+    call = current_call.get()
+    if call is not None and call.cancelled and not call.has_written:
+        raise CancelledCallError

@@ -136,6 +136,12 @@ class LimitedReader(Limited[Reader]):
     def timeline(self, scope: Scope, limit: int, characters: int, offset: int = 0) -> list[Moment]:
         return self._whole.timeline(self.visible(scope), limit, characters, offset)
 
+    def newest(self, scope: Scope) -> list[int]:
+        return self._whole.newest(self.visible(scope))
+
+    def moments(self, memory_ids: Sequence[int], characters: int) -> list[Moment]:
+        return self._whole.moments(self._seen(memory_ids), characters)
+
     def activity(self, scope: Scope) -> list[Activity]:
         return self._whole.activity(self.visible(scope))
 
@@ -178,6 +184,9 @@ class LimitedReader(Limited[Reader]):
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         return self._whole.count_by(self.visible(scope), by)
+
+    def kinds(self, scope: Scope) -> list[str]:
+        return self._whole.kinds(self.visible(scope))
 
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         return self._whole.sessions(self.visible(scope), limit, agents)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from vector_memory.errors import CancelledCallError, ClosedMemoryError, DatabaseLockError
-from vector_memory.storage.cancellation import current_call
+from vector_memory.errors import ClosedMemoryError, DatabaseLockError
+from vector_memory.storage.cancellation import current_call, require_wanted
 
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
 
@@ -42,7 +42,7 @@ class WriteLock:
         """Wait until no other thread writes. `seconds`: the limit of this wait and that of `Turn.take` together.
 
         The time counts from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
-        CancelledCallError, or ClosedMemoryError if the store is closed in the meantime.
+        or ClosedMemoryError if the store is closed in the meantime.
         """
         turn = self._next_turn(seconds)
         turn.require_reason_to_wait()
@@ -146,8 +146,7 @@ class Turn:
         """Raise an error if the result is no longer wanted."""
         if self._is_closed():
             raise ClosedMemoryError
-        if self._call is not None and self._call.cancelled and not self._call.has_written:
-            raise CancelledCallError
+        require_wanted()
 
     def _taken(self, begin: Callable[[], object]) -> bool:
         self.require_wanted()

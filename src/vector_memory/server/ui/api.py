@@ -2,14 +2,16 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from heapq import merge
+from inspect import iscoroutinefunction
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast, get_args
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -28,6 +30,7 @@ from vector_memory.server.ui.agent_answers import AgentAnswers
 from vector_memory.server.ui.checkup import Checkup
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.shown_files import FILE, ShownFiles
+from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
@@ -92,7 +95,7 @@ class Api:
             "file": self._files.file,
             "backup": self.backup,
         }
-        return [Route(f"/api/{path}", endpoint) for path, endpoint in reads.items()]
+        return [Route(f"/api/{path}", abandonable(endpoint)) for path, endpoint in reads.items()]
 
     async def state(self, _request: Request) -> Response:
         """Return what the page looks at several times a second: whether anything changed, and what will be deleted."""
@@ -236,6 +239,28 @@ class Api:
             self._store.back_up(copy)
             stream = copy.open("rb")  # it can be read after the folder is gone
         return download(stream, "memory-backup.db", "application/vnd.sqlite3")
+
+
+def abandonable(endpoint: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that stops reading when the browser no longer waits: somebody has typed on."""
+
+    async def answered(request: Request) -> Response:
+        current_call.set(call := Call())
+        watching = asyncio.create_task(cancel_if_gone(request, call))
+        try:
+            answer = endpoint(request) if iscoroutinefunction(endpoint) else run_in_threadpool(endpoint, request)
+            return cast("Response", await answer)
+        finally:
+            watching.cancel()
+
+    return answered
+
+
+async def cancel_if_gone(request: Request, call: Call) -> None:
+    """Cancel a call when the browser has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass  # the body
+    call.cancelled = True
 
 
 def scope_of(request: Request, names: Collection[str] = FILTERS) -> Scope:

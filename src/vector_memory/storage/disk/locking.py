@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vector_memory.errors import CancelledCallError, MemoryStorageError
-from vector_memory.storage.cancellation import Call, current_call
+from vector_memory.errors import MemoryStorageError
+from vector_memory.storage.cancellation import current_call, require_wanted
 
 FILE_LOCK_TIMEOUT_SECONDS = 30.0
 SECONDS_BETWEEN_ATTEMPTS = 0.005
@@ -21,11 +21,11 @@ def lock(descriptor: int) -> None:
     call = current_call.get()
     until = (call.arrived_at if call else time.monotonic()) + FILE_LOCK_TIMEOUT_SECONDS
     while not lock_if_free(descriptor):
-        require_wanted(call)
+        require_wanted()
         if time.monotonic() >= until:
             raise MemoryStorageError("Another process keeps the file locked. Nothing was written: try again.")
         time.sleep(SECONDS_BETWEEN_ATTEMPTS)
-    require_wanted(call)
+    require_wanted()
 
 
 @contextmanager
@@ -39,12 +39,6 @@ def lock_file(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def require_wanted(call: Call | None) -> None:
-    """Raise CancelledCallError if the client has cancelled the call."""
-    if call is not None and call.cancelled:
-        raise CancelledCallError
 
 
 def lock_if_free(descriptor: int) -> bool:

@@ -15,6 +15,7 @@ from psycopg.abc import PQGen
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
 from vector_memory.storage.postgres.generations import NewestMarks
@@ -139,7 +140,11 @@ class Connection(psycopg.Connection[Row]):
 
     # psycopg also accepts templates.
     def execute(self, query: str, params: Parameters = None, *, binary: bool = False) -> Cursor:  # type: ignore[override]
-        """Send a statement, after those that wait, and return its cursor. One round trip."""
+        """Send a statement, after those that wait, and return its cursor. One round trip.
+
+        Raises CancelledCallError if nobody waits for its result.
+        """
+        require_wanted()
         statement = Statement(query, params, binary)
         if self._gathering:
             raise NotSentError(statement)

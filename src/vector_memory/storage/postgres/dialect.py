@@ -28,6 +28,7 @@ DIALECT = {
     "json_object": Fragment("json_object_agg(?)::text"),
     "json_lists": Fragment("coalesce(json_agg(json_build_array(?)), '[]')::text"),
     "position": "strpos",
+    "like": Fragment("lower(?) like %(containing)s"),
     "same_place": """
         m.about_report is not distinct from %(about_report)s
         and (m.memory_type <> 'knowledge_base' or m.category is not distinct from %(category)s)

@@ -25,7 +25,7 @@ CONDITIONS = {
     "after_id": "m.id > %(after_id)s",
     "created_after": "m.created_at >= %(created_after)s",
     "created_before": "m.created_at <= %(created_before)s",
-    "containing": "{position}(lower(coalesce(m.title, '') || ' ' || m.content), %(containing)s) > 0",
+    "containing": "({like:m.title} or {like:m.content})",
     "sessions": "m.session_id {among:sessions}",
     "as_of": CURRENT_THEN,
     "state": IN_STATE,
@@ -50,12 +50,18 @@ def ascii_lower(text: str) -> str:
     return text.encode().lower().decode()
 
 
+def pattern_for(part: str) -> str:
+    """Return the pattern of `like` for texts that contain a part."""
+    escaped = ascii_lower(part).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """Return the fields that narrow the scope, as parameters."""
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
     values["kind"], values["state"] = (one and str(one) for one in (scope.kind, scope.state))
     values["tags"] = list(scope.tags) or None
-    values["containing"] = scope.containing and ascii_lower(scope.containing)
+    values["containing"] = scope.containing and pattern_for(scope.containing)
     values["as_of"] = None if scope.as_of in (ANY, STORED) else scope.as_of
     values["sessions"] = None if scope.sessions is None else list(scope.sessions)
     return {name: value for name, value in values.items() if value is not None}

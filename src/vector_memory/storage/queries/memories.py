@@ -290,6 +290,16 @@ class MemoryQueries(Queries):
         sql = f"select name, count(*) as number from ({named}) counted group by name order by name"
         return dict(self.connection.fetch(Counted, sql, condition.parameters))
 
+    def kinds(self, scope: Scope) -> list[str]:
+        """Return the kinds of which a scope has memories. To count them would mean to read them all."""
+        condition, kinds = memory_filter(scope), ", ".join(f"('{kind}')" for kind in MemoryKind)
+        sql = f"""
+            with kinds(name) as (values {kinds})
+            select name from kinds
+            where exists (select 1 from session_memories m where m.memory_type = name and {condition.sql})
+        """
+        return self.connection.fetch_column(sql, condition.parameters)
+
     def expendable(self, scope: Scope, limit: int | None = None) -> list[Expendable]:
         """Return memories of a scope that are not pinned: tagged ones, the least read first, if it is of that kind.
 

@@ -131,9 +131,11 @@ class PassageQueries(Queries, ABC):
         owners = dict(self.connection.fetch(OwnedPassage, sql, {"ids": list(memory_ids)}))
         ids, vectors = self.candidates.vectors(list(owners))
         owned = np.array([owners[number] for number in ids.tolist()], np.int64)
-        found, places, counts = np.unique(owned, return_inverse=True, return_counts=True)
-        sums = np.zeros((len(found), self.dimensions), np.float32)
-        np.add.at(sums, places, vectors)
+        order = owned.argsort(kind="stable")
+        found, starts, counts = np.unique(owned[order], return_index=True, return_counts=True)
+        if not found.size:
+            return found, np.zeros((0, self.dimensions), np.float32)
+        sums = np.add.reduceat(vectors[order], starts, axis=0)
         return found, sums / counts.astype(np.float32)[:, np.newaxis]
 
     def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:

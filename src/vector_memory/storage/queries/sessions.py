@@ -1,5 +1,6 @@
 """Sessions: their statistics and names, which is the latest, and what was left since."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.connection import Asked, Counted, Queries, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import ascii_lower, memory_filter
-from vector_memory.storage.queries.lifecycle import CURRENT, PINNED, UNEXPIRED
+from vector_memory.storage.queries.lifecycle import CURRENT, EXPIRED, PINNED, UNEXPIRED
 from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 
 LISTED = """
@@ -80,6 +81,14 @@ where (m.turn, m.created_at) >= (%(turn)s, %(since)s) and {{unindexed:m.memory_t
 order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
 """
 
+CREATED = f"select m.created_at from session_memories m where {UNEXPIRED} order by m.created_at"
+
+
+def of_expired(belonging: str) -> str:
+    """Return the query for the number of rows that belong to what has expired."""
+    return f"(select count(*) from memory_lifecycle l join {belonging} = l.memory_id where {EXPIRED})"
+
+
 OF_SESSION = f"""
 select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
     count(*) - count(embedding_model_id) as without_vectors, max(session_iter) as latest_iteration,
@@ -87,17 +96,31 @@ select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks
 from session_memories m where m.session_id = %(id)s and {UNEXPIRED}
 """
 
+NAMES = """
+with recursive names(name) as (
+    select min(m.{column}) from session_memories m where {unexpired}
+    union all
+    select (select min(m.{column}) from session_memories m where m.{column} > name and {unexpired})
+    from names where name is not null
+) select count(name) from names
+"""
+"""How many names are in a column that an index begins with: each is looked up after the one before."""
+
+# Each count reads an index: of the rows themselves, SQLite would read the texts on the way to what stands after them.
 OF_ALL = f"""
-select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
-    count(distinct session_id) as total_sessions, count(distinct agent_id) as total_agents,
-    count(*) - count(embedding_model_id) as without_vectors,
-    min(created_at) as earliest_created, max(created_at) as latest_created,
+select (select count(*) from session_memories) - {of_expired("session_memories m on m.id")} as total_memories,
+    (select count(*) from memory_chunks) - {of_expired("memory_chunks c on c.parent_id")} as total_chunks,
+    ({NAMES.format(column="session_id", unexpired=UNEXPIRED)}) as total_sessions,
+    ({NAMES.format(column="agent_id", unexpired=UNEXPIRED)}) as total_agents,
+    (select count(*) from session_memories m where m.embedding_model_id is null and {UNEXPIRED}) as without_vectors,
+    ({CREATED} limit 1) as earliest_created, ({CREATED} desc limit 1) as latest_created,
     (select model from embedding_models) as embedding_model, {{size}} as database_bytes
-from session_memories m where {UNEXPIRED}
 """
 
 
 HOUR = len("2026-11-27T21")
+
+OLDEST_FIRST = "order by m.turn, m.created_at, m.id"
 
 
 class FoundName(NamedTuple):
@@ -128,6 +151,11 @@ def counted_by(column: str, condition: str = "true") -> str:
         select {column} as name, count(*) as number from session_memories m where {condition} and {UNEXPIRED}
         group by {column} order by {column}
     """
+
+
+def newest(condition: str) -> str:
+    """Return the query for the ids of memories, newest first. It reads an index where that has all it needs."""
+    return f"select m.id from session_memories m where {condition} order by m.turn desc, m.created_at desc, m.id desc"
 
 
 class SessionQueries(Queries):
@@ -165,12 +193,20 @@ class SessionQueries(Queries):
         They have the first `characters` of their text.
         """
         condition = memory_filter(scope)
-        sql = f"""
-            select {MOMENTS} from session_memories m where {condition.sql}
-            order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s offset %(offset)s
-        """
+        listed = f"{newest(condition.sql)} limit %(limit)s offset %(offset)s"
+        sql = f"select {MOMENTS} from session_memories m where m.id in ({listed}) {OLDEST_FIRST}"
         parameters = condition.parameters | {"limit": limit, "offset": offset, "characters": characters}
-        return self.connection.fetch(Moment, sql, parameters)[::-1]
+        return self.connection.fetch(Moment, sql, parameters)
+
+    def newest(self, scope: Scope) -> list[int]:
+        """Return the ids of the memories of a scope, the newest first."""
+        condition = memory_filter(scope)
+        return self.connection.fetch_column(newest(condition.sql), condition.parameters)
+
+    def moments(self, memory_ids: Sequence[int], characters: int) -> list[Moment]:
+        """Return memories, oldest first, with the first `characters` of their text."""
+        sql = f"select {MOMENTS} from session_memories m where m.id {{among:ids}} {OLDEST_FIRST}"
+        return self.connection.fetch(Moment, sql, {"ids": list(memory_ids), "characters": characters})
 
     def activity(self, scope: Scope) -> list[Activity]:
         """Return how much each agent stored in each hour of a scope, by hour and agent."""

@@ -32,6 +32,7 @@ DIALECT = {
     "json_object": Fragment("json_group_object(?)"),
     "json_lists": Fragment("json_group_array(json_array(?))"),
     "position": "instr",
+    "like": Fragment("? like %(containing)s escape '\\'"),
     "same_place": """
         json_extract(m.metadata, '$.parent_report_id') is json_extract(%(metadata)s, '$.parent_report_id')
         and (m.memory_type <> 'knowledge_base'

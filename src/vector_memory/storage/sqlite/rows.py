@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import apsw
 
+from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.sqlite.time_limit import type_check
 
 T = TypeVar("T")
@@ -16,6 +17,7 @@ SIMPLE: dict[object, type] = {kind: kind for kind in (int, float, str, bytes, bo
 
 def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> list[T]:
     """Run a query and return `make(**columns)` for each row."""
+    require_wanted()
     cursor = connection.execute(sql, bindings)
     if (first := next(cursor, None)) is None:
         return []
@@ -55,12 +57,14 @@ def as_dict(**columns: Any) -> dict[str, Any]:
 
 def fetch_value(connection: apsw.Connection, sql: str, bindings: Any = ()) -> Any:
     """Run a query and return the first column of its first row, or None."""
+    require_wanted()
     rows = connection.execute(sql, bindings).fetchall()
     return rows[0][0] if rows else None
 
 
 def fetch_column(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
     """Run a query and return the first column of every row."""
+    require_wanted()
     return [row[0] for row in connection.execute(sql, bindings).fetchall()]
 
 

@@ -209,10 +209,10 @@ INDEXES = f"""
 create index idx_agent_session on session_memories(agent_id, session_id);
 create index idx_agent_session_iter on session_memories(agent_id, session_id, session_iter);
 create index idx_agent_session_task on session_memories(agent_id, session_id, task_code);
-create index idx_session on session_memories(session_id, memory_type, session_iter, turn, created_at);
+create index idx_session on session_memories(session_id, memory_type, session_iter, turn, created_at, agent_id);
 create index idx_turn on session_memories(turn, created_at);
 create index idx_memory_type on session_memories(memory_type);
-create index idx_created_at on session_memories(created_at);
+create index idx_created_at on session_memories(created_at, agent_id);
 create index idx_task_code on session_memories(task_code);
 create index idx_session_iter on session_memories(session_iter);
 create index idx_content_hash on session_memories(content_hash);

@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
+from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.damaged import WRONG_TYPE, DamagedError
 from vector_memory.storage.write_lock import LOCK_ADVICE
 
@@ -80,7 +81,11 @@ class Guard:
         connection.exec_trace = self._begin
 
     def _is_over(self) -> bool:
-        """Return whether SQLite should interrupt the statement. Processor time, so a busy machine does not matter."""
+        """Return whether SQLite should interrupt the statement. Processor time, so a busy machine does not matter.
+
+        Raises CancelledCallError if nobody waits for its result.
+        """
+        require_wanted()
         return time.thread_time() > self._ends_at
 
     def _begin(self, cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
