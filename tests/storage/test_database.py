@@ -182,6 +182,19 @@ def test_a_call_that_is_cancelled_while_it_waits_writes_nothing(path: Path, *, s
     holder.close()
 
 
+def test_a_query_that_nobody_waits_for_any_more_is_stopped(database: Database) -> None:
+    endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r"
+    token = current_call.set(call := Call())
+    try:
+        threading.Timer(0.05, lambda: setattr(call, "cancelled", True)).start()
+        with pytest.raises(CancelledCallError), database.read() as connection:
+            fetch_value(connection, endless)
+    finally:
+        current_call.reset(token)
+    with database.read() as connection:
+        assert fetch_value(connection, COUNT) == 0
+
+
 def test_a_call_that_is_cancelled_after_it_started_to_write_is_completed(database: Database) -> None:
     call = Call()
 

@@ -28,7 +28,8 @@ export async function ask(path, { method = "GET", body = null, signal } = {}) {
 }
 
 /* The answer to a request, and to the same request after each change. The last one stays until the next is there. What
-   changes while it is being answered is asked for after that: agents may store faster than a large memory answers.
+   changes while it is being answered is asked for after a pause of the same length: agents may store faster than a large
+   memory answers, and have the other half of its time.
    `patience`: milliseconds in which the request may still change, because somebody is typing. */
 export function useAnswer(path, params, version, patience = 0) {
   const [answer, setAnswer] = useState({ data: null, error: null });
@@ -43,12 +44,15 @@ export function useAnswer(path, params, version, patience = 0) {
       isAsking = true;
       while (asked !== latest.current && !stop.signal.aborted) {
         asked = latest.current;
+        const began = performance.now();
         try {
           const data = await ask(address, { signal: stop.signal });
           setAnswer({ data, error: null, address });
         } catch (error) {
           if (!stop.signal.aborted) setAnswer((last) => ({ ...last, error, address }));
         }
+        const taken = performance.now() - began;
+        await new Promise((go) => setTimeout(go, taken));
       }
       isAsking = false;
     };

@@ -1,6 +1,6 @@
 /* All memories, or those of a session: filters, and a list of which only the visible part is drawn. */
 
-import { html, useCallback, useEffect, useRef, useState } from "./preact-htm.js";
+import { Component, html, useCallback, useEffect, useRef, useState } from "./preact-htm.js";
 import { count, cut, finder } from "./shared.js";
 import { ask, link, query, rename, useAnswer } from "./live.js";
 import { Asking, beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf, pageOf } from "./parts.js";
@@ -80,8 +80,9 @@ function Head({ session }) {
 /* A field with the names in use. */
 function Named({ name, label, value, session, onChoose }) {
   const [part, setPart] = useState(value);
-  const { data } = useAnswer(`names/${NAMED[name]}`, { part: part === value ? "" : part, session: name === "session" ? "" : session });
-  return html`<${Entry} name=${name} label=${label} value=${value} onChoose=${onChoose} onType=${setPart} list=${`${name}-names`} placeholder="any" />
+  const [isWanted, want] = useState(false); // names of a large memory take a while
+  const { data } = useAnswer(isWanted && `names/${NAMED[name]}`, { part: part === value ? "" : part, session: name === "session" ? "" : session });
+  return html`<${Entry} name=${name} label=${label} value=${value} onChoose=${onChoose} onType=${setPart} onFocus=${() => want(true)} list=${`${name}-names`} placeholder="any" />
     <datalist id=${`${name}-names`}>${(data?.names ?? []).map((one) => html`<option key=${one} value=${one} />`)}</datalist>`;
 }
 
@@ -89,7 +90,7 @@ function Named({ name, label, value, session, onChoose }) {
 
 const ROW = 84;
 const AT_ONCE = 100;
-const AROUND = 6; // rows drawn above and below what is visible
+const AROUND = 6; // rows drawn above and below what is visible, and scrolled before others are drawn
 
 /* Memories by their places, of which only those that were looked at are here. */
 function useRows(filters, version, onCounts) {
@@ -134,8 +135,9 @@ function List({ filters, server, onCounts }) {
   const [[first, last], setRange] = useState([0, 20]);
   const top = () => place.current.getBoundingClientRect().top + scrollY;
   const look = () => {
-    const seen = Math.floor((scrollY - top()) / ROW);
-    setRange([Math.max(0, seen - AROUND), seen + Math.ceil(innerHeight / ROW) + AROUND]);
+    const seen = Math.floor((scrollY - top()) / ROW / AROUND) * AROUND;
+    const range = [Math.max(0, seen - AROUND), seen + Math.ceil(innerHeight / ROW) + 2 * AROUND];
+    setRange((last) => (last[0] === range[0] && last[1] === range[1] ? last : range));
   };
   useEffect(() => {
     look();
@@ -157,7 +159,7 @@ function List({ filters, server, onCounts }) {
       ${places.map((at) => {
         const memory = known.rows.get(at);
         return html`<li key=${memory ? pageOf(memory) : `place-${at}`} class="row" style=${{ transform: `translateY(${at * ROW}px)` }} aria-setsize=${known.total} aria-posinset=${at + 1}>
-          ${memory && html`<${Row} memory=${memory} filters=${filters} isLeaving=${memory.memory_id in server.deleting} />`}
+          ${memory && html`<${Row} memory=${memory} text=${filters.text} session=${!filters.session} isLeaving=${memory.memory_id in server.deleting} />`}
         </li>`;
       })}
     </ul>`;
@@ -177,14 +179,21 @@ function useKeptPlace(known, place, top) {
   }, [known]);
 }
 
-function Row({ memory, filters, isLeaving }) {
-  const pattern = finder(filters.text);
-  return html`<a class=${`entry${isLeaving ? " leaving" : ""}`} href=${pageOf(memory)}>
-    <${Glyph} kind=${memory.memory_type} />
-    <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} />${memory.pinned && html` <span class="badge">pinned</span>`}${memory.superseded_by?.length > 0 && html` <span class="badge">superseded</span>`}</span>
-    <${Facts} memory=${memory} session=${!filters.session} />
-    <p class="excerpt" dir="auto"><${Marked} text=${cut(beginningOf(memory), 200)} pattern=${pattern} /></p>
-  </a>`;
+/* A row is drawn again only if something in it is new, and not whenever the list is scrolled. */
+class Row extends Component {
+  shouldComponentUpdate(next) {
+    return Object.keys(next).some((name) => next[name] !== this.props[name]);
+  }
+
+  render({ memory, text, session, isLeaving }) {
+    const pattern = finder(text);
+    return html`<a class=${`entry${isLeaving ? " leaving" : ""}`} href=${pageOf(memory)}>
+      <${Glyph} kind=${memory.memory_type} />
+      <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} />${memory.pinned && html` <span class="badge">pinned</span>`}${memory.superseded_by?.length > 0 && html` <span class="badge">superseded</span>`}</span>
+      <${Facts} memory=${memory} session=${session} />
+      <p class="excerpt" dir="auto"><${Marked} text=${cut(beginningOf(memory), 200)} pattern=${pattern} /></p>
+    </a>`;
+  }
 }
 
 /* The arrow keys go from row to row. */

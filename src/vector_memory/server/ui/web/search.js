@@ -5,7 +5,7 @@ import { copyText, count, cut, number } from "./shared.js";
 import { link, rename, useAnswer } from "./live.js";
 import { Choice, Entry, Facts, Failure, Glyph, KINDS, kindOptions, legible, Marked, MemoryLink, nameOf } from "./parts.js";
 
-const TYPING = 120; // milliseconds
+const TYPING = 50; // milliseconds; a search that is out of date is cancelled, here and on the server
 
 const GRAINS = { chunk: "Passages", section: "Sections", document: "Whole memories" };
 const MODES = [["", "Meaning and words"], ["vector", "Meaning only"], ["keyword", "Words only"]];
