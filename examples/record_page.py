@@ -1,6 +1,6 @@
 """Records the page over a memory while three agents write.
 
-uv run --group browser --group benchmark examples/record_page.py [FILE]
+uv run --group browser examples/record_page.py [FILE]
 
 The agents of three_agents.py fill an empty memory, each from a process of its own. The page is open all the time and is
 never reloaded. FILE is an animated picture, by default page.webp.

@@ -6,6 +6,7 @@ live memory. --keep leaves the memory, the page and more pictures in a folder.
 """
 
 import argparse
+import hashlib
 import os
 import random
 import shutil
@@ -17,13 +18,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from vector_memory.sessions import writer as saving
 from vector_memory.store import SessionMemoryStore
 
 ROOT = Path(__file__).parents[1]
 PICTURE, LIVE = (ROOT / "docs" / "images" / name for name in ("report.png", "ui.png"))
+SHOWN = ROOT / "docs" / "images" / "shown.sha256"
+"""Has the digest of what the pictures were made of: a test says when they are stale."""
+
+SOURCES = [ROOT / "src/vector_memory" / folder for folder in ("maintenance/report/web", "server/ui/web")]
 SESSION = "read-the-docs"
 WIDE = {"width": 1240, "height": 1010}
 VIEWS = {
@@ -57,17 +60,25 @@ def main() -> None:
         take_pictures(page.as_uri(), folder)
         shutil.copy(folder / "light.png", PICTURE)
         with live_page(database) as link:
-            take_pictures(link, folder, "main h1")
+            take_pictures(link, folder, ".figures:not(:has-text('Checking'))")
         shutil.copy(folder / "light.png", LIVE)
+        SHOWN.write_text(f"{digest()}\n")
     for picture in (PICTURE, LIVE):
         print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
+
+
+def digest() -> str:
+    """Return a digest of the files of the pages."""
+    files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.is_file())
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 @contextmanager
 def live_page(database: Path) -> Iterator[str]:
     """Serve the page over a memory, and yield a link to it that works once."""
-    command = [sys.executable, "-m", "vector_memory", "ui", "--no-open", "--read-only", "--database-path", database]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-m", "vector_memory", "ui", "--no-open", "--read-only"]
+    command += ["--database-path", database.name]  # which the picture shows
+    with subprocess.Popen(command, cwd=database.parent, stderr=subprocess.PIPE, text=True) as server:
         yield next(line.strip() for line in server.stderr or () if "http://" in line)
         server.terminate()
 
@@ -118,6 +129,8 @@ def working_hours(chance: random.Random) -> Iterator[datetime]:
 
 def take_pictures(address: str, folder: Path, ready: str = "body") -> None:
     """Take a picture of a page in every view, all with the cookies of the first, once there is what `ready` selects."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - a test imports this script without a browser
+
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)

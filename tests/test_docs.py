@@ -4,13 +4,13 @@ import json
 import re
 import sys
 import tomllib
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from claims import Claims, is_shown, listed, pages, without_evidence
+from imported import imported
 from vector_memory import errors
 from vector_memory.cli.commands import app
 from vector_memory.server.tools import offered
@@ -43,18 +43,19 @@ def anchors(page: Path) -> set[str]:
 def make_docs(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script that writes the generated docs, as it is called to check them."""
     monkeypatch.setattr(sys, "argv", ["make_docs.py", "--check"])
-    spec = spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
-    assert spec
-    assert spec.loader
-    script = module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
+    return imported(ROOT / "scripts" / "make_docs.py")
 
 
 def test_generated_docs_are_fresh(make_docs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The files equal the output of scripts/make_docs.py."""
     make_docs.main()
     assert "are fresh" in capsys.readouterr().out
+
+
+def test_the_pictures_are_of_the_pages_as_they_are() -> None:
+    """After a change of a page: uv run --group browser python scripts/make_screenshot.py."""
+    pictures = imported(ROOT / "scripts" / "make_screenshot.py")
+    assert pictures.SHOWN.read_text().strip() == pictures.digest()
 
 
 def test_stale_docs_are_noticed(make_docs: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

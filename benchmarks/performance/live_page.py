@@ -30,7 +30,7 @@ QUESTIONS = ("which service holds the lock", "how are backups restored", "why wa
 KEYSTROKE = 180
 """Milliseconds between letters: every pause is long enough for a search."""
 
-EXAMINED = "() => document.querySelector('.figures')?.innerText.includes('examined') === false"
+EXAMINED = "() => document.querySelector('.figures')?.innerText.includes('Checking') === false"
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 SEARCHES = """() => performance.getEntriesByType('resource')
   .filter(one => one.name.includes('api/search')).map(one => one.duration)"""

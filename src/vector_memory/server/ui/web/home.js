@@ -26,7 +26,7 @@ export function Home({ server, change }) {
   return html`<h1>What happened lately</h1>
     <p class="summary">The memory <bdi>${data.place}</bdi>${data.read_only ? ", read-only" : ""}</p>
     <form role="search" aria-label="Search the memory" class="ask" onSubmit=${search}>
-      <input name="q" class="question" type="search" aria-label="Question" autocomplete="off" placeholder="Ask the memory as an agent would" />
+      <input name="q" class="question" type="search" aria-label="Question" autocomplete="off" placeholder="Ask as an agent would" />
       <button type="submit">Search</button>
     </form>
     <${Failure} error=${error} />
@@ -122,7 +122,7 @@ function Figures({ stats, sessions, checkup, health }) {
 }
 
 function found({ data, error }, show) {
-  if (!data) return error ? ["–", "not examined"] : ["…", "being examined"];
+  if (!data) return error ? ["–", "not examined"] : ["Checking …", "by the doctor"];
   if (!data.findings.length) return ["Healthy", "says the doctor"];
   return [number.format(data.findings.length), html`<button type="button" class="link" onClick=${show}>finding${data.findings.length === 1 ? "" : "s"} of the doctor</button>`];
 }
