@@ -76,15 +76,20 @@ def test_tags_are_added_and_removed_and_others_stay(run: Run) -> None:
     assert run("tag", 2, "--remove", before[0], "--add", "job").out == "2: ledger, job\n"
     assert run("show", 2, "--json").json["access_count"] == 0
     assert run("tag", 2).code == 2
+    assert run("tag", "--add", "x").code == run("tag", 2, "--kind", "report", "--add", "x").code == 2
+    chosen = run("list", "--agent", "explorer", "--json").json["entries"]
+    assert chosen
+    assert len(run("tag", "--agent", "explorer", "--add", "x", "--json").json["memories"]) == len(chosen)
+    assert len(run("pin", "--tags", "x", "--json").json["memory_ids"]) == len(chosen)
     assert run("tag", 99, "--add", "x").code == 1
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_memory_is_amended_in_place(run: Run) -> None:
-    answer = run("amend", 2, "--title", "Lock in the ledger", "--tags", "ledger", "--json").json
+def test_a_memory_is_edited_in_place(run: Run) -> None:
+    answer = run("edit", 2, "--title", "Lock in the ledger", "--tags", "ledger", "--json").json
     assert (answer["title"], answer["tags"]) == ("Lock in the ledger", ["ledger"])
     assert "Lock in the ledger" in run("show", 2).out
-    assert run("amend", 2).err == ("vector-memory: There is nothing to change: send a title, a description or tags.\n")
+    assert run("edit", 2).err == ("vector-memory: There is nothing to change: send a title, a description or tags.\n")
 
 
 def test_ingested_files_expire(memory: Path, run: Run, tmp_path: Path) -> None:

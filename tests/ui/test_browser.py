@@ -436,7 +436,9 @@ def test_the_answer_of_an_agent_comes_with_its_tokens(shown: Shown) -> None:
     assert "never sleeps" in shown.inner_text("pre.call >> nth=1")
 
 
-def test_deleting_asks_and_can_be_undone(shown: Shown, filled: SessionMemoryStore) -> None:
+def test_deleting_asks_and_can_be_undone_after_the_page_was_closed(
+    shown: Shown, ui: Ui, filled: SessionMemoryStore
+) -> None:
     visit(shown, "#/memory/3")
     shown.click("text=Delete …")
     shown.click("text=Keep it")
@@ -444,9 +446,12 @@ def test_deleting_asks_and_can_be_undone(shown: Shown, filled: SessionMemoryStor
     shown.click("text=Delete …")
     shown.locator("dialog .danger").click()
     playwright.expect(shown.locator(".toast")).to_contain_text("Memory 3 will be deleted")
-    shown.reload()
-    shown.click(".toast button")
-    playwright.expect(shown.locator(".toast")).to_have_count(0)
+    context = shown.context
+    shown.close()
+    again = context.new_page()
+    again.goto(ui.base)
+    again.click(".toast button")
+    playwright.expect(again.locator(".toast")).to_have_count(0)
     assert filled.count_memories() == 4
 
 

@@ -98,11 +98,14 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "say what would be deleted"},
     "pin": {"pin 7 8": "two memories"},
     "unpin": {"unpin 7": "let it age again"},
-    "amend": {
-        "amend 7 --title 'Exports are Parquet'": "give it another title",
-        "amend 7 --tags exports --tags storage": "replace its tags",
+    "edit": {
+        "edit 7 --title 'Exports are Parquet'": "give it another title",
+        "edit 7 --tags exports --tags storage": "replace its tags",
     },
-    "tag": {"tag 7 8 --add decided --remove draft": "their other tags stay"},
+    "tag": {
+        "tag 7 8 --add decided --remove draft": "their other tags stay",
+        "tag --session monday --task T-7 --add shipped": "whatever filters choose",
+    },
     "cleanup": {
         "cleanup --days 365 --dry-run": "count what is older than a year",
         "cleanup --days 365": "delete it",

@@ -31,7 +31,7 @@ Maintenance:
   delete           delete memories, or a session
   pin              keep memories whatever their age
   unpin            undo pin
-  amend            change the title, description or tags of a memory
+  edit             change the title, description or tags of a memory
   tag              add tags to memories, or remove them
   cleanup          delete old memories
   backfill         compute missing vectors

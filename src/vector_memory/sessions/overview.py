@@ -76,7 +76,10 @@ class Overview:
 
 
 def moments_of(reader: Reader, scope: Scope, limit: int, offset: int) -> tuple[list[Moment], int]:
-    """Return a part of a timeline, and the number of memories in all of it. What no index has is looked through only once."""
+    """Return a part of a timeline, and the number of memories in all of it.
+
+    What no index has is looked through only once.
+    """
     if not scope.containing and not scope.tags and not scope.category:
         return reader.timeline(scope, limit, EXCERPT_LENGTH, offset), reader.count(scope)
     found = reader.newest(scope)

@@ -39,7 +39,7 @@ COMMANDS = {
     "delete": "maintain:delete",
     "pin": "curate:pin",
     "unpin": "curate:unpin",
-    "amend": "curate:amend",
+    "edit": "curate:edit",
     "tag": "curate:tag",
     "cleanup": "maintain:cleanup",
     "backfill": "maintain:backfill",

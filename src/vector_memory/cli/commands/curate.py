@@ -4,36 +4,48 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, MemoryId, existing, files_of
+from vector_memory.cli.flags import (
+    AsJson,
+    Filters,
+    HiddenSettingsFlags,
+    LocationFlags,
+    MemoryId,
+    existing,
+    files_of,
+)
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import printable, tell
+from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
+from vector_memory.sessions.overview import MAX_MOMENTS
 from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
 
 def pin(
     *memory_ids: MemoryId,
+    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
     """Pin memories: neither their age nor a policy removes them, and they lead their session's context."""
-    _pin_all(memory_ids, place, settings, pinned=True, as_json=as_json)
+    _pin_all(memory_ids, filters, place, settings, pinned=True, as_json=as_json)
 
 
 def unpin(
     *memory_ids: MemoryId,
+    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
     """Undo pin."""
-    _pin_all(memory_ids, place, settings, pinned=False, as_json=as_json)
+    _pin_all(memory_ids, filters, place, settings, pinned=False, as_json=as_json)
 
 
-def amend(
+def edit(
     memory_id: MemoryId,
     /,
     *,
@@ -54,33 +66,47 @@ def tag(
     *memory_ids: MemoryId,
     add: Annotated[list[str] | None, Parameter(help="Tag to add; repeatable.")] = None,
     remove: Annotated[list[str] | None, Parameter(help="Tag to remove; repeatable.")] = None,
+    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
     """Add tags to memories, or remove some. Their other tags stay."""
-    if not memory_ids or not (add or remove):
-        raise ConfigurationError("Name the memories by their ids, and tags with --add or --remove.")
+    if not add and not remove:
+        raise ConfigurationError("Name tags with --add or --remove.")
     with _opened(place, settings) as store:
-        for number in memory_ids:
-            store.describe_memory(number)  # none is changed if one does not exist
-        answers = [store.tag_memory(number, add=add or [], remove=remove or []) for number in memory_ids]
+        chosen = _chosen(store, memory_ids, filters)
+        answers = [store.tag_memory(number, add=add or [], remove=remove or []) for number in chosen]
     lines = [f"{answer.memory_id}: {', '.join(answer.tags) or 'no tags'}" for answer in answers]
     tagged = [{"memory_id": answer.memory_id, "tags": answer.tags} for answer in answers]
     tell({"success": True, "memories": tagged}, printable("\n".join(lines)), as_json=as_json)
 
 
 def _pin_all(
-    memory_ids: tuple[str, ...], place: DatabaseLocation, settings: Settings, *, pinned: bool, as_json: bool
+    memory_ids: tuple[str, ...],
+    filters: Filters,
+    place: DatabaseLocation,
+    settings: Settings,
+    *,
+    pinned: bool,
+    as_json: bool,
 ) -> None:
-    if not memory_ids:
-        raise ConfigurationError("Name the memories by their ids.")
     with _opened(place, settings) as store:
-        for number in memory_ids:
-            store.describe_memory(number)  # none is changed if one does not exist
-        ids = [(store.pin if pinned else store.unpin)(number).memory_id for number in memory_ids]
+        chosen = _chosen(store, memory_ids, filters)
+        ids = [(store.pin if pinned else store.unpin)(number).memory_id for number in chosen]
     message = f"{'Pinned' if pinned else 'Unpinned'} {counted(len(ids), 'memory', 'memories')}."
     tell({"success": True, "memory_ids": ids, "message": message}, message, as_json=as_json)
+
+
+def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Filters) -> list[str]:
+    """Return the ids of memories that were named, of which each exists, or that filters choose."""
+    scope = filters.scope(filters.kind)
+    if bool(memory_ids) == (scope != Scope()):
+        raise ConfigurationError("Name the memories by their ids, or choose them with filters.")
+    for number in memory_ids:
+        store.describe_memory(number)  # none is changed if one does not exist
+    found = [] if memory_ids else store.get_timeline(scope, MAX_MOMENTS).entries
+    return [*memory_ids, *(str(entry.memory_id) for entry in found)]
 
 
 def _opened(place: DatabaseLocation, settings: Settings) -> SessionMemoryStore:

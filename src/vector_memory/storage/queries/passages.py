@@ -135,7 +135,7 @@ class PassageQueries(Queries, ABC):
         found, starts, counts = np.unique(owned[order], return_index=True, return_counts=True)
         if not found.size:
             return found, np.zeros((0, self.dimensions), np.float32)
-        sums = np.add.reduceat(vectors[order], starts, axis=0)
+        sums: NDArray[np.float32] = np.add.reduceat(vectors[order], starts, axis=0)
         return found, sums / counts.astype(np.float32)[:, np.newaxis]
 
     def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:

@@ -6,8 +6,8 @@ import { ask, link, query, rename, useAnswer } from "./live.js";
 import { Asking, beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf, pageOf } from "./parts.js";
 
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
-const MORE = ["task", "iteration", "category", "tag", "since", "until", "state"];
-const FILTERS = ["text", "kind", "agent", "session", ...MORE];
+const MORE = ["iteration", "category", "tag", "since", "until", "state"];
+const FILTERS = ["text", "kind", "agent", "session", "task", ...MORE];
 const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Superseded too"]];
 
 export function Memories({ params, server, change }) {
@@ -21,10 +21,10 @@ export function Memories({ params, server, change }) {
       <${Choice} name="kind" label="Kind" value=${filters.kind} options=${kindOptions("All kinds", server.files)} onChoose=${choose("kind")} />
       <${Named} name="agent" label="Agent" value=${filters.agent} session=${filters.session} onChoose=${choose("agent")} />
       <${Named} name="session" label="Session" value=${filters.session} onChoose=${choose("session")} />
+      <${Named} name="task" label="Task" value=${filters.task} session=${filters.session} onChoose=${choose("task")} />
       <details class="more-filters" open=${MORE.some((name) => filters[name])}>
         <summary>More filters</summary>
         <div class="filters">
-          <${Named} name="task" label="Task" value=${filters.task} session=${filters.session} onChoose=${choose("task")} />
           <${Entry} name="iteration" label="Iteration" value=${filters.iteration} onChoose=${choose("iteration")} placeholder="such as 2" />
           <${Entry} name="category" label="Category" value=${filters.category} onChoose=${choose("category")} />
           <${Entry} name="tag" label="Tag" value=${filters.tag} onChoose=${choose("tag")} />

@@ -135,6 +135,8 @@ function Later({ memory, later, more, nearest, edits }) {
   </ul>${more > 0 && html`<p class="facts">and ${number.format(more)} more</p>`}</section>`;
 }
 
+const ALIKE = 0.5; // cosine of memories of which one may replace the other
+
 function Nearest({ memory, nearest, edits }) {
   if (!nearest.length) return null;
   return html`<section class="panel"><h2>Nearest in meaning</h2><ul class="plain">
@@ -144,7 +146,7 @@ function Nearest({ memory, nearest, edits }) {
         <div><${MemoryLink} id=${other.memory_id} dir="auto">${nameOf(other)}<//>
           <p class="facts">${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <bdi>${other.agent_id}</bdi> · <${Ago} time=${other.created_at} />
             ${other.is_copy && html` <span class="badge">near copy</span>`}
-            ${edits && other.memory_type === memory.memory_type && !isLinked(memory, other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}</p></div>
+            ${edits && other.similarity >= ALIKE && other.memory_type === memory.memory_type && !isLinked(memory, other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}</p></div>
       </li>`,
     )}
   </ul></section>`;

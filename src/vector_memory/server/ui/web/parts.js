@@ -46,6 +46,7 @@ export function ago(time) {
   if (seconds < 5 * HOUR) return `${Math.round(seconds / HOUR)} h ago`;
   const date = new Date(time);
   if (date.toDateString() === new Date().toDateString()) return clock.format(date);
+  if (date.toDateString() === new Date(Date.now() - DAY * 1000).toDateString()) return `yesterday ${clock.format(date)}`;
   return seconds < 6 * DAY ? dayAndClock.format(date) : day.format(date);
 }
 
