@@ -40,6 +40,9 @@ NOTED, REVIEWED = 0.35, 0.4
 SETTLING = 500
 """Milliseconds after which nothing moves any more."""
 
+PATIENCE = 300_000
+"""Milliseconds: the doctor gives way to everything else."""
+
 READERS = ("researcher-1", "researcher-2", "api-expert")
 
 
@@ -138,6 +141,7 @@ def take_pictures(address: str, folder: Path, ready: str = "body") -> None:
         for name, options in VIEWS.items():
             context = browser.new_context(**options, storage_state=known)  # type: ignore[arg-type]
             shown = context.new_page()
+            shown.set_default_timeout(PATIENCE)
             shown.goto(address)
             shown.locator(ready).wait_for()
             shown.wait_for_timeout(SETTLING)

@@ -185,9 +185,6 @@ class LimitedReader(Limited[Reader]):
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         return self._whole.count_by(self.visible(scope), by)
 
-    def kinds(self, scope: Scope) -> list[str]:
-        return self._whole.kinds(self.visible(scope))
-
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         return self._whole.sessions(self.visible(scope), limit, agents)
 

@@ -46,6 +46,30 @@ def test_a_session_and_the_whole_memory_are_counted(filled: Storage) -> None:
     assert whole.database_bytes > 0
 
 
+def test_what_has_expired_is_not_counted(filled: Storage) -> None:
+    with filled.write() as writer:
+        for number in (3, 4):
+            writer.expire(number, "2026-01-05")
+    with filled.read() as reader:
+        whole = reader.statistics()
+        assert reader.count_by(Scope(), "kind") == {"input_prompt": 1, "report": 1}
+    assert (whole.total_memories, whole.total_chunks, whole.total_sessions, whole.total_agents) == (2, 2, 1, 2)
+    assert (whole.without_vectors, whole.earliest_created, whole.latest_created) == (0, "2026-01-01", "2026-01-02")
+
+
+def test_a_part_of_a_text_is_found_letter_by_letter(storage: Storage) -> None:
+    texts = ("100% done", "1000 done", "snake_case", "snakeXcase", "C:\\temp", "\u00c4RGER")
+    for text in texts:
+        add(storage, new_memory(text, title="Note"))
+    with storage.read() as reader:
+
+        def found(part: str) -> list[str]:
+            return [moment.beginning for moment in reader.moments(reader.newest(Scope(containing=part)), 20)]
+
+        assert (found("0% D"), found("e_c"), found("c:\\T")) == (["100% done"], ["snake_case"], ["C:\\temp"])
+        assert (found("rger"), found("note"), found("nowhere")) == (["\u00c4RGER"], [*texts], [])
+
+
 def test_names_that_start_with_a_part_come_before_names_that_contain_it(storage: Storage) -> None:
     for session in ("beta", "Alphabet", "alpha", "gamma"):
         add(storage, new_memory(session, session_id=session, task_code="T"))

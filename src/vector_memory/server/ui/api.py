@@ -312,7 +312,7 @@ def results_in(query: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def shown(result: Found) -> dict[str, Any]:
     """Return a result under the same names in every grain."""
     fields = result.model_dump(mode="json")
-    text = next(fields[name] for name in ("chunk_content", "section_content", "content") if name in fields)
+    text = next(fields.pop(name) for name in ("chunk_content", "section_content", "content") if name in fields)
     unit = fields.get("chunk_id") or result.memory_id
     path = "" if isinstance(result, FoundMemory) else result.header_path
     return {**fields, "memory_id": result.memory_id, "unit": unit, "text": text, "path": path}

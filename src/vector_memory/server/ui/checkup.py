@@ -24,7 +24,7 @@ from vector_memory.maintenance.doctor.report import Level, Report
 from vector_memory.settings import MemoryAddress, Settings
 
 POLITE = 19
-"""How much lower its priority is than that of servers: it takes a minute of the processor for a large memory."""
+"""How much lower its priority is than that of servers: the lowest. Of a large memory, it takes a minute."""
 
 
 class Checkup:
@@ -48,17 +48,10 @@ class Checkup:
 def examine(address: MemoryAddress, settings: Settings) -> Report:
     """Examine a memory in a new process. Raises DatabaseError if that ends early."""
     try:
-        with ProcessPoolExecutor(1, get_context("spawn"), give_way) as pool:
+        with ProcessPoolExecutor(1, get_context("spawn"), os.nice, (POLITE,)) as pool:
             return pool.submit(_examine, address, settings).result()
     except BrokenProcessPool as error:
         raise DatabaseError("The examination was interrupted: run `vector-memory doctor`.") from error
-
-
-def give_way() -> None:
-    """Let this process work only while no other wants the processor, where the system can."""
-    os.nice(POLITE)
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _examine(address: MemoryAddress, settings: Settings) -> Report:

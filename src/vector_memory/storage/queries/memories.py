@@ -286,19 +286,25 @@ class MemoryQueries(Queries):
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""
         condition = memory_filter(scope)
+        if by == "kind" and scope.as_of in HIDDEN:
+            return self._count_kinds(scope)
         named = COUNTED[by].replace("{condition}", condition.sql)
         sql = f"select name, count(*) as number from ({named}) counted group by name order by name"
         return dict(self.connection.fetch(Counted, sql, condition.parameters))
 
-    def kinds(self, scope: Scope) -> list[str]:
-        """Return the kinds of which a scope has memories. To count them would mean to read them all."""
-        condition, kinds = memory_filter(scope), ", ".join(f"('{kind}')" for kind in MemoryKind)
+    def _count_kinds(self, scope: Scope) -> dict[str, int]:
+        """Count all memories of a scope, and subtract what is no longer there: few memories have a lifecycle."""
+        stored = memory_filter(replace(scope, as_of=STORED))
         sql = f"""
-            with kinds(name) as (values {kinds})
-            select name from kinds
-            where exists (select 1 from session_memories m where m.memory_type = name and {condition.sql})
+            select name, cast(sum(number) as bigint) as number from (
+                select m.memory_type as name, count(*) as number from session_memories m where {stored.sql}
+                group by m.memory_type
+                union all
+                select m.memory_type, -count(*) from memory_lifecycle l join session_memories m on m.id = l.memory_id
+                where {HIDDEN[scope.as_of]} and {stored.sql} group by m.memory_type
+            ) counted group by name having sum(number) > 0 order by name
         """
-        return self.connection.fetch_column(sql, condition.parameters)
+        return dict(self.connection.fetch(Counted, sql, stored.parameters))
 
     def expendable(self, scope: Scope, limit: int | None = None) -> list[Expendable]:
         """Return memories of a scope that are not pinned: tagged ones, the least read first, if it is of that kind.
