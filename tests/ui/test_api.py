@@ -45,7 +45,8 @@ def memories(store: SessionMemoryStore) -> SessionMemoryStore:
     )
     store.store_memory("working_memory", "The writer is slow.", agent_id="bob", session_id="one", session_iter=2)
     store.store_memory("working_memory", "Ready to go.", agent_id="bob", session_id="two", tags=["done"])
-    store.store_memory("knowledge_base", "The writer never sleeps.", agent_id="bob", title="Rule", category="rules")
+    rule = {"title": "Rule", "category": "rules", "metadata": {"project": "/work/ledger"}}
+    store.store_memory("knowledge_base", "The writer never sleeps.", agent_id="bob", **rule)
     return store
 
 
@@ -83,6 +84,8 @@ def test_home_says_what_was_stored_lately_by_whom_and_where(page: Ui) -> None:
         ("session=one&iteration=v2", [3]),
         ("task=T", [1]),
         ("category=rules", [5]),
+        ("project=/work/ledger", [5]),
+        ("project=/work", []),
         ("tag=done", [4]),
         ("text=THE WRITER", [5, 3, 1]),
         ("text=rule", [5]),

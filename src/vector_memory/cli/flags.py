@@ -114,11 +114,12 @@ class Filters(FiltersInSession):
         Literal["pinned", "superseded"] | None, Parameter(help="Only pinned memories, or only superseded ones.")
     ] = None
     containing: Annotated[str | None, Parameter(help="Only memories with these letters in title or text.")] = None
+    project: Annotated[str | None, Parameter(help="Only what hooks and imports stored of the project in a folder.")] = None
 
     def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
         """Return the memories of a kind that pass. Raises ValidationError."""
         own = {"category": self.category, "tags": self.tags, "state": self.state, "containing": self.containing}
-        return super().scope(kind, session_id=self.session, **own, **more)
+        return super().scope(kind, session_id=self.session, project=self.project, **own, **more)
 
 
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]

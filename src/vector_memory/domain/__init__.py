@@ -241,7 +241,7 @@ class Scope:
     UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
     the last moment of it. `as_of`: what was current at the end of such a period, or "any" for what was superseded, too;
     None: what is current, or with the `state` "superseded" what is not. `containing`: a part of the title or the text,
-    ASCII letters in either case. `sessions`: all that the caller may see, whatever else is asked for. Raises
+    ASCII letters in either case. `project`: the folder that hooks and imports name in the metadata. `sessions`: all that the caller may see, whatever else is asked for. Raises
     ValidationError.
     """
 
@@ -258,6 +258,7 @@ class Scope:
     created_before: str | None
     as_of: AsOf
     containing: str | None
+    project: str | None
     state: State | None
     sessions: tuple[str, ...] | None
 
@@ -277,6 +278,7 @@ class Scope:
         created_before: str | None = None,
         as_of: AsOf = None,
         containing: str | None = None,
+        project: str | None = None,
         state: State | str | None = None,
         sessions: tuple[str, ...] | None = None,
     ) -> None:
@@ -297,6 +299,7 @@ class Scope:
             "created_before": None if created_before is None else end_of("created_before", created_before),
             "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of, or_else='"any"'),
             "containing": check_optional_label("containing", containing, MAX_QUERY),
+            "project": check_optional_label("project", project, MAX_QUERY),
             "state": state,
             "sessions": sessions,
         }
@@ -332,6 +335,7 @@ class Scope:
             "created_before": self.created_before,
             "as_of": self.as_of,
             "containing": self.containing,
+            "project": self.project,
             "state": self.state and str(self.state),
         }
         return {name: value for name, value in named.items() if value not in (None, [])}

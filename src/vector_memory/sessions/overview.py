@@ -80,7 +80,7 @@ def moments_of(reader: Reader, scope: Scope, limit: int, offset: int) -> tuple[l
 
     What no index has is looked through only once.
     """
-    if not scope.containing and not scope.tags and not scope.category:
+    if not (scope.containing or scope.tags or scope.category or scope.project):
         return reader.timeline(scope, limit, EXCERPT_LENGTH, offset), reader.count(scope)
     found = reader.newest(scope)
     return reader.moments(found[offset : offset + limit], EXCERPT_LENGTH), len(found)

@@ -46,6 +46,7 @@ FILTERS = {
     "iteration": "session_iter",
     "task": "task_code",
     "category": "category",
+    "project": "project",
     "since": "created_after",
     "until": "created_before",
     "text": "containing",

@@ -26,6 +26,7 @@ CONDITIONS = {
     "created_after": "m.created_at >= %(created_after)s",
     "created_before": "m.created_at <= %(created_before)s",
     "containing": "({like:m.title} or {like:m.content})",
+    "project": "{project:m} = %(project)s",
     "sessions": "m.session_id {among:sessions}",
     "as_of": CURRENT_THEN,
     "state": IN_STATE,

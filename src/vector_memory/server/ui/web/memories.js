@@ -6,7 +6,7 @@ import { ask, link, query, rename, useAnswer } from "./live.js";
 import { Asking, beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf, pageOf } from "./parts.js";
 
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
-const MORE = ["iteration", "category", "tag", "since", "until", "state"];
+const MORE = ["iteration", "category", "tag", "project", "since", "until", "state"];
 const FILTERS = ["text", "kind", "agent", "session", "task", ...MORE];
 const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Superseded too"]];
 
@@ -28,6 +28,7 @@ export function Memories({ params, server, change }) {
           <${Entry} name="iteration" label="Iteration" value=${filters.iteration} onChoose=${choose("iteration")} placeholder="such as 2" />
           <${Entry} name="category" label="Category" value=${filters.category} onChoose=${choose("category")} />
           <${Entry} name="tag" label="Tag" value=${filters.tag} onChoose=${choose("tag")} />
+          <${Entry} name="project" label="Project" value=${filters.project} onChoose=${choose("project")} placeholder="its folder" />
           <${Entry} name="since" label="From (UTC)" type="date" value=${filters.since} onChoose=${choose("since")} />
           <${Entry} name="until" label="Until (UTC)" type="date" value=${filters.until} onChoose=${choose("until")} />
           <${Choice} name="state" label="State" value=${filters.state} options=${STATES} onChoose=${choose("state")} />

@@ -99,7 +99,9 @@ function Origin({ memory, edits }) {
   };
   const others = (ids) => ids?.length > 0 && ids.map((id) => html`<p key=${id}><${MemoryLink} id=${id}>${id}<//>${release(id)}</p>`);
   const about = memory.metadata.parent_report_id;
-  const rest = Object.entries(memory.metadata).filter(([name]) => !["category", "parent_report_id"].includes(name));
+  const project = typeof memory.metadata.project === "string" ? memory.metadata.project : null;
+  const shown = ["category", "parent_report_id", ...(project ? ["project"] : [])];
+  const rest = Object.entries(memory.metadata).filter(([name]) => !shown.includes(name));
   return html`<section class="panel"><h2>Where it is from</h2><dl class="pairs">
     ${pair("Stored", html`<${Ago} time=${memory.created_at} />`)}
     ${pair("Superseded by", others(memory.superseded_by))}
@@ -110,6 +112,7 @@ function Origin({ memory, edits }) {
     ${pair("Iteration", String(memory.session_iter))}
     ${pair("Task", filter("task", memory.task_code))}
     ${pair("Category", filter("category", memory.metadata.category))}
+    ${pair("Project", filter("project", project))}
     ${pair("Tags", memory.tags.length > 0 && memory.tags.map((tag, at) => [at > 0 && ", ", filter("tag", tag)]))}
     ${pair("About", about && html`<${MemoryLink} id=${about}>Report ${about}<//>`)}
     ${pair("Read by agents", memory.access_count ? html`${count(memory.access_count, "time")}, last <${Ago} time=${memory.accessed_at} />` : "never")}
