@@ -4,8 +4,8 @@ uv run --group browser benchmarks/performance/live_page.py [--memories N ...] [-
 
 The files are made by benchmarks/scale.py: each memory is a report of one passage. Times are medians in ms, from the
 action of the user to what is drawn, on a machine that draws without a graphics processor. Of the searches while
-somebody types, they are those of the requests, to which the page adds the pause of 120 ms in which it waits for the
-next letter.
+somebody types, they are those of the requests, to which the page adds the pause in which it waits for the next
+letter.
 """
 
 import argparse

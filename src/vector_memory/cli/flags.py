@@ -114,7 +114,7 @@ class Filters(FiltersInSession):
         Literal["pinned", "superseded"] | None, Parameter(help="Only pinned memories, or only superseded ones.")
     ] = None
     containing: Annotated[str | None, Parameter(help="Only memories with these letters in title or text.")] = None
-    project: Annotated[str | None, Parameter(help="Only what hooks and imports stored of the project in a folder.")] = None
+    project: Annotated[str | None, Parameter(help="Only what hooks and imports stored of this folder.")] = None
 
     def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
         """Return the memories of a kind that pass. Raises ValidationError."""

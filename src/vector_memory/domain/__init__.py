@@ -241,8 +241,8 @@ class Scope:
     UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
     the last moment of it. `as_of`: what was current at the end of such a period, or "any" for what was superseded, too;
     None: what is current, or with the `state` "superseded" what is not. `containing`: a part of the title or the text,
-    ASCII letters in either case. `project`: the folder that hooks and imports name in the metadata. `sessions`: all that the caller may see, whatever else is asked for. Raises
-    ValidationError.
+    ASCII letters in either case. `project`: the folder that hooks and imports name in the metadata. `sessions`: all
+    that the caller may see, whatever else is asked for. Raises ValidationError.
     """
 
     kind: MemoryKind | None

@@ -58,8 +58,8 @@ export function Home({ server, change }) {
     <section class="panel" aria-labelledby="copies-title">
       <h2 id="copies-title">Copies and space</h2>
       <p class="hint">A backup is the whole memory, ready to be restored. An export is text, which another memory can import.
-        To free space, choose a session or an end date under <a href="#/memories">Memories</a>
-        and delete what it shows.${data.is_file && " The file stays as large as it is: what is stored next uses the space."}</p>
+        To free space, choose a session or an end date under <a href="#/memories">Memories</a> and
+        delete what it shows.${data.is_file && " The file stays as large as it is: what is stored next uses the space."}</p>
       <div class="tools">
         ${data.is_file && html`<a class="button" href="api/backup" download="memory-backup.db">Back up</a>`}
         <a class="button" href="api/export" download="memories.jsonl">Export everything</a>
