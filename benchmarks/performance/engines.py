@@ -254,13 +254,13 @@ def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
             recall, times = [], {"exact": [], "index": []}
             for query in queries:
                 found = {}
-                for way in times:
+                for way, own in times.items():
                     with mock.patch.object(approximate, "EXACT_PASSAGES", 0):
                         began = time.perf_counter()
                         nearest = candidates.nearest(
                             connection, part.scope, query, 200, (), approximately=way == "index"
                         )
-                        times[way].append((time.perf_counter() - began) * 1_000)
+                        own.append((time.perf_counter() - began) * 1_000)
                         found[way] = nearest[0][:10]
                 assert len(found["index"]) == len(found["exact"])
                 recall.append(len(np.intersect1d(found["index"], found["exact"])) / len(np.unique(found["exact"])))
