@@ -37,7 +37,7 @@ from poolers import PORT, Pooler, running_pooler
 from waiting import eventually
 
 from vector_memory.domain import Page, Scope
-from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
+from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemoryError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -84,6 +84,8 @@ def search(journal: Path, url: str) -> None:
             try:
                 found = [hit.id for hit in store.search_documents(text, SESSION).results]
                 content = store.get_memory_by_id(expected).memory.content if found else ""
+            except NotFoundError as error:
+                content = f"{error}"
             except VectorMemoryError as error:
                 noted.write(f"- {time.time():.1f} {error}\n")
                 continue
@@ -252,7 +254,7 @@ class Trial:
         self.primary.stop(SIGKILL)
         time.sleep(random.uniform(0, 5))
         self.promote()
-        if random.random() < 0.7:
+        if random.choice((True, True, False)):
             with self.whole:
                 time.sleep(random.uniform(0, 5))
                 self.standby.start()

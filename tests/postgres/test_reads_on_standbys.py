@@ -1,7 +1,7 @@
 """`?reads=standbys`: a standby is read where it has every change, and nobody notices otherwise."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
@@ -13,6 +13,7 @@ from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres import database
+from vector_memory.storage.postgres.connect_errors import UnreachableError
 from waiting import eventually
 
 STORES = 20
@@ -53,6 +54,12 @@ def ids(storage: Storage) -> list[int]:
         return reader.ids(Scope())
 
 
+def is_read(storage: Storage) -> bool:
+    with suppress(UnreachableError):
+        return bool(ids(storage))
+    return False
+
+
 def test_what_any_process_has_stored_is_found_by_all_at_once_however_far_a_standby_is_behind(
     pair: tuple[Cluster, Cluster], url: str
 ) -> None:
@@ -87,6 +94,18 @@ def test_without_a_standby_the_primary_is_read_and_the_standby_again_when_it_is_
     monkeypatch.setattr(database, "WITHOUT_STANDBYS_SECONDS", 0.0)
     with closing(opened(url)) as storage:
         eventually(lambda: place(storage) == f"{standby.folder}")
+
+
+def test_no_standby_stands_in_for_a_primary_that_is_away(pair: tuple[Cluster, Cluster], url: str) -> None:
+    primary, _ = pair
+    with closing(opened(url)) as storage:
+        primary.stop()
+        try:
+            with pytest.raises(UnreachableError):
+                ids(storage)
+        finally:
+            primary.start()
+        eventually(lambda: is_read(storage))
 
 
 def test_a_cursor_from_a_standby_says_what_may_be_lost_as_one_from_the_primary_does(

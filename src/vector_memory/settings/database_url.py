@@ -97,6 +97,8 @@ class DatabaseUrl:
         readers = parameters.pop("reads", "primary")
         if readers not in ("primary", "standbys"):
             raise ConfigurationError("The reads in the database URL are invalid: write primary or standbys.")
+        if readers == "standbys":  # only the primary knows what a standby must have
+            parameters["target_session_attrs"] = "read-write"
         if password_file is not None and has_password(text):
             raise ConfigurationError("There is a password in the database URL and a password file: use one of them.")
         hosts = _hosts(match["hosts"], parameters)

@@ -1,0 +1,249 @@
+"""A primary that Patroni elects, as the file in `deploy` says: nothing acknowledged is lost, no process is restarted."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import psycopg
+import pytest
+
+from clusters import as_unprivileged, scratch_folder, template
+from servers import Server
+from vector_memory.errors import DatabaseError, DuplicateMemoryError
+from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+FILE = Path(__file__).parents[2] / "deploy" / "patroni.yml"
+PLACES = {
+    "etcd1.example.com:2379, etcd2.example.com:2379, etcd3.example.com:2379": "127.0.0.1:{etcd}",
+    "name: db1": "name: {name}",
+    "0.0.0.0:8008": "127.0.0.1:{api}",
+    "db1.example.com:8008": "127.0.0.1:{api}",
+    "0.0.0.0:5432": "127.0.0.1:{port}",
+    "db1.example.com:5432": "127.0.0.1:{port}",
+    "/usr/lib/postgresql/18/bin": "{programs}/bin",
+    "/var/lib/postgresql/18/main": "{folder}/data",
+    "/var/run/postgresql": "{folder}\n    fsync: off",
+    "local all all peer": "local all all trust",
+    "hostssl": "host",
+    "scram-sha-256": "trust",
+    "mode: required": "mode: off",
+    "loop_wait: 5": "loop_wait: 1",
+}
+"""What the test puts in place of the examples, and of what only machines of their own have."""
+
+
+SETTINGS = Settings(embedding_model="toy")
+REPORT = {"session_id": "s", "agent_id": "a"}
+
+
+@dataclass
+class Node:
+    """A machine with Patroni, and the server that it starts. `etcd`: the port of the store that all of them share."""
+
+    name: str
+    folder: Path
+    etcd: int
+    port: int = field(default_factory=lambda: free_port())
+    api: int = field(default_factory=lambda: free_port())
+
+    def write_file(self) -> None:
+        """Write the file of `deploy` for this machine."""
+        text = FILE.read_text(encoding="utf-8")
+        for example, instead in PLACES.items():
+            assert example in text
+            text = text.replace(example, instead.format(**vars(self), programs=template().programs))
+        (self.folder / "patroni.yml").write_text(text)
+
+    def says(self, path: str, **body: str) -> Any:
+        """Return what Patroni answers to a question or a request, or None."""
+        data = json.dumps(body).encode() or None if body else None
+        with suppress(OSError, ValueError), urllib.request.urlopen(f"{self.url}/{path}", data, 5) as answer:
+            return json.loads(answer.read())
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.api}"
+
+    def servers(self) -> list[int]:
+        """Return the processes of the database server."""
+        first = (self.folder / "data" / "postmaster.pid").read_text().split()[0]
+        listed = subprocess.run(["pgrep", "-P", first], capture_output=True, text=True, check=False)
+        return [int(first), *map(int, listed.stdout.split())]
+
+
+@contextmanager
+def running(folder: Path, program: str, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program that refuses to be root."""
+    with (folder / f"{program}.log").open("ab") as log:
+        command, variables = [f"{which(program)}", *words], {"PATH": os.environ["PATH"], "HOME": f"{folder}"}
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=folder, env=variables, start_new_session=True, **as_unprivileged()
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@dataclass
+class Pair:
+    """Two machines with Patroni."""
+
+    nodes: list[Node]
+    managers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+
+    def url(self, name: str) -> str:
+        """Return the address of the memory for the process of this name."""
+        places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        return f"postgresql://postgres@{places}/team?application_name={name}"
+
+    def roles(self) -> list[str]:
+        """Return what each machine is, as the others know it."""
+        members = next((found["members"] for node in self.nodes if (found := node.says("cluster"))), [])
+        states = {each["name"]: each["role"] * (each["state"] in {"running", "streaming"}) for each in members}
+        return [states.get(node.name, "") for node in self.nodes]
+
+    def is_whole(self) -> bool:
+        """Return whether there is a primary, and a standby that confirms what it stores."""
+        return sorted(self.roles()) == ["leader", "sync_standby"]
+
+    @property
+    def leader(self) -> int:
+        """The place of the primary."""
+        return self.roles().index("leader")
+
+    def signal(self, place: int, number: signal.Signals) -> None:
+        """Send a signal to all processes of a machine."""
+        for process in (self.managers[place].pid, *self.nodes[place].servers()):
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """A primary and a standby that confirms, with an empty database."""
+    for program in ("etcd", "patroni"):
+        if which(program) is None:
+            pytest.skip(f"{program} is not installed: `apt-get install etcd-server patroni`")
+    with ExitStack() as stack:
+        folder, port = stack.enter_context(scratch_folder()), free_port()
+        clients, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+        words = {"listen-client-urls": clients, "advertise-client-urls": clients, "listen-peer-urls": peers}
+        words |= {"initial-advertise-peer-urls": peers, "initial-cluster": f"default={peers}"}
+        stack.enter_context(running(folder, "etcd", *(f"--{name}={value}" for name, value in words.items())))
+        pair = Pair([Node(f"db{place}", stack.enter_context(scratch_folder()), port) for place in (1, 2)])
+        for node in pair.nodes:
+            node.write_file()
+            pair.managers.append(stack.enter_context(running(node.folder, "patroni", f"{node.folder}/patroni.yml")))
+        eventually(pair.is_whole)
+        primary = pair.nodes[pair.leader].port
+        for database, statement in (("postgres", "create database team"), ("team", "create extension vector")):
+            with psycopg.connect(f"postgresql://postgres@127.0.0.1:{primary}/{database}", autocommit=True) as at:
+                at.execute(statement)
+        yield pair
+
+
+def crash(pair: Pair) -> None:
+    """Kill the primary's server; Patroni is still there."""
+    for process in pair.nodes[pair.leader].servers():
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def switch_over(pair: Pair) -> None:
+    """Let the standby take over from the primary, as before maintenance."""
+    leader = pair.leader
+    with suppress(OSError):
+        pair.nodes[leader].says("switchover", leader=pair.nodes[leader].name)
+    eventually(lambda: pair.roles()[1 - leader] == "leader")
+
+
+def lose(pair: Pair) -> None:
+    """Let the primary's machine stand still until the standby has taken over, and go on."""
+    leader = pair.leader
+    pair.signal(leader, signal.SIGSTOP)
+    try:
+        eventually(lambda: pair.nodes[1 - leader].says("leader") is not None)
+    finally:
+        pair.signal(leader, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("event", [crash, switch_over, lose], ids=lambda event: event.__name__)
+def test_no_acknowledged_store_is_lost_and_no_process_is_restarted(
+    pair: Pair, event: Callable[[Pair], None], tmp_path: Path
+) -> None:
+    acknowledged: dict[int, str] = {}
+    ends = threading.Event()
+    eventually(pair.is_whole)
+
+    def store(text: str) -> int:
+        """Store by a process that uses the library."""
+        try:
+            return int(library.store_memory("report", text, **REPORT).memory_id or 0)
+        except DuplicateMemoryError as known:
+            return known.memory_id
+        except DatabaseError:
+            return 0
+
+    def call(text: str) -> int:
+        """Store by a process that serves a client."""
+        arguments = {"content": text, **REPORT}
+        answer = f"{server.request('tools/call', name='store_report', arguments=arguments)}"
+        number = re.search(r"'memory_id': (\d+)|already exists with id (\d+)", answer)
+        return int(number[1] or number[2]) if number else 0
+
+    def work(how: Callable[[str], int]) -> None:
+        number = 0
+        while not ends.is_set():
+            text = f"{event.__name__} {how.__name__} {number}"
+            if stored := how(text):
+                acknowledged[stored] = text
+                number += 1
+
+    with (
+        SessionMemoryStore(pair.url("library"), SETTINGS) as library,
+        Server(tmp_path, url=pair.url("server")).hello() as server,
+    ):
+        threads = [threading.Thread(target=work, args=(how,)) for how in (store, call)]
+        for thread in threads:
+            thread.start()
+
+        def all_store() -> bool:
+            newest = {text.split()[1]: number for number, text in [*acknowledged.items()]}
+            return len(newest) == len(threads) and min(newest.values()) > last
+
+        try:
+            last = 0
+            eventually(all_store)
+            event(pair)
+            eventually(pair.is_whole)
+            last = max(acknowledged)
+            eventually(all_store)
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join()
+    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{pair.nodes[pair.leader].port}/team") as connection:
+        there = dict(connection.execute("select id, content from memory.session_memories").fetchall())
+    assert {number: there.get(number) for number in acknowledged} == acknowledged
+    assert max(Counter(there.values()).values()) == 1
