@@ -34,12 +34,11 @@ import psycopg
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from clusters import Cluster, make_cluster, scratch_folder
 from poolers import PORT, Pooler, running_pooler
-from waiting import eventually
-
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemoryError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 SETTINGS = Settings(embedding_model="toy", log_slow_query_threshold=60)
 SESSION = Scope("report", session_id="s")

@@ -1,4 +1,4 @@
-"""A primary that Patroni elects, as the file in `deploy` says: nothing acknowledged is lost, no process is restarted."""
+"""A primary that Patroni elects, with `deploy/patroni.yml`: no acknowledged store is lost, no process is restarted."""
 
 import json
 import os
@@ -50,6 +50,11 @@ SETTINGS = Settings(embedding_model="toy")
 REPORT = {"session_id": "s", "agent_id": "a"}
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
 @dataclass
 class Node:
     """A machine with Patroni, and the server that it starts. `etcd`: the port of the store that all of them share."""
@@ -57,8 +62,8 @@ class Node:
     name: str
     folder: Path
     etcd: int
-    port: int = field(default_factory=lambda: free_port())
-    api: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
+    api: int = field(default_factory=free_port)
 
     def write_file(self) -> None:
         """Write the file of `deploy` for this machine."""
@@ -71,7 +76,7 @@ class Node:
     def says(self, path: str, **body: str) -> Any:
         """Return what Patroni answers to a question or a request, or None."""
         data = json.dumps(body).encode() or None if body else None
-        with suppress(OSError, ValueError), urllib.request.urlopen(f"{self.url}/{path}", data, 5) as answer:
+        with suppress(OSError, ValueError), urllib.request.urlopen(f"{self.url}/{path}", data, 5) as answer:  # noqa: S310 - http
             return json.loads(answer.read())
 
     @property
@@ -86,7 +91,7 @@ class Node:
 
 
 @contextmanager
-def running(folder: Path, program: str, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+def running(folder: Path, program: str, *words: str) -> Iterator[None]:
     """Run a program that refuses to be root."""
     with (folder / f"{program}.log").open("ab") as log:
         command, variables = [f"{which(program)}", *words], {"PATH": os.environ["PATH"], "HOME": f"{folder}"}
@@ -94,15 +99,10 @@ def running(folder: Path, program: str, *words: str) -> Iterator["subprocess.Pop
             command, stdout=log, stderr=log, cwd=folder, env=variables, start_new_session=True, **as_unprivileged()
         )
     try:
-        yield process
+        yield
     finally:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @dataclass
@@ -110,7 +110,6 @@ class Pair:
     """Two machines with Patroni."""
 
     nodes: list[Node]
-    managers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def url(self, name: str) -> str:
         """Return the address of the memory for the process of this name."""
@@ -132,12 +131,6 @@ class Pair:
         """The place of the primary."""
         return self.roles().index("leader")
 
-    def signal(self, place: int, number: signal.Signals) -> None:
-        """Send a signal to all processes of a machine."""
-        for process in (self.managers[place].pid, *self.nodes[place].servers()):
-            with suppress(ProcessLookupError):
-                os.kill(process, number)
-
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
@@ -154,7 +147,7 @@ def pair() -> Iterator[Pair]:
         pair = Pair([Node(f"db{place}", stack.enter_context(scratch_folder()), port) for place in (1, 2)])
         for node in pair.nodes:
             node.write_file()
-            pair.managers.append(stack.enter_context(running(node.folder, "patroni", f"{node.folder}/patroni.yml")))
+            stack.enter_context(running(node.folder, "patroni", f"{node.folder}/patroni.yml"))
         eventually(pair.is_whole)
         primary = pair.nodes[pair.leader].port
         for database, statement in (("postgres", "create database team"), ("team", "create extension vector")):
@@ -178,17 +171,25 @@ def switch_over(pair: Pair) -> None:
     eventually(lambda: pair.roles()[1 - leader] == "leader")
 
 
-def lose(pair: Pair) -> None:
-    """Let the primary's machine stand still until the standby has taken over, and go on."""
-    leader = pair.leader
-    pair.signal(leader, signal.SIGSTOP)
+def by_library(store: SessionMemoryStore, text: str) -> int:
+    """Store by a process that uses the library; return the id, or 0."""
     try:
-        eventually(lambda: pair.nodes[1 - leader].says("leader") is not None)
-    finally:
-        pair.signal(leader, signal.SIGCONT)
+        return int(store.store_memory("report", text, **REPORT).memory_id or 0)
+    except DuplicateMemoryError as known:
+        return known.memory_id
+    except DatabaseError:
+        return 0
 
 
-@pytest.mark.parametrize("event", [crash, switch_over, lose], ids=lambda event: event.__name__)
+def by_server(server: Server, text: str) -> int:
+    """Store by a process that serves a client; return the id, or 0."""
+    arguments = {"content": text, **REPORT}
+    answer = f"{server.request('tools/call', name='store_report', arguments=arguments)}"
+    number = re.search(r"'memory_id': (\d+)|already exists with id (\d+)", answer)
+    return int(number[1] or number[2]) if number else 0
+
+
+@pytest.mark.parametrize("event", [crash, switch_over], ids=lambda event: event.__name__)
 def test_no_acknowledged_store_is_lost_and_no_process_is_restarted(
     pair: Pair, event: Callable[[Pair], None], tmp_path: Path
 ) -> None:
@@ -196,27 +197,11 @@ def test_no_acknowledged_store_is_lost_and_no_process_is_restarted(
     ends = threading.Event()
     eventually(pair.is_whole)
 
-    def store(text: str) -> int:
-        """Store by a process that uses the library."""
-        try:
-            return int(library.store_memory("report", text, **REPORT).memory_id or 0)
-        except DuplicateMemoryError as known:
-            return known.memory_id
-        except DatabaseError:
-            return 0
-
-    def call(text: str) -> int:
-        """Store by a process that serves a client."""
-        arguments = {"content": text, **REPORT}
-        answer = f"{server.request('tools/call', name='store_report', arguments=arguments)}"
-        number = re.search(r"'memory_id': (\d+)|already exists with id (\d+)", answer)
-        return int(number[1] or number[2]) if number else 0
-
-    def work(how: Callable[[str], int]) -> None:
+    def work(how: Callable[[Any, str], int], by: object) -> None:
         number = 0
         while not ends.is_set():
             text = f"{event.__name__} {how.__name__} {number}"
-            if stored := how(text):
+            if stored := how(by, text):
                 acknowledged[stored] = text
                 number += 1
 
@@ -224,7 +209,7 @@ def test_no_acknowledged_store_is_lost_and_no_process_is_restarted(
         SessionMemoryStore(pair.url("library"), SETTINGS) as library,
         Server(tmp_path, url=pair.url("server")).hello() as server,
     ):
-        threads = [threading.Thread(target=work, args=(how,)) for how in (store, call)]
+        threads = [threading.Thread(target=work, args=of) for of in ((by_library, library), (by_server, server))]
         for thread in threads:
             thread.start()
 
