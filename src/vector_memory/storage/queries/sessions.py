@@ -153,7 +153,7 @@ def counted_by(column: str, condition: str = "true") -> str:
     """
 
 
-def newest(condition: str) -> str:
+def newest_first(condition: str) -> str:
     """Return the query for the ids of memories, newest first. It reads an index where that has all it needs."""
     return f"select m.id from session_memories m where {condition} order by m.turn desc, m.created_at desc, m.id desc"
 
@@ -193,7 +193,7 @@ class SessionQueries(Queries):
         They have the first `characters` of their text.
         """
         condition = memory_filter(scope)
-        listed = f"{newest(condition.sql)} limit %(limit)s offset %(offset)s"
+        listed = f"{newest_first(condition.sql)} limit %(limit)s offset %(offset)s"
         sql = f"select {MOMENTS} from session_memories m where m.id in ({listed}) {OLDEST_FIRST}"
         parameters = condition.parameters | {"limit": limit, "offset": offset, "characters": characters}
         return self.connection.fetch(Moment, sql, parameters)
@@ -201,7 +201,7 @@ class SessionQueries(Queries):
     def newest(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope, the newest first."""
         condition = memory_filter(scope)
-        return self.connection.fetch_column(newest(condition.sql), condition.parameters)
+        return self.connection.fetch_column(newest_first(condition.sql), condition.parameters)
 
     def moments(self, memory_ids: Sequence[int], characters: int) -> list[Moment]:
         """Return memories, oldest first, with the first `characters` of their text."""
