@@ -53,7 +53,7 @@ WITH_RETENTION = RetentionSettings()
 Switch = partial(Parameter, negative=(), show_default=False)
 """A flag that is off by default."""
 
-AsJson = Annotated[bool, Switch(name="--json", help="Print the result, or the error, as one JSON object.")]
+AsJson = Annotated[bool, Switch(name="--json", help="Print the result, or the error, as JSON.")]
 Overwrite = Annotated[bool, Switch(help="Replace an existing file.")]
 
 if TYPE_CHECKING:

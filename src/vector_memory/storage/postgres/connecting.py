@@ -68,12 +68,14 @@ def opened(parameters: Address) -> Connection:
         with connection.answered_within(FIRST_ANSWER_SECONDS):
             note_pooler(connection)
         connection.opened_with = parameters
-    except psycopg.OperationalError as error:
-        said, host = f"{error}", parameters.get("host")
+    except BaseException as error:
+        said = f"{error}"
         if connection is not None:  # it was closed at once, and the error may lack the last words
             said += f" {connection.pgconn.error_message!r}"
             connection.close()
-        raise refusal(said, parameters.get("dbname", ""), host) from None
+        if isinstance(error, psycopg.OperationalError):
+            raise refusal(said, parameters.get("dbname", ""), parameters.get("host")) from None
+        raise
     return connection
 
 
