@@ -11,6 +11,7 @@ from commands.conftest import Run, answered
 from engines import contents, execute, place_of
 from memory_files import bytes_of
 from tiny_models import Tiny
+from vector_memory.cli.commands import curate
 from vector_memory.store import SessionMemoryStore
 
 
@@ -82,6 +83,16 @@ def test_tags_are_added_and_removed_and_others_stay(run: Run) -> None:
     assert len(run("tag", "--agent", "explorer", "--add", "x", "--json").json["memories"]) == len(chosen)
     assert len(run("pin", "--tags", "x", "--json").json["memory_ids"]) == len(chosen)
     assert run("tag", 99, "--add", "x").code == 1
+
+
+@pytest.mark.usefixtures("memory")
+def test_filters_that_choose_more_than_is_changed_at_once_change_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curate, "MAX_MOMENTS", 1)
+    answer = run("tag", "--session", "outage", "--add", "x")
+    assert (answer.code, "narrow them to 1" in answer.err) == (2, True)
+    assert run("list", "--tags", "x", "--json").json["entries"] == []
 
 
 @pytest.mark.usefixtures("memory")

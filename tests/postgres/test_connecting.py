@@ -9,10 +9,13 @@ import pytest
 from clusters import Cluster
 from forked import finished
 from tls_front import tls_front, write_certificate
-from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.errors import CancelledCallError, ConfigurationError, DatabaseError
 from vector_memory.settings import DatabaseUrl
+from vector_memory.storage.cancellation import Call, current_call
+from vector_memory.storage.postgres import connecting
 from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connecting import connect
+from vector_memory.storage.postgres.connection import Connection
 
 SECRET = "open-sesame"  # noqa: S105 - of a server that lives for a moment
 
@@ -47,6 +50,22 @@ def guarded(cluster: Cluster) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def test_a_new_connection_that_nobody_waits_for_any_more_is_closed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Connection] = []
+    ask = connecting.note_pooler
+    monkeypatch.setattr(connecting, "note_pooler", lambda connection: (made.append(connection), ask(connection)))
+    token = current_call.set(call := Call())
+    call.cancelled = True
+    try:
+        with pytest.raises(CancelledCallError):
+            connect(cluster.url())
+    finally:
+        current_call.reset(token)
+    assert [connection.closed for connection in made] == [True]
 
 
 def test_a_password_comes_from_the_environment_or_a_file(

@@ -105,8 +105,14 @@ def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Fil
         raise ConfigurationError("Name the memories by their ids, or choose them with filters.")
     for number in memory_ids:
         store.describe_memory(number)  # none is changed if one does not exist
-    found = [] if memory_ids else store.get_timeline(scope, MAX_MOMENTS).entries
-    return [*memory_ids, *(str(entry.memory_id) for entry in found)]
+    if memory_ids:
+        return [*memory_ids]
+    found = store.get_timeline(scope, MAX_MOMENTS)
+    if found.total_memories > len(found.entries):
+        raise ConfigurationError(
+            f"The filters choose {found.total_memories:,} memories: narrow them to {MAX_MOMENTS:,}."
+        )
+    return [str(entry.memory_id) for entry in found.entries]
 
 
 def _opened(place: DatabaseLocation, settings: Settings) -> SessionMemoryStore:

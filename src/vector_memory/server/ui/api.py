@@ -243,7 +243,7 @@ class Api:
 
 
 def abandonable(endpoint: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that stops reading when the browser no longer waits: somebody has typed on."""
+    """Return an endpoint that stops reading when the browser no longer waits, as when somebody types on."""
 
     async def answered(request: Request) -> Response:
         current_call.set(call := Call())

@@ -68,13 +68,15 @@ def opened(parameters: Address) -> Connection:
         with connection.answered_within(FIRST_ANSWER_SECONDS):
             note_pooler(connection)
         connection.opened_with = parameters
-    except BaseException as error:
-        said = f"{error}"
+    except psycopg.OperationalError as error:
+        said, host = f"{error}", parameters.get("host")
         if connection is not None:  # it was closed at once, and the error may lack the last words
             said += f" {connection.pgconn.error_message!r}"
             connection.close()
-        if isinstance(error, psycopg.OperationalError):
-            raise refusal(said, parameters.get("dbname", ""), parameters.get("host")) from None
+        raise refusal(said, parameters.get("dbname", ""), host) from None
+    except BaseException:
+        if connection is not None:
+            connection.close()
         raise
     return connection
 
