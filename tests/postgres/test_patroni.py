@@ -116,6 +116,20 @@ class Pair:
         places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         return f"postgresql://postgres@{places}/team?application_name={name}"
 
+    def connected(self, database: str) -> psycopg.Connection:
+        """Return a connection to the server that accepts changes, as soon as there is one."""
+        places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        made = []
+
+        def is_made() -> bool:
+            with suppress(psycopg.OperationalError):
+                url = f"postgresql://postgres@{places}/{database}?target_session_attrs=read-write"
+                made.append(psycopg.connect(url, autocommit=True))
+            return bool(made)
+
+        eventually(is_made)
+        return made[0]
+
     def roles(self) -> list[str]:
         """Return what each machine is, as the others know it."""
         members = next((found["members"] for node in self.nodes if (found := node.says("cluster"))), [])
@@ -149,10 +163,9 @@ def pair() -> Iterator[Pair]:
             node.write_file()
             stack.enter_context(running(node.folder, "patroni", f"{node.folder}/patroni.yml"))
         eventually(pair.is_whole)
-        primary = pair.nodes[pair.leader].port
         for database, statement in (("postgres", "create database team"), ("team", "create extension vector")):
-            with psycopg.connect(f"postgresql://postgres@127.0.0.1:{primary}/{database}", autocommit=True) as at:
-                at.execute(statement)
+            with pair.connected(database) as connection:
+                connection.execute(statement)
         yield pair
 
 
@@ -228,7 +241,7 @@ def test_no_acknowledged_store_is_lost_and_no_process_is_restarted(
             ends.set()
             for thread in threads:
                 thread.join()
-    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{pair.nodes[pair.leader].port}/team") as connection:
+    with pair.connected("team") as connection:
         there = dict(connection.execute("select id, content from memory.session_memories").fetchall())
     assert {number: there.get(number) for number in acknowledged} == acknowledged
     assert max(Counter(there.values()).values()) == 1
