@@ -30,7 +30,7 @@ class Ui:
 
     link: str
     end: Any
-    client: httpx2.Client = field(default_factory=partial(httpx2.Client, timeout=60))
+    client: httpx2.Client = field(default_factory=partial(httpx2.Client, timeout=600))
 
     @property
     def base(self) -> str:

@@ -23,8 +23,9 @@ from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Level, Report
 from vector_memory.settings import MemoryAddress, Settings
 
-POLITE = 19
-"""How much lower its priority is than that of servers: the lowest. Of a large memory, it takes a minute."""
+POLITE = 10
+"""How much lower its priority is than that of servers. Of a large memory, it takes a minute; with the lowest of all, it
+would never end on a busy machine."""
 
 
 class Checkup:
