@@ -6,7 +6,8 @@ Real documents (Markdown files under DOCUMENTS) are chunked and embedded once. A
 CHUNKS_PER_REPORT chunks of one of them. The vector of each of its passages is a random convex combination of the real
 one and that of another passage of the same document, with noise of length NOISE added, brought to unit length: as near
 to its neighbours as parts of one text are. Rows are written by the functions of `vector_memory.storage.sqlite`.
---short: each report is one chunk with one passage, so there are as many memories as passages.
+--short: each report is one chunk with one passage, so there are as many memories as passages. --no-states: the states
+of tokens, half of the file, are left out, as they are with VECTOR_MEMORY_LATE_INTERACTION=false.
 """
 
 import argparse
@@ -99,10 +100,12 @@ def fill(
     seed: int,
     *,
     short: bool = False,
+    with_states: bool = True,
 ) -> int:
     """Store reports in sessions, given by name and number of passages; return how many passages there are.
 
     Sessions are written one after the other in transactions of many reports. `short`: reports of one passage.
+    `with_states`: the states of tokens are stored too.
     """
     source, numbers = random.Random(seed), np.random.default_rng(seed)  # noqa: S311 - protects nothing
     indexer = Indexer(EmbeddingModel(lambda: load_embedder(settings)), settings)
@@ -117,7 +120,8 @@ def fill(
         while batch := list(itertools.islice(reports, REPORTS_PER_TRANSACTION)):
             with database.write() as connection:
                 for name, (chunks, embedded) in batch:
-                    write(connection, indexer, f"{TITLE} {next(titles)}", name, source, chunks, embedded)
+                    kept = embedded if with_states else replace(embedded, states=None)
+                    write(connection, indexer, f"{TITLE} {next(titles)}", name, source, chunks, kept)
                     total += len(embedded.passages)
     return total
 
@@ -224,12 +228,14 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=500)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--short", action="store_true", help="reports of one passage")
+    parser.add_argument("--no-states", action="store_true", help="leave out the states of tokens")
     arguments = parser.parse_args()
     settings = Settings()
     corpus = read_corpus(arguments.documents, arguments.cache, settings)
     database = Database(arguments.file, dimensions=settings.embedding_dim, synchronous="NORMAL")
     sizes = session_sizes(arguments.sessions, arguments.others, arguments.passages)
-    print(fill(database, corpus, sizes, settings, seed=1, short=arguments.short), "passages")
+    kept = not arguments.no_states
+    print(fill(database, corpus, sizes, settings, seed=1, short=arguments.short, with_states=kept), "passages")
     database.close()
 
 
