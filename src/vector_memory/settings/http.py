@@ -30,6 +30,10 @@ class HttpOptions(BaseModel):
         "the data folder. Default: a file in ~/.local/state/vector-memory/audit.",
     )
     workers: int = Field(default=1, ge=1, le=64, description="Number of processes that share the port.")
+    ui: bool = Field(
+        default=False,
+        description="Also offer the page over the memory at /ui, to whoever has a token of a whole namespace.",
+    )
     public_url: str | None = Field(
         default=None,
         description="URL by which clients reach the server, such as https://memory.example.com; required beyond this "
@@ -74,6 +78,10 @@ class HttpOptions(BaseModel):
             )
         if self.workers > 1 and self.data_dir is None:
             raise refused_together("workers need data_dir, the folder that they share", "workers", "data_dir")
+        if self.ui and (self.data_dir is None or self.workers > 1):
+            raise refused_together(
+                "ui needs data_dir, for its tokens, and one worker, where deletions wait to be undone", "ui", "data_dir"
+            )
         if self.http and not is_loopback(self.host):
             if self.data_dir is None:
                 raise refused_together(
@@ -97,6 +105,16 @@ class HttpOptions(BaseModel):
         """Return the origin of pages that this server would serve: browsers may call it from nowhere else."""
         parts = urlsplit(self.public_url or "")
         return [f"{parts.scheme}://{parts.netloc}"] if parts.netloc else []
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether clients reach the server over HTTPS."""
+        return self.tls_cert is not None or (self.public_url or "").startswith("https:")
+
+    @property
+    def prefix(self) -> str:
+        """The path of the public URL, which a proxy takes away before it passes requests on."""
+        return urlsplit(self.public_url or "").path.rstrip("/")
 
     def address(self, port: int) -> str:
         """Return the URL of a server that listens on a port."""

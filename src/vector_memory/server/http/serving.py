@@ -182,19 +182,24 @@ def application(
     keys = keys_of(http.data_dir, http.audit_key)
     keys.make()
     accounting = Accounting(namespaces, Paces(http.data_dir), AuditLog(http.data_dir, keys), metrics)
+    door = door_of(registry.tokens, http)
     app = serve(
         create_server(
             lambda: closing(namespaces),
             offer,
             over_http=OverHttp(
-                auth=door_of(registry.tokens, http),
+                auth=door,
                 middleware=[accounting, Permissions()],
                 questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked_principal),
             ),
         )
     )
     add_operations(app, namespaces, metrics)
-    return app
+    if not http.ui:
+        return app
+    from vector_memory.server.ui.team_page import TeamPage, with_page  # noqa: PLC0415 - it takes a while
+
+    return with_page(app, TeamPage(namespaces, accounting, door.verify_token, http))
 
 
 def asked_principal(context: ServerRequestContext[Any, Any]) -> str:

@@ -105,28 +105,45 @@ class Accounting(Middleware):
         context: MiddlewareContext[Any],
         call_next: CallNext[Any, Any],
     ) -> Any:
+        async with AsyncExitStack() as recorded:
+            with protocol_errors(call):
+                await recorded.enter_async_context(self.recorded(call, ids))
+            return await call_next(context)
+
+    @asynccontextmanager
+    async def recorded(
+        self, call: str, ids: Mapping[str, list[int | str]], *, stores: bool = False
+    ) -> AsyncIterator[None]:
+        """Check the quota, keep the caller's namespace open during the block, and record how it ended.
+
+        Raises QuotaExceededError, and NotFoundError if the namespace is gone.
+        """
         failure: str | None = CANCELLED
         try:
-            async with AsyncExitStack() as admitted:
-                with protocol_errors(call):
-                    await admitted.enter_async_context(self._admitted(stores=False))
-                answer = await call_next(context)
+            async with self._admitted(stores=stores):
+                yield
             failure = None
         except Exception as error:
             failure = type(error).__name__
             raise
         finally:
             await self._record(call, ids, failure)
-        return answer
 
     @asynccontextmanager
     async def _admitted(self, *, stores: bool) -> AsyncIterator[None]:
         """Keep the caller's namespace open during the block. Raises QuotaExceededError and the errors of `open`."""
         name = current_caller().namespace
+        async with self.opened():
+            await run_sync(partial(self._count, name, stores=stores), limiter=self._threads)
+            yield
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Keep the caller's namespace open during the block, and count nothing. Raises NotFoundError if it is gone."""
+        name = current_caller().namespace
         with self._namespaces.in_use(name):
             if not self._namespaces.is_open(name):
                 await run_sync(self._namespaces.open, name, limiter=self._opening)
-            await run_sync(partial(self._count, name, stores=stores), limiter=self._threads)
             yield
 
     def _count(self, name: str, *, stores: bool) -> None:

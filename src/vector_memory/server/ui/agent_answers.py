@@ -1,11 +1,14 @@
 """Answers of the tools, character for character as an agent gets them."""
 
+import asyncio
 import json
 from contextlib import nullcontext
+from contextvars import Context
 from functools import cache
 from typing import Any, NamedTuple
 
 from fastmcp import Client, FastMCP
+from fastmcp.client.client import CallToolResult
 
 from vector_memory.chunking.tokens import find_token_counter
 from vector_memory.domain import MemoryKind, Scope
@@ -55,8 +58,9 @@ class AgentAnswers:
             return None
         known = parameters_of(tool)
         arguments = {name: value for name, value in scope.as_filters().items() if name in known} | {"query": query}
-        async with Client(self._server(Answers.LEAN if is_lean else Answers.FULL)) as client:
-            answer = await client.call_tool(tool, arguments, raise_on_error=False)
+        server = self._server(Answers.LEAN if is_lean else Answers.FULL)
+        # In a context of its own: with the token of this request, the tool would look for its namespace.
+        answer = await asyncio.create_task(called(server, tool, arguments), context=Context())
         text = "\n".join(part.text for part in answer.content if part.type == "text")
         text = text or json.dumps(answer.structured_content, ensure_ascii=False)
         return AgentAnswer(tool, arguments, text, self._count()(text))
@@ -64,6 +68,13 @@ class AgentAnswers:
     def _make_server(self, answers: Answers) -> FastMCP:
         options = ServerOptions(toolsets="session,tagged", answers=answers, read_only=True)
         return create_server(lambda: nullcontext(self._store), options)
+
+
+async def called(server: FastMCP, tool: str, arguments: dict[str, Any]) -> CallToolResult:
+    """Return the answer of a tool."""
+    async with Client(server) as client:
+        answer: CallToolResult = await client.call_tool(tool, arguments, raise_on_error=False)
+    return answer
 
 
 def tool_for(kind: MemoryKind, grain: Grain) -> str | None:

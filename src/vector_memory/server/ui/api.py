@@ -9,7 +9,7 @@ from heapq import merge
 from inspect import iscoroutinefunction
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast, get_args
+from typing import IO, Any, NamedTuple, cast, get_args
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -57,25 +57,25 @@ FILTERS = {
 PIECE = 2**16
 
 
+class PageFacts(NamedTuple):
+    """What the page says of a memory. `place`: where it is, in words. `is_file`: whether its file can be downloaded."""
+
+    place: str
+    is_file: bool
+    read_only: bool
+
+
 class Api:
-    """The requests of the page. `place`: where the memory is, in words."""
+    """The requests of the page that change nothing."""
 
     def __init__(
-        self,
-        store: SessionMemoryStore,
-        deletions: Deletions,
-        place: str,
-        files: ShownFiles,
-        checkup: Checkup,
-        *,
-        read_only: bool,
+        self, store: SessionMemoryStore, deletions: Deletions, facts: PageFacts, files: ShownFiles, checkup: Checkup
     ) -> None:
         self._store = store
         self._deletions = deletions
-        self._place = place
+        self._facts = facts
         self._files = files
         self._checkup = checkup
-        self._read_only = read_only
         self._agent = AgentAnswers(store)
 
     def routes(self) -> list[Route]:
@@ -103,7 +103,9 @@ class Api:
         # That of a database server is a round trip away.
         version = await asyncio.to_thread(lambda: f"{self._store.version()}.{self._files.version()}")
         waiting = {"deleting": self._deletions.waiting(), "failed": self._deletions.failures}
-        return JSONResponse({"version": version, "read_only": self._read_only, "files": bool(self._files), **waiting})
+        return JSONResponse(
+            {"version": version, "read_only": self._facts.read_only, "files": bool(self._files), **waiting}
+        )
 
     def home(self, _request: Request) -> Response:
         """Return what happened lately: the day up to the last store if that was earlier, and the latest sessions."""
@@ -117,9 +119,7 @@ class Api:
         sessions = self._store.list_sessions(SESSIONS)
         return JSONResponse(
             {
-                "place": self._place,
-                "read_only": self._read_only,
-                "is_file": self._store.is_file,
+                **self._facts._asdict(),
                 "stats": stats.model_dump(mode="json"),
                 "since": since.isoformat(),
                 "until": until,

@@ -4,7 +4,7 @@ The page is at a path that nobody can guess. Cookies do not know ports: without 
 one to any other server on this machine, whoever started it.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 from secrets import token_urlsafe
@@ -79,7 +79,7 @@ class Guard:
             await answer(send, 404, UNKNOWN)
         elif path in ("", "/") and "token" in (asked := parse_qs(scope["query_string"].decode("latin-1"))):
             await self._let_in(asked["token"][0], headers, send)
-        elif not self._is_known(headers) or not is_own(headers, host, scope["method"]):
+        elif not self._is_known(headers) or not is_own(headers, scope["method"]):
             await answer(send, 403, UNKNOWN)
         else:
             await self._app({**scope, "path": path or "/"}, receive, with_headers(send))
@@ -95,19 +95,29 @@ class Guard:
         else:
             await answer(send, 403, USED)
 
-    def _is_known(self, headers: dict[bytes, bytes]) -> bool:
-        try:
-            sent = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-        except CookieError:
-            return False
-        return sent is not None and compare_digest(sent.value.encode(), self._secret.encode())
+    def _is_known(self, headers: Mapping[bytes, bytes]) -> bool:
+        return compare_digest(cookie_in(headers).encode(), self._secret.encode())
 
 
-def is_own(headers: dict[bytes, bytes], host: bytes, method: str) -> bool:
+def cookie_in(headers: Mapping[bytes, bytes]) -> str:
+    """Return the page's cookie; empty: there is none."""
+    try:
+        sent = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if sent is None else sent.value
+
+
+def is_own(headers: Mapping[bytes, bytes], method: str) -> bool:
     """Return whether a request is from the page itself, or opens it; one that writes must prove it."""
-    is_from_here = headers.get(b"origin", b"http://" + host) == b"http://" + host
+    return is_from_here(headers) and (method in ("GET", "HEAD") or WRITES_WITH in headers)
+
+
+def is_from_here(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a browser sends a request for a page of this server, or for somebody who has typed its address."""
+    host, origin = headers.get(b"host", b""), headers.get(b"origin")
     is_same = headers.get(b"sec-fetch-site", b"none") in (b"same-origin", b"none")
-    return is_from_here and is_same and (method in ("GET", "HEAD") or WRITES_WITH in headers)
+    return is_same and origin in (None, b"http://" + host, b"https://" + host)
 
 
 async def answer(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:

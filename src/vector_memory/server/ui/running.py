@@ -4,40 +4,30 @@ import asyncio
 import sys
 import tempfile
 import webbrowser
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import VectorMemoryError
 from vector_memory.files import FileMemory
 from vector_memory.files.memory import index_path
-from vector_memory.maintenance.report.session_report import source
 from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.client_limits import TimedConnection
 from vector_memory.server.http.serving import DrainingServer, listen
-from vector_memory.server.ui.api import Api, refused
+from vector_memory.server.ui.api import PageFacts, refused
 from vector_memory.server.ui.checkup import Checkup, examine
 from vector_memory.server.ui.deletions import Deletions
-from vector_memory.server.ui.edits import Edits
 from vector_memory.server.ui.guard import Guard
+from vector_memory.server.ui.routes import file_routes, request_routes
 from vector_memory.server.ui.shown_files import ShownFiles
 from vector_memory.settings import FileLocations, MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
-
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-
-SHARED = ("shared.css", "shared.js")
-"""Files that the report of a session has, too."""
 
 
 def run_ui(
@@ -83,6 +73,7 @@ def page_app(
 ) -> App:
     """Return the application of the page, without its guard."""
     deletions = Deletions(store.delete_memory)
+    facts = PageFacts(place, store.is_file, read_only)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -92,29 +83,5 @@ def page_app(
         yield
         await deletions.finish()
 
-    uncounted = store.uncounted()
-    api = Api(uncounted, deletions, place, ShownFiles(memory), checkup, read_only=read_only)
-    routes = [*api.routes(), *Edits(uncounted, deletions, read_only=read_only).routes(), *static_routes()]
+    routes = [*request_routes(store, deletions, facts, checkup, ShownFiles(memory)), *file_routes()]
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: refused})
-
-
-def static_routes() -> list[Route]:
-    """Return the routes of the page's files. They are read once."""
-    folder = files(__package__) / "web"
-    found = {name: source(name) for name in SHARED}
-    for place in (folder, folder / "vendor"):
-        found |= {
-            one.name: one.read_text(encoding="utf-8") for one in place.iterdir() if Path(one.name).suffix in TYPES
-        }
-    return [Route("/", answering(found["index.html"], ".html"))] + [
-        Route(f"/{name}", answering(text, Path(name).suffix)) for name, text in found.items()
-    ]
-
-
-def answering(text: str, suffix: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers with a file."""
-
-    async def answer(_request: Request) -> Response:
-        return Response(text, media_type=TYPES[suffix])
-
-    return answer

@@ -18,7 +18,7 @@ export async function ask(path, { method = "GET", body = null, signal } = {}) {
   try {
     response = await fetch(`api/${path}`, { method, signal, headers, body: sent });
   } catch (error) {
-    throw signal?.aborted ? error : new Error("The server has ended: run vector-memory ui again.");
+    throw signal?.aborted ? error : new Error("The server does not answer. If it has ended, start it again.");
   }
   const isJson = response.headers.get("content-type")?.startsWith("application/json");
   const answer = isJson ? await response.json() : null;
