@@ -93,6 +93,7 @@ class TeamPage:
         """Serve one request."""
         headers, method = dict(scope["headers"]), scope["method"]
         _, _, path = scope["path"].removeprefix(f"{PLACE}/").partition("/")
+        own = {**scope, "path": f"/{path}", "path_params": {}}
         if scope["path"] == PLACE:
             await self._sign_in(headers, scope, receive, send)
         elif not is_own(headers, method):
@@ -100,10 +101,10 @@ class TeamPage:
         elif not path and current_caller() is OWNER:
             await answer(send, 303, "", (b"location", self._place.encode()))
         elif not path.startswith("api/"):
-            await self._files({**scope, "path": f"/{path}"}, receive, with_headers(send))
+            await self._files(own, receive, with_headers(send))
         else:
             try:
-                await self._ask(current_caller(), {**scope, "path": f"/{path}"}, receive, with_headers(send))
+                await self._ask(current_caller(), own, receive, with_headers(send))
             except VectorMemoryError as error:
                 await refused(Request(scope), error)(scope, receive, with_headers(send))
 
