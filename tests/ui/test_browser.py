@@ -14,15 +14,18 @@ import pytest
 from from_npm import folder
 from inside import storage_of
 from other_process import OtherProcess
+from over_http.conftest import serving as team_serving
 from report_page import HOSTILE
 from ui.conftest import Ui, serving
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
 from vector_memory.maintenance.doctor.report import Report, fine, fixable
-from vector_memory.settings import Settings
+from vector_memory.settings import HttpOptions, Settings
 from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
+from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.tokens import Permission, token_file
 from waiting import eventually
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: uv run --group browser pytest")
@@ -602,6 +605,30 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(shown: Shown) -> None:
     for address in PAGES:
         visit(shown, address)
         assert shown.evaluate("document.documentElement.scrollWidth") == PHONE["width"], address
+
+
+def test_somebody_signs_in_at_a_server_for_teams_with_a_token(browser: Any, tmp_path: Path) -> None:
+    FolderRegistry(tmp_path).create("red")
+    secret = token_file(tmp_path).create("ada", "red", Permission.WRITE)
+    with team_serving(HttpOptions(http=True, data_dir=tmp_path, ui=True), tmp_path) as url:
+        context = browser.new_context(viewport=PHONE)
+        page = context.new_page()
+        page.goto(url.replace("/mcp", "/ui"))
+        if AXE.exists():
+            context.set_default_timeout(30_000)
+            with_axe = browser.new_context(viewport=PHONE, bypass_csp=True).new_page()
+            with_axe.goto(page.url)
+            with_axe.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+            assert with_axe.evaluate("axe.run().then(found => found.violations)") == []
+        page.fill("#token", "vm_guessed")
+        page.press("#token", "Enter")
+        page.wait_for_selector("text=This token is not valid")
+        page.fill("#token", secret)
+        page.click("button")
+        page.wait_for_selector("text=This memory is empty: red")
+        assert page.inner_text("h1") == "Nothing is stored yet"
+        assert page.evaluate("document.cookie") == ""
+        context.close()
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: uv run python tests/from_npm.py ui")
