@@ -37,17 +37,17 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.tokens import Caller, Permission
 
-PLACE = "/ui"
+AT = "/ui"
 
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 """What a token looks like (RFC 6750)."""
 
-SECONDS = 12 * 3_600
+SIGNED_IN_SECONDS = 12 * 3_600
 """How long a browser stays signed in."""
 
 SIGN_IN = Template((files(__package__) / "web" / "sign_in.html").read_text(encoding="utf-8"))
 ASKS = "With the token of a namespace you see what is stored there, and may change what the token permits."
-UNKNOWN = "This token is not valid here: check it, or ask for another one."
+UNKNOWN_TOKEN = "This token is not valid here: check it, or ask for another one."
 LIMITED = "This token is limited to sessions, and the page shows whole memories: use one of the whole namespace."
 
 FORM_HEADERS = (
@@ -83,7 +83,7 @@ class TeamPage:
         http: HttpOptions,
     ) -> None:
         self._namespaces, self._accounting, self._verify = namespaces, accounting, verify
-        self._place = f"{http.prefix}{PLACE}"
+        self._place = f"{http.prefix}{AT}"
         self._secure = "; Secure" if http.is_secure else ""
         self._files = Router(file_routes())
         self._pages: dict[Caller, NamespacePage] = {}
@@ -92,9 +92,9 @@ class TeamPage:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
         headers, method = dict(scope["headers"]), scope["method"]
-        _, _, path = scope["path"].removeprefix(f"{PLACE}/").partition("/")
+        _, _, path = scope["path"].removeprefix(f"{AT}/").partition("/")
         own = {**scope, "path": f"/{path}", "path_params": {}}
-        if scope["path"] == PLACE:
+        if scope["path"] == AT:
             await self._sign_in(headers, scope, receive, send)
         elif not is_own(headers, method):
             await answer(send, 403, NOTE.format(head="", title="Forbidden", text="Only the page itself may ask this."))
@@ -127,11 +127,11 @@ class TeamPage:
             await answer(send, 503, SIGN_IN.substitute(said=error), *FORM_HEADERS)
             return
         if known is None or known.claims[CLAIM].sessions is not None:
-            said = UNKNOWN if known is None else LIMITED
+            said = UNKNOWN_TOKEN if known is None else LIMITED
             await answer(send, 403, SIGN_IN.substitute(said=said), *FORM_HEADERS)
             return
         path = f"{self._place}/{token_urlsafe(12)}/"
-        cookie = f"{COOKIE}={sent}; Path={path}; Max-Age={SECONDS}; HttpOnly; SameSite=Strict{self._secure}"
+        cookie = f"{COOKIE}={sent}; Path={path}; Max-Age={SIGNED_IN_SECONDS}; HttpOnly; SameSite=Strict{self._secure}"
         await answer(send, 303, "", (b"location", path.encode()), (b"set-cookie", cookie.encode()))
 
     async def _ask(self, caller: Caller, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -147,7 +147,7 @@ class TeamPage:
                 raise NotFoundError("The page asks nothing of this kind.")
             recorded = self._accounting.recorded(f"ui/{name}", ids, stores=name == IMPORT)
             async with nullcontext() if name == UNCOUNTED else recorded:
-                require(caller, name, method)
+                require_permitted(caller, name, method)
                 await page.app(scope, receive, send)
 
     def _page_of(self, caller: Caller) -> NamespacePage:
@@ -176,20 +176,20 @@ class TeamPage:
         return examine(self._namespaces.registry.address(caller.namespace), self._namespaces.settings)
 
 
-def require(caller: Caller, name: str, method: str) -> None:
+def require_permitted(caller: Caller, name: str, method: str) -> None:
     """Raise AccessDeniedError unless the caller's token permits a request of the page."""
     if caller.sessions is not None:
         raise AccessDeniedError(LIMITED)
     if caller.agent_id is not None and name == IMPORT:
         raise AccessDeniedError(f"This token stores as agent {caller.agent_id}, and an export names others.")
     if name in FOR_ADMINS:
-        caller.require(Permission.ADMIN)
-    caller.require(Permission.READ if method in ("GET", "HEAD") else Permission.WRITE)
+        caller.require_permitted(Permission.ADMIN)
+    caller.require_permitted(Permission.READ if method in ("GET", "HEAD") else Permission.WRITE)
 
 
 def with_page(app: Starlette, page: TeamPage) -> App:
     """Add the page to an application that knows who calls, and return what takes the token from its cookie."""
-    app.router.routes += [Route(PLACE, page), Route(f"{PLACE}/{{rest:path}}", page)]
+    app.router.routes += [Route(AT, page), Route(f"{AT}/{{rest:path}}", page)]
     inner = app.router.lifespan_context
 
     @asynccontextmanager
@@ -201,7 +201,7 @@ def with_page(app: Starlette, page: TeamPage) -> App:
     app.router.lifespan_context = lifespan
 
     async def serve(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(f"{PLACE}/"):
+        if scope["type"] == "http" and scope["path"].startswith(f"{AT}/"):
             headers = dict(scope["headers"])
             if b"authorization" not in headers and (secret := cookie_in(headers)):
                 given = (b"authorization", f"Bearer {secret}".encode("latin-1"))
