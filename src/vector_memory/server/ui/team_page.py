@@ -47,7 +47,7 @@ SIGNED_IN_SECONDS = 12 * 3_600
 
 SIGN_IN = Template((files(__package__) / "web" / "sign_in.html").read_text(encoding="utf-8"))
 ASKS = "With the token of a namespace you see what is stored there, and may change what the token permits."
-UNKNOWN_TOKEN = "This token is not valid here: check it, or ask for another one."
+NOT_VALID = "This token is not valid here: check it, or ask for another one."
 LIMITED = "This token is limited to sessions, and the page shows whole memories: use one of the whole namespace."
 
 FORM_HEADERS = (
@@ -127,7 +127,7 @@ class TeamPage:
             await answer(send, 503, SIGN_IN.substitute(said=error), *FORM_HEADERS)
             return
         if known is None or known.claims[CLAIM].sessions is not None:
-            said = UNKNOWN_TOKEN if known is None else LIMITED
+            said = NOT_VALID if known is None else LIMITED
             await answer(send, 403, SIGN_IN.substitute(said=said), *FORM_HEADERS)
             return
         path = f"{self._place}/{token_urlsafe(12)}/"
