@@ -183,8 +183,8 @@ def require_permitted(caller: Caller, name: str, method: str) -> None:
     if caller.agent_id is not None and name == IMPORT:
         raise AccessDeniedError(f"This token stores as agent {caller.agent_id}, and an export names others.")
     if name in FOR_ADMINS:
-        caller.require_permitted(Permission.ADMIN)
-    caller.require_permitted(Permission.READ if method in ("GET", "HEAD") else Permission.WRITE)
+        caller.require(Permission.ADMIN)
+    caller.require(Permission.READ if method in ("GET", "HEAD") else Permission.WRITE)
 
 
 def with_page(app: Starlette, page: TeamPage) -> App:
