@@ -12,6 +12,7 @@ from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.results.sessions import Beginning, FoundBeginning, FoundChunk, FoundMemory, FoundSection
 from vector_memory.results.tagged import FoundTagged
+from vector_memory.search import succession
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -101,6 +102,15 @@ def test_a_newer_memory_is_named_with_its_beginning_unless_it_is_a_result_itself
     [alone] = store.search_chunks(QUERY, IN_SESSION, Page(limit=1)).results[0].later
     assert (alone.id, alone.agent_id, alone.beginning) == (newer, "b", NEW)
     assert [one.beginning for hit in store.search_chunks(QUERY, IN_SESSION).results for one in hit.later] == [None]
+
+
+@pytest.mark.parametrize(("looked_back", "is_named"), [(3, True), (2, False)])
+def test_of_a_large_memory_only_the_newest_passages_are_compared_with_a_new_one(
+    store: SessionMemoryStore, looked_back: int, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(succession, "LOOKED_BACK", looked_back)
+    older, newer = fill(store)
+    assert later(store) == ({older: [newer]} if is_named else {})
 
 
 def test_three_newer_memories_are_named_the_newest_first_and_the_rest_counted(store: SessionMemoryStore) -> None:

@@ -140,11 +140,12 @@ class ExactComparison(Comparison):
 class LikelyComparison(Comparison):
     """Compares the passages that are likeliest to have the highest sums of cosine and bonus, more and more of them.
 
-    `first`: at least so many.
+    `first`: at least so many. `newest`: the scope has only about so many of the newest passages.
     """
 
-    def __init__(self, asked: ScopeQuery, first: int) -> None:
+    def __init__(self, asked: ScopeQuery, first: int, newest: int | None = None) -> None:
         super().__init__(asked)
+        self._newest = newest
         self._first = max(first, MIN_COMPARED // (1 if self._words is None else 2))
         self._known: dict[tuple[int, float], tuple[Nearby, bool]] = {}
         lacking = self._source.without_vectors(self._scope)
@@ -171,7 +172,8 @@ class LikelyComparison(Comparison):
 
     def _compared(self, limit: int, weight: float) -> tuple[Nearby, bool]:
         """Return the units of the likeliest passages, and whether these are all."""
-        found = self._source.likeliest(self._scope, self._query, WordsWorth(self._units, self._words, weight), limit)
+        worth = WordsWorth(self._units, self._words, weight)
+        found = self._source.likeliest(self._scope, self._query, worth, limit, self._newest)
         entries = self._units.entries_of(found.unit_ids)
         there = entries != OUTSIDE
         return nearby(entries[there], cosines(found.vectors[there], self._query)), found.complete

@@ -51,11 +51,12 @@ MOST_COMPARED = 128
 class Method(NamedTuple):
     """How large scopes are compared by meaning. `batch`: passages fetched first. `iterative`: fetch in growing batches.
 
-    Otherwise all passages are compared.
+    Otherwise all passages are compared. `newest`: the scope has only about so many of the newest passages.
     """
 
     batch: int = 100
     iterative: bool = True
+    newest: int | None = None
 
 
 USUAL = Method()
@@ -173,7 +174,7 @@ class Scan:
         asked = ScopeQuery(self._source, self._scope, self._units, self._words, query)
         most = MAX_EXACT_UNITS if self._scope.session_id is None else MAX_EXACT_UNITS_OF_SESSION
         if self._method.iterative and self._units.count > most:
-            return LikelyComparison(asked, self._method.batch)
+            return LikelyComparison(asked, self._method.batch, self._method.newest)
         return ExactComparison(asked, self._ahead)
 
     def _hits(

@@ -14,13 +14,16 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.search.question import Question
 from vector_memory.search.same_subject import evidence, links, subject_of
-from vector_memory.search.scan import Found, Scan, reads
+from vector_memory.search.scan import USUAL, Found, Method, Scan, reads
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import NO_LINKS, Links
 from vector_memory.storage.scoring import Vectors
 
 MOST_ASKED = 8
 """Passages of a new memory that are compared with all others: of a longer one, so many at equal distances."""
+
+LOOKED_BACK = 262_144
+"""The newest passages with which they are compared, so that a store does not take longer the larger the memory is."""
 
 NEAREST = 16
 """Memories with the nearest passages, which are compared as a whole."""
@@ -41,19 +44,28 @@ def links_of(
     if rule.same_subject is None:
         return NO_LINKS
     new = subject_of(texts, vectors)
-    nearest = nearest_memories(reader, Scope(MemoryKind(kind)), vectors, besides)
+    nearest = nearest_memories(reader, MemoryKind(kind), vectors, besides)
     others = passages_of(reader, nearest)
     distinct = {tuple(passages): number for number, (passages, _) in others.items()}.values()
     return links(rule, {number: evidence(rule, subject_of(*one), new) for number, one in others.items()}, distinct)
 
 
-def nearest_memories(reader: Reader, scope: Scope, vectors: Vectors, besides: Sequence[int]) -> list[int]:
-    """Return the memories of a scope that have the passages nearest to some vectors."""
+def nearest_memories(reader: Reader, kind: MemoryKind, vectors: Vectors, besides: Sequence[int]) -> list[int]:
+    """Return the memories of a kind that have the passages nearest to some vectors.
+
+    Of a large memory only the newest count, unless one of `besides`, which are left out, is older.
+    """
+    oldest = reader.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
+    scope, method = Scope(kind), USUAL
+    if oldest and min(besides, default=oldest) >= oldest:
+        scope, method = Scope(kind, after_id=oldest - 1), Method(newest=LOOKED_BACK)
     asked = vectors[np.unique(np.linspace(0, len(vectors) - 1, MOST_ASKED).astype(int))]
     found = Found(*reader.together(*reads(scope, Question(None, None))))
     best: dict[int, float] = {}
     for vector in asked:
-        scan = Scan(reader.candidates, scope, Question(vector, None), found, depth=NEAREST, besides=besides)
+        scan = Scan(
+            reader.candidates, scope, Question(vector, None), found, method=method, depth=NEAREST, besides=besides
+        )
         for hit in scan.find(NEAREST, memories=True).hits:
             best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, -1.0))
     return sorted(best, key=lambda number: (-best[number], number))[:NEAREST]

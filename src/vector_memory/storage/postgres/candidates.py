@@ -20,6 +20,9 @@ from vector_memory.storage.scoring import Numbers, Vectors, rounded
 MOST_AHEAD = 15_000
 """Passages of a session that are compared before it is known how many there are."""
 
+FEW = 20_000
+"""So many of the newest passages are compared exactly: that takes one round trip."""
+
 BY_WORDS = 4
 """One unit in this many of the passages wanted is looked at for its words alone."""
 
@@ -82,13 +85,14 @@ class PostgresCandidates(Candidates):
     def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
         """Return the passages that are nearest, and those of the units that gain most by their words.
 
-        Of the newest, only those that are nearest, in one round trip.
+        Of a few of the newest, only those that are nearest, in one round trip.
         """
+        are_few = newest is not None and newest <= FEW
         units, vectors, is_exact = nearest(
-            self.connection.raw, scope, query, limit, worth.left_out, approximately=newest is None
+            self.connection.raw, scope, query, limit, worth.left_out, approximately=not are_few
         )
         complete = is_exact and len(units) < limit
-        wanted = [] if complete or newest is not None else np.setdiff1d(worth.best(limit // BY_WORDS), units).tolist()
+        wanted = [] if complete or are_few else np.setdiff1d(worth.best(limit // BY_WORDS), units).tolist()
         if wanted:
             column = "chunk_id" if scope.kind is not None and TRAITS[scope.kind].chunked else "memory_id"
             sql = f"select {column}, embedding from memory_passages where {column} = any(%s)"

@@ -113,9 +113,9 @@ def likeliest_passages(
     for the best of these, sums the numbers of the query itself, each added or subtracted as the signature's bit says.
     For normally distributed numbers both are unbiased estimates of the cosine. Raises DamagedError.
     """
-    sql = f"select chunk_id from {SIGNATURE_TABLE}_chunks where partition00 = ? order by chunk_id"
-    blocks = fetch_column(connection, sql, (kind,))
-    blocks = blocks if newest is None else blocks[-2 - newest // SIGNATURES_PER_BLOCK :]
+    most = -1 if newest is None else 2 + newest // SIGNATURES_PER_BLOCK
+    sql = f"select chunk_id from {SIGNATURE_TABLE}_chunks where partition00 = ? order by chunk_id desc limit ?"
+    blocks = fetch_column(connection, sql, (kind, most))[::-1]
     if not blocks:
         return LikelyPassages(np.empty(0, np.int64), np.empty(0, np.int64), complete=True)
     units = np.empty((len(blocks), SIGNATURES_PER_BLOCK), np.int64)
