@@ -1,6 +1,7 @@
 """An answer without a close match says so, and where there is one."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,12 @@ def test_the_matches_of_the_own_session_take_no_places_of_those_in_other_session
     put(store, "a b c d", session_id="other")
     answer = store.search_chunks("a b c d", HERE, Page(limit=5), mode="vector")
     assert answer.elsewhere["other_sessions"] == 1
+
+
+def test_what_the_own_session_has_superseded_is_in_no_other_session(store: SessionMemoryStore) -> None:
+    older = store.store_memory("report", "a b c d", agent_id="me", session_id="s", session_iter=3).memory_id
+    put(store, "w5 w6 w7 w8", session_iter=3, supersedes=[older])
+    assert store.search_chunks("a b c d", replace(HERE, as_of="any")).elsewhere == {"other_iterations": 1}
 
 
 def test_what_is_stored_out_of_sight_changes_no_count_of_a_limited_view(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import STORED, MemoryKind, Scope
 from vector_memory.domain.times import microseconds
 from vector_memory.embedding.token_states import Compared, States, bytes_per_state, compare
 from vector_memory.errors import ValidationError
@@ -114,7 +114,7 @@ class Retrieval:
         visible = {name: self.reader.visible(scope) for name, scope in scopes.items()}
         *found, others = self.reader.together(
             *(index_read(scope, question) for scope in visible.values()),
-            lambda reader: [] if besides is None else reader.candidates.memories_in(Scope(session_id=besides)),
+            lambda reader: [] if besides is None else reader.candidates.memories_in(Scope(session_id=besides, as_of=STORED)),
         )
         scans = {
             name: Scan(source, scope, question, Found(indexed), besides=others if scope.session_id is None else ())
