@@ -133,6 +133,17 @@ def test_it_says_why_a_memory_was_not_found(
     assert memory["found"] == ("on this page" in told)
 
 
+@pytest.mark.parametrize("own", [{"project": "/here"}, {"containing": "E f"}, {"state": "pinned"}])
+def test_it_names_only_filters_that_a_memory_does_not_pass(store: SessionMemoryStore, own: dict[str, Any]) -> None:
+    for number, text in enumerate(("e f g h", "a b"), 6):
+        where = {"project": "/here"} if number == 6 else {}
+        store.store_memory("system_memory", text, session_id="t", metadata=where)
+    store.pin(6)
+    for memory_id, failed in ((6, ["session_id"]), (7, ["session_id", *own])):
+        memory = explained(store, scope=Scope("system_memory", session_id="s", **own), memory_id=memory_id)["memory"]
+        assert memory["why"] == f"It is outside the filters: {', '.join(failed)}."
+
+
 def test_by_words_it_says_that_a_memory_has_none_of_them(store: SessionMemoryStore) -> None:
     trace = explained(store, mode=SearchMode.KEYWORD, memory_id=4)
     assert trace["compared"] == "words only"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode
+from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode, State
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
@@ -17,6 +17,7 @@ from vector_memory.search.relevance import arranged
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.queries.filters import ascii_lower
 from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.terms import terms
 from vector_memory.storage.unit_text import names_above
@@ -271,6 +272,9 @@ def exclusion(reader: Reader, scope: Scope, memory_id: int) -> str:
         "as_of": scope.as_of == ANY
         or memory.created_at <= str(scope.as_of) < min((one.created_at for one in newer.values()), default="9999"),
         "category": scope.category == memory.metadata.get("category"),
+        "project": scope.project == memory.metadata.get("project"),
+        "containing": ascii_lower(scope.containing or "") in ascii_lower(f"{memory.title or ''}\0{memory.content}"),
+        "state": memory.pinned if scope.state is State.PINNED else bool(newer),
         "tags": not {*scope.tags}.isdisjoint(memory.tags),
         "own_agent_id": scope.own_agent_id != memory.agent_id,
         "created_after": (scope.created_after or "") <= memory.created_at,
