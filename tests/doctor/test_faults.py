@@ -109,6 +109,10 @@ IN_SCHEMAS: Faults = {
         "update memory_passages set session_id = 'other' where id = (select min(id) from memory_passages)",
         "index",
     ),
+    "a passage of another memory's chunk": (
+        "update memory_passages set chunk_id = (select max(id) from memory_chunks) where chunk_id = 1",
+        "orphans",
+    ),
     "a lease of no memory": ("insert into pending_vectors values (99999, 'x', 0, 0, 0)", "orphans"),
     "an index removed": ("drop index idx_kind", "indexes"),
 }
@@ -146,7 +150,7 @@ IN_FILES: Faults = REFUSED | {
         "delete from vec_session_search where passage_id = (select min(id) from memory_passages where memory_id = 4)",
         "vectors",
     ),
-    "a vector of zeros": ("update vec_chunk_search set embedding = zeroblob(64) where passage_id = 2", "vectors"),
+    "a vector of zeros": ("update vec_chunk_search set embedding = zeroblob(64) where passage_id = 2", "index vectors"),
     "a vector of nothing": (
         "insert into vec_chunk_search (passage_id, session_key, embedding) values (9999, 1, zeroblob(64))",
         "orphans",
@@ -163,6 +167,11 @@ IN_FILES: Faults = REFUSED | {
         "index",
     ),
     "a signature's unit changed": ("update vec_signatures set unit_id = unit_id + 1 where passage_id = 2", "index"),
+    "signatures of zeros": ("update vec_signatures_vector_chunks00 set vectors = zeroblob(length(vectors))", "index"),
+    "a passage of another memory's chunk": (
+        "update memory_passages set chunk_id = (select max(id) from memory_chunks) where chunk_id = 1",
+        "index orphans",
+    ),
     "a signature of another kind": (
         """
         create temp table changed as select * from vec_signatures where passage_id = 2;

@@ -114,7 +114,9 @@ class Retrieval:
         visible = {name: self.reader.visible(scope) for name, scope in scopes.items()}
         *found, others = self.reader.together(
             *(index_read(scope, question) for scope in visible.values()),
-            lambda reader: [] if besides is None else reader.candidates.memories_in(Scope(session_id=besides, as_of=STORED)),
+            lambda reader: (
+                [] if besides is None else reader.candidates.memories_in(Scope(session_id=besides, as_of=STORED))
+            ),
         )
         scans = {
             name: Scan(source, scope, question, Found(indexed), besides=others if scope.session_id is None else ())

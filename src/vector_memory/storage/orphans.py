@@ -10,7 +10,9 @@ ORPHANS: Mapping[str, str] = {
     "memory_chunks": NO_MEMORY.format(column="parent_id"),
     "memory_passages": f"""
         {NO_MEMORY.format(column="memory_id")}
-        or t.chunk_id is not null and not exists (select 1 from memory_chunks where id = t.chunk_id)
+        or t.chunk_id is not null and not exists (
+            select 1 from memory_chunks where id = t.chunk_id and parent_id = t.memory_id
+        )
     """,
     "keyword_memories": f"""
         {NO_MEMORY.format(column="memory_id")} or not exists (select 1 from keyword_blocks where id = t.block_id)

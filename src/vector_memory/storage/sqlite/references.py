@@ -1,5 +1,6 @@
 """Checks the references between the rows of a file, to which its vectors belong too, and deletes what has no parent."""
 
+import json
 from collections.abc import Sequence
 
 import apsw
@@ -8,8 +9,9 @@ from vector_memory.storage.orphans import ORPHANS, count_orphans, remove_orphans
 from vector_memory.storage.sqlite.checkpointer import count_delete
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema import VEC0_TABLES, VECTOR_TABLES
-from vector_memory.storage.sqlite.transactions import SqliteWriter, vector_dimensions
+from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent
+from vector_memory.storage.sqlite.vec0.signatures import wrong_signatures
 
 SQLITE_ORPHANS = {
     **ORPHANS,
@@ -35,6 +37,8 @@ left join vec_signatures s on s.passage_id = p.id
 where s.unit_id is not coalesce(p.chunk_id, p.memory_id)
     or s.kind_key is not (select id from index_keys where name = m.memory_type)
 """
+
+WRONGLY_SIGNED = "select memory_id from memory_passages where id in (select value from json_each(?))"
 
 MISFILED = """
 select m.id from {table} v join memory_passages p on p.id = v.passage_id join session_memories m on m.id = p.memory_id
@@ -66,9 +70,9 @@ def delete_orphans(connection: apsw.Connection) -> int:
 
 def misfiled_memories(connection: apsw.Connection) -> list[int]:
     """Return the memories with vectors that are in another session, or have no signature as it should be."""
-    return fetch_column(
-        connection, " union ".join([UNSIGNED, *(MISFILED.format(table=table) for table in VECTOR_TABLES)])
-    )
+    wrong = list(wrong_signatures(connection, SqliteReader(connection).candidates.vectors))
+    sql = " union ".join([UNSIGNED, WRONGLY_SIGNED, *(MISFILED.format(table=table) for table in VECTOR_TABLES)])
+    return fetch_column(connection, sql, (json.dumps(wrong),))
 
 
 def unreadable_tables(connection: apsw.Connection, tables: Sequence[str] = VEC0_TABLES) -> list[str]:

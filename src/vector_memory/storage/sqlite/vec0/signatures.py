@@ -5,6 +5,7 @@ nearer their vectors usually are (Charikar 2002). A million signatures are 48 MB
 vectors would be 1.5 GB.
 """
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import apsw
@@ -172,6 +173,23 @@ def passages_at(connection: apsw.Connection, blocks: list[int], rows: Numbers) -
     except (apsw.SQLError, ValueError, TypeError):
         raise DamagedError(DAMAGED_VECTORS) from None
     return ids
+
+
+def wrong_signatures(
+    connection: apsw.Connection, vectors_of: Callable[[list[int]], tuple[Numbers, Vectors]]
+) -> Iterator[int]:
+    """Yield the passages that have the signature of another vector. The blocks must be consistent.
+
+    `vectors_of`: returns the ids of those passages that have vectors, ascending, and the vectors.
+    """
+    sql = f"select validity, rowids, vectors from {SIGNATURE_TABLE}_chunks join {VECTORS} v on v.rowid = chunk_id"
+    for validity, rowids, signatures in connection.execute(sql):
+        used = np.flatnonzero(np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little"))
+        ids = np.frombuffer(rowids, np.int64)[used]
+        known, vectors = vectors_of(ids.tolist())
+        signed = np.frombuffer(signatures, np.uint8).reshape(SIGNATURES_PER_BLOCK, -1)[used[np.argsort(ids)]]
+        is_wrong = packed_signatures(vectors) != signed[np.isin(np.sort(ids), known)]
+        yield from known[is_wrong.any(axis=1)].tolist()
 
 
 def unequal_bits(signatures: Signatures, wanted: NDArray[np.uint64]) -> NDArray[np.uint16]:
