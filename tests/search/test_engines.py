@@ -23,6 +23,7 @@ from vector_memory.search import scan
 from vector_memory.search.question import Question
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.search.scan import Method
+from vector_memory.search.succession import nearest_memories, passages_of
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Embedded
 from vector_memory.store import SessionMemoryStore
@@ -147,6 +148,14 @@ def test_answers_stay_the_same_while_memories_come_and_go(
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     with closing(request.param(tmp_path)) as opened:
         yield opened
+
+
+@pytest.mark.usefixtures("way")
+def test_a_memory_is_not_among_those_that_are_nearest_to_it(storage: Storage) -> None:
+    own, *others = (add(storage, new_memory(f"memory {number}")) for number in range(4))
+    with storage.read() as reader:
+        _, vectors = passages_of(reader, [own])[own]
+        assert sorted(nearest_memories(reader, Scope("report"), vectors, [own])) == others
 
 
 @pytest.mark.usefixtures("way")

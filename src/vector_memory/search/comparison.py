@@ -175,7 +175,7 @@ class LikelyComparison(Comparison):
         worth = WordsWorth(self._units, self._words, weight)
         found = self._source.likeliest(self._scope, self._query, worth, limit, self._newest)
         entries = self._units.entries_of(found.unit_ids)
-        there = entries != OUTSIDE
+        there = (entries != OUTSIDE) & self._units.inside[entries]  # pgvector also finds memories that are left out
         return nearby(entries[there], cosines(found.vectors[there], self._query)), found.complete
 
 
