@@ -1,16 +1,20 @@
 """Another model's vectors are filled in beside those in use, and then swapped with them."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import psycopg
 import pytest
 
-from engine_memories import MODEL, add, derived, new_memory, unit_vector
+from clusters import shared_cluster
+from engine_memories import MODEL, Engine, add, derived, new_memory, unit_vector
 from vector_memory.domain import Fingerprint, MemoryKind, Scope
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Embedded, History, Lease
+from waiting import eventually
 
 LONGER = Fingerprint("longer", 12, "fp32", "test")
 
@@ -142,6 +146,29 @@ def test_deleting_a_memory_deletes_its_spare_vectors(storage: Storage) -> None:
     with storage.write() as writer:
         writer.delete(memory_id)
         assert writer.upkeep.spare_vectors.count_recomputed() == 0
+
+
+def test_a_reader_reads_on_while_another_handle_waits_to_erase(engine: Engine) -> None:
+    memory_id = add(engine.storage, new_memory("0123456789" * 3))
+    begin(engine.storage)
+    fill(engine.storage)
+    with engine.storage.write() as writer:
+        writer.upkeep.spare_vectors.swap()
+    other = engine.open()
+    with ThreadPoolExecutor() as pool:
+        with engine.storage.read() as reader:
+            reader.memory(memory_id)
+            erased = pool.submit(erase, other)
+            eventually(lambda: erased.done() or is_waited_for())
+            assert len(reader.chunks_of(memory_id)) > 1
+        assert erased.result() > 0
+
+
+def is_waited_for() -> bool:
+    """Return whether a transaction of the server waits for a lock on a table."""
+    with psycopg.connect(shared_cluster().url()) as connection:
+        sql = "select exists (select 1 from pg_locks where not granted and locktype = 'relation')"
+        return bool(connection.execute(sql).fetchone()[0])  # type: ignore[index]
 
 
 def test_discarded_vectors_are_erased_in_steps_and_others_can_begin(storage: Storage) -> None:

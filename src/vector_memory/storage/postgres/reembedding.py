@@ -78,6 +78,8 @@ class PostgresSpareVectors(SpareVectors):
     def erase_some(self) -> None:
         # Dropping a table takes no longer if it is large.
         self.connection.raw.execute(SWAP_SOON)
+        # In the order in which readers lock what the spare table refers to: to drop it locks them, too, the last first.
+        self.connection.raw.execute("lock table session_memories, memory_chunks in access exclusive mode")
         self.connection.raw.execute("drop table spare_memory_passages, spare_embedding_models")
 
 
