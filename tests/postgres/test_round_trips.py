@@ -1,7 +1,6 @@
 """In a network, the number of round trips is what a call costs."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,15 @@ from inside import database_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import DuplicateMemoryError
-from vector_memory.search.words import word_scores
+from vector_memory.search.question import Question
+from vector_memory.search.scan import Found, Scan
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.settings import Settings
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.postgres.transactions import PostgresReader
-from vector_memory.storage.postings import BUCKETS, buckets_of
+from vector_memory.storage.postings import buckets_of
 from vector_memory.store import SessionMemoryStore
 
 REPORTS, KNOWLEDGE = Scope("report", session_id="s"), Scope("knowledge_base", category="go")
@@ -102,13 +102,14 @@ def test_a_misspelt_word_costs_one_round_trip_and_others_none(
     made = []
     for word in ("first", "nowhere", "frist"):
         with storage.read() as reader:
-            read = partial(reader.candidates.indexed, REPORTS)
-            units, rows = read(buckets_of([word]))
+            question = Question(None, [word], plain={} if word == "nowhere" else {word: word})
+            scan = Scan(
+                reader.candidates, REPORTS, question, Found(reader.candidates.indexed(REPORTS, buckets_of([word])))
+            )
             trips()
-            plain = {word: word} if word != "nowhere" else {}
-            words = word_scores(units, rows, [word], plain, lambda: read(list(range(BUCKETS))).postings)  # noqa: B023
+            respelt = scan.respelt()
             made.append(trips())
-        assert bool(words.wording.respelt) == (word == "frist")
+        assert bool(respelt) == (word == "frist")
     assert made == [0, 0, 1]
 
 

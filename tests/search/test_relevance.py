@@ -14,7 +14,6 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import on_page, weighed
-from vector_memory.storage.scoring import Wording
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)
@@ -34,7 +33,7 @@ def found(scores: Sequence[float], *, length: int = 10, nearest: Sequence[Sequen
     compared = {
         hit.id: Compared(hit.score, np.array(each, np.float32), length) for hit, each in zip(hits, seen, strict=True)
     }
-    return SearchHits(hits, scores[0], wording=Wording(0.0), compared=compared)
+    return SearchHits(hits, scores[0], covered=0.0, compared=compared)
 
 
 def matches(hits: Sequence[Hit]) -> list[tuple[int, MatchLevel | None]]:
@@ -67,9 +66,9 @@ def test_if_nothing_is_near_the_question_all_are_weak() -> None:
 
 
 def test_a_unit_without_a_vector_is_not_weak_for_its_distance() -> None:
-    fresh = SearchHits([Hit(1, 1, 0.3, None, ("keyword",), 0.3)], None, wording=Wording(0.3))
+    fresh = SearchHits([Hit(1, 1, 0.3, None, ("keyword",), 0.3)], None, covered=0.3)
     assert weighed(fresh, question())[0].match == "related"
-    assert weighed(fresh._replace(wording=Wording(1.0)), question())[0].match == "strong"
+    assert weighed(fresh._replace(covered=1.0), question())[0].match == "strong"
 
 
 @pytest.mark.parametrize("kept", [0, 3, 7])

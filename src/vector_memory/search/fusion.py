@@ -11,7 +11,7 @@ from vector_memory.domain import MatchLevel, best_of
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.sessions import Source
 from vector_memory.storage.records import Link
-from vector_memory.storage.scoring import LATE_WEIGHT, VECTOR_WEIGHT, Wording, rounded
+from vector_memory.storage.scoring import LATE_WEIGHT, VECTOR_WEIGHT, rounded
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
@@ -66,15 +66,15 @@ class Hit(NamedTuple):
 class SearchHits(NamedTuple):
     """The results of a search, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
-    `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
-    `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by token, by id.
-    `links`: of their memories, with each other.
+    `partial`: not every unit could be compared, so other units may be as good. `covered`: as in `WordScores`; None: no
+    words compared. `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by
+    token, by id. `links`: of their memories, with each other.
     """
 
     hits: list[Hit]
     nearest: float | None
     partial: bool = False
-    wording: Wording | None = None
+    covered: float | None = None
     weight: float = VECTOR_WEIGHT
     compared: Mapping[int, Compared] = MappingProxyType({})
     links: Sequence[Link] = ()
@@ -83,7 +83,7 @@ class SearchHits(NamedTuple):
     def coverage(self) -> float:
         """How much of the question's words, weighted by their rarity, a hit has for each share of the words."""
         most = max((hit.words or 0.0 for hit in self.hits), default=0.0)
-        return self.wording.covered / most if self.wording and most else 0.0
+        return self.covered / most if self.covered and most else 0.0
 
 
 def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> list[Hit]:

@@ -1,7 +1,7 @@
 """Turns a query into a question: its words, and its vector unless only words can be compared."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vector_memory.domain import SearchMode
@@ -66,7 +66,8 @@ class Question:
     `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
     `is_unread`: it has none to the model. `calibration`: when an answer to it is close. `weight`: of the cosine in a
     score. `states`: of its tokens, by which the best units are compared again; None: they are not. `plain`: the words
-    that may be misspelt, by their terms. `respelt`: what they were read as.
+    that may be misspelt, by their terms. `respelt`: what they were read as. `reworded`: prepares it again with such
+    words, if its meaning is compared.
     """
 
     vector: Vectors | None
@@ -79,6 +80,7 @@ class Question:
     states: States | None = None
     plain: Mapping[str, str] = field(default_factory=dict)
     respelt: Sequence[Spelling] = ()
+    reworded: "Callable[[Collection[Spelling]], Question] | None" = None
 
     @property
     def tells_matches(self) -> bool:
@@ -87,12 +89,16 @@ class Question:
 
     def read_as(self, respelt: Mapping[str, Spelling]) -> "Question":
         """Return the question with these words in place of those by whose terms they are, and without doubt."""
-        terms = None if self.terms is None else [respelt[one].term if one in respelt else one for one in self.terms]
-        return replace(self, terms=terms, plain=NOTHING_TYPED, respelt=tuple(respelt.values()))
+        read = tuple(respelt.values())
+        terms = dict.fromkeys(respelt[one].term if one in respelt else one for one in self.terms or ())
+        meant = self if self.reworded is None else self.reworded(read)
+        states = None if self.states is None else meant.states
+        return replace(meant, terms=list(terms), states=states, plain=NOTHING_TYPED, respelt=read)
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence with the reason."""
-        return replace(self, vector=None, states=None, problem=f"Found by words only. {problem}")
+        problem = f"Found by words only. {problem}"
+        return replace(self, vector=None, states=None, problem=problem, reworded=None)
 
 
 def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
@@ -103,6 +109,10 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     Raises ValidationError, EmbeddingUnavailableError.
     """
     check_text("query", query, MAX_QUERY)
+    return _prepared(query, model, mode)
+
+
+def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     terms = None if mode is SearchMode.VECTOR else query_terms(query)
     plain: Mapping[str, str] = {} if terms is None else plain_words(query)
     if mode is SearchMode.KEYWORD:
@@ -119,11 +129,20 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
         vector, states = model.encode_query(query)
         if calibration is not UNKNOWN:  # the vocabulary of a model that is known has the usual words whole
             plain = {term: word for term, word in plain.items() if len(model.token_spans(word)) > 1}
-        return Question(vector, terms, calibration=calibration, weight=weight, states=states, plain=plain)
+        return Question(
+            vector, terms, calibration=calibration, weight=weight, states=states, plain=plain,
+            reworded=lambda respelt: _prepared(with_spellings(query, respelt), model, mode),
+        )  # fmt: skip
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:
             raise
         return Question(None, terms, plain=plain).by_words(str(error))
+
+
+def with_spellings(query: str, respelt: Collection[Spelling]) -> str:
+    """Return a query with words in place of those that were typed."""
+    words = {one.typed: one.word for one in respelt}
+    return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda typed: words[typed[0]], query)
 
 
 def plain_words(query: str) -> dict[str, str]:

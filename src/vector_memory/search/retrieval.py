@@ -173,13 +173,15 @@ class Retrieval:
         return units, [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
 
     def _fused(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
-        """Return the best units or memories by their fused scores, and go on with the words as they were read."""
-        found = self._scan(self.reader.visible(scope), max(DEPTH, count)).find(count, memories=memories)
-        if found.wording and found.wording.respelt:
-            self.question = self.question.read_as(found.wording.respelt)
+        """Return the best units or memories by their fused scores, with misspelt words read as those that are meant."""
+        visible, depth = self.reader.visible(scope), max(DEPTH, count)
+        scan = self._scan(visible, depth)
+        if self.question.plain and (respelt := scan.respelt()):
+            self.question, self._last_scan = self.question.read_as(respelt), None
+            scan = self._scan(visible, depth)
         elif self.question.plain:
             self.question = replace(self.question, plain=NOTHING_TYPED)
-        return found
+        return scan.find(count, memories=memories)
 
     def _scan(self, scope: Scope, depth: int) -> Scan:
         """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""

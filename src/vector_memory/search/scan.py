@@ -31,11 +31,12 @@ from vector_memory.search.fusion import (
     sources_of,
 )
 from vector_memory.search.question import Question
-from vector_memory.search.words import word_scores
+from vector_memory.search.words import respell, word_scores
 from vector_memory.storage.base import Reader
-from vector_memory.storage.postings import BUCKETS, PostingRows, buckets_of
+from vector_memory.storage.postings import BUCKETS, buckets_of
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, IndexedScope, Likely
 from vector_memory.storage.scoring import Numbers, Vectors, are_in, best, cosines, rounded
+from vector_memory.storage.spelling import MOST_BLOCKS, Spelling
 from vector_memory.storage.units import OUTSIDE
 
 PROBED = 16_384
@@ -114,17 +115,17 @@ class Scan:
         self._units = units.without(besides) if besides else units
         self._words = None
         if question.terms is not None:
-            self._words = word_scores(self._units, postings, question.terms, question.plain, self._all_postings)
+            self._words = word_scores(self._units, postings, question.terms)
         self._word_entries = np.empty(0, np.int64) if self._words is None else self._words.entries
         self._comparison: Comparison | None = None
 
     def find(self, count: int, *, memories: bool = False) -> SearchHits:
         """Return the `count` best units or `memories`, with the weight of the cosines in their scores."""
-        wording, query = None if self._words is None else self._words.wording, self._question.vector
+        covered, query = None if self._words is None else self._words.covered, self._question.vector
         if query is None:
             weight = self._question.weight
             hits = self._hits(NOTHING, self._word_entries, weight, count, by_meaning=False, memories=memories)
-            return SearchHits(hits[:count], None, wording=wording, weight=weight)
+            return SearchHits(hits[:count], None, covered=covered, weight=weight)
         if self._comparison is None:
             self._comparison = self._compared(query)
         lacking = self._comparison.without_vectors(self._word_entries)
@@ -132,7 +133,16 @@ class Scan:
         nearby = self._comparison.find(Goal(count, 0 if self._words is None else self._depth, memories), weight)
         nearest = clipped(float(nearby.cosines.max())) if len(nearby.cosines) else None
         hits = self._hits(nearby, lacking, weight, count, by_meaning=True, memories=memories)
-        return SearchHits(hits[:count], nearest, nearby.partial, wording, weight)
+        return SearchHits(hits[:count], nearest, nearby.partial, covered, weight)
+
+    def respelt(self) -> dict[str, Spelling]:
+        """Return what words of the question that the scope does not have may be read as, by their terms."""
+        plain, words = self._question.plain, self._words
+        missing = {} if words is None else {term: plain[term] for term in words.missing if term in plain}
+        if not missing or not 0 < len(self._units.block_ids) <= MOST_BLOCKS:
+            return {}
+        rows = self._source.indexed(self._scope, list(range(BUCKETS))).postings
+        return respell(self._units, rows, missing, self._question.terms or ())
 
     def likeliest(self, reader: Reader) -> Likely | None:
         """Return the likeliest of the newest passages."""
@@ -146,7 +156,7 @@ class Scan:
         units, question = self._units, self._question
         shares, by_words = np.zeros(len(units.ids)), np.empty(0, np.int64)
         if self._words is not None:
-            shares = self._words.shares * (self._words.wording.covered / (self._words.shares.max(initial=0.0) or 1.0))
+            shares = self._words.shares * (self._words.covered / (self._words.shares.max(initial=0.0) or 1.0))
             by_words = self._words.entries[question.calibration.are_strong(0.0, shares[self._words.entries])]
         if question.vector is None or found is None:
             return len(by_words)
@@ -156,9 +166,6 @@ class Scan:
         )
         entries, similarities = entries[there], similarities[there]
         return len(np.union1d(entries[question.calibration.are_strong(similarities, shares[entries])], by_words))
-
-    def _all_postings(self) -> PostingRows:
-        return self._source.indexed(self._scope, list(range(BUCKETS))).postings
 
     def _weight_while(self, lacking: Numbers) -> float:
         """Return the weight of cosines while some of the units that contain words have no vector."""

@@ -6,12 +6,9 @@ A unit is what a search compares: a chunk, or a whole memory of a kind that is n
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from vector_memory.storage.spelling import Spelling
 
 Vectors = NDArray[np.float32]
 Numbers = NDArray[np.int64]
@@ -42,17 +39,6 @@ LATE_UNITS = 20
 
 
 NOTHING_TYPED: Mapping[str, str] = MappingProxyType({})
-
-
-class Wording(NamedTuple):
-    """How much of a query's wording a scope has.
-
-    `covered`: the share of the query's words, weighed by their rarity, in the unit that matches them best. `respelt`:
-    what words that no unit has were read as, by their terms.
-    """
-
-    covered: float
-    respelt: Mapping[str, Spelling] = MappingProxyType({})
 
 
 def numbers_in(text: str | None) -> Numbers:
