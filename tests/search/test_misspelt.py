@@ -40,7 +40,8 @@ def asked(store: SessionMemoryStore, query: str, scope: Scope = HERE) -> tuple[l
 @pytest.mark.parametrize(
     ("typed", "word", "place"),
     [("eror", "error", 0), ("recieve", "receive", 2), ("gatway", "gateway", 0), ("Seperate", "separate", 3),
-     ("qeue", "queue", 2), ("backkup", "backup", 3)],
+     ("qeue", "queue", 2), ("backkup", "backup", 3), ("occutred", "occurred", 0), ("mesaages", "messages", 2),
+     ("sepatate", "separate", 3), ("reztarted", "restarted", 0)],
 )  # fmt: skip
 def test_a_misspelt_word_finds_what_the_right_one_finds(
     filled: SessionMemoryStore, typed: str, word: str, place: int
@@ -53,6 +54,27 @@ def test_a_misspelt_word_finds_what_the_right_one_finds(
 
 def test_it_ranks_as_the_right_word_would(filled: SessionMemoryStore) -> None:
     assert asked(filled, "eror of the gateway")[0] == asked(filled, "error of the gateway")[0]
+
+
+def test_its_meaning_is_compared_as_that_of_the_right_word(filled: SessionMemoryStore) -> None:
+    def similarities(query: str) -> list[tuple[str, float | None]]:
+        answer = filled.search_chunks(query, HERE, Page(limit=9), mode=SearchMode.HYBRID)
+        return [(chunk.chunk_content, chunk.similarity) for chunk in answer.results]
+
+    assert similarities("eror of the gateway") == similarities("error of the gateway")
+    assert similarities("separate nowhere") != similarities("separate")
+
+
+def test_long_names_and_possessives_are_read_as_others_too(filled: SessionMemoryStore) -> None:
+    filled.store_memory("working_memory", "Caroline met Joan.", session_id="s", agent_id="a")
+    assert "searched 'caroline'" in asked(filled, "did Carloine meet Jaon")[1]
+    assert "Jaon" not in asked(filled, "did Carloine meet Jaon")[1]
+    assert "searched 'gateway'" in asked(filled, "the gatway's state")[1]
+
+
+def test_no_word_is_read_as_one_with_the_stem_of_a_stop_word(filled: SessionMemoryStore) -> None:
+    filled.store_memory("working_memory", "So it is.", session_id="s", agent_id="a")
+    assert "searched" not in asked(filled, "shoing")[1]
 
 
 def test_a_word_that_the_scope_has_is_searched_as_it_is(filled: SessionMemoryStore) -> None:

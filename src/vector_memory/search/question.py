@@ -54,6 +54,8 @@ AROUND = "`'\"()[]<>,;:.?!"
 
 SHORTEST, LONGEST = 4, 32
 """Letters of a word that may be misspelt. Of shorter ones, too many others differ by a letter."""
+SHORTEST_NAME = 6
+"""Letters of one with a capital within a question: Joan is not Jon."""
 
 NUMBERED = re.compile(r"\b(?:task|memory|issue|ticket|pr)\s+(?=#\d)", re.IGNORECASE)
 """What the number after it names, as in `task #42`: such a word has no meaning of its own."""
@@ -146,12 +148,13 @@ def with_spellings(query: str, respelt: Collection[Spelling]) -> str:
 
 
 def plain_words(query: str) -> dict[str, str]:
-    """Return the words of a query that may be misspelt, by their terms: of small Latin letters, but for the first."""
+    """Return the words of a query that may be misspelt, by their terms: of Latin letters, small but for the first."""
     plain: list[str] = []
     for place, typed in enumerate(query.split()):
-        word = typed.strip(AROUND)
-        is_plain = word.isascii() and word.isalpha() and word[place == 0 :].islower()
-        if is_plain and SHORTEST <= len(word) <= LONGEST and word.lower() not in STOP_WORDS:
+        word = typed.strip(AROUND).removesuffix("'s")
+        is_plain = word.isascii() and word.isalpha() and word[1:].islower()
+        shortest = SHORTEST if place == 0 or word.islower() else SHORTEST_NAME
+        if is_plain and shortest <= len(word) <= LONGEST and word.lower() not in STOP_WORDS:
             plain.append(word)
     return dict(zip(stems_of(plain), plain, strict=True))
 
