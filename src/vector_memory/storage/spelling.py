@@ -46,7 +46,7 @@ def spellings(
     found: dict[str, Spelling] = {}
     for term, typed in missing.items():
         words = list(dict.fromkeys(one_letter_off(typed.lower())))
-        # In reverse, so that of several words with one term the first is kept.
+        # In reverse, so that of several words with one term the first is kept, which often has all its letters.
         stems = zip(stems_of(words)[::-1], words[::-1], strict=True)
         known = {key_of(other): (word, other) for other, word in stems if other not in STOP_STEMS}
         ascending = np.sort(np.array(list(known), np.int64))
@@ -64,8 +64,8 @@ def one_letter_off(word: str) -> Iterator[str]:
     """Yield what a word may be a slip of: two letters swapped, one more or less, or one written for one like it."""
     parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
     yield from (before + after[1] + after[0] + after[2:] for before, after in parts if len(after) > 1)
+    yield from (before + letter + after for before, after in parts for letter in LETTERS)
     if len(word) >= LONG:
         pairs = ((place, letter) for place in range(len(word)) for letter in LETTERS if {word[place], letter} in ALIKE)
         yield from (word[:place] + letter + word[place + 1 :] for place, letter in pairs)
     yield from (before + after[1:] for before, after in parts if after)
-    yield from (before + letter + after for before, after in parts for letter in LETTERS)
