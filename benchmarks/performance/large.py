@@ -143,9 +143,9 @@ def changes(path: Path, runs: int, _seconds: float) -> Cells:
 
 
 def commands(path: Path, _runs: int, _seconds: float) -> Cells:
-    """Run the doctor and a backup, as processes of their own."""
+    """Run a backup and the doctor, as processes of their own."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        for words in (["doctor"], ["backup", f"{folder}/copy.db"]):
+        for words in (["backup", f"{folder}/copy.db"], ["doctor"]):
             began = time.perf_counter()
             command = [sys.executable, "-m", "vector_memory", *words, "--database-path", f"{path}"]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
