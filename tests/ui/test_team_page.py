@@ -1,25 +1,40 @@
 """The page on a server for teams: each token opens that of its namespace, with its own rights."""
 
+import asyncio
+import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from weakref import WeakSet
 
+import anyio
 import httpx2
 import pydantic
 import pytest
+from starlette.requests import Request
 
 from over_http.calling import answer_in, post
-from over_http.conftest import Team, serving
+from over_http.conftest import ALL_TOOLS, Team, serving
+from vector_memory.maintenance.doctor.report import Report, problem
+from vector_memory.server.turns import Turns
+from vector_memory.server.ui import team_page
+from vector_memory.server.ui.checkup import Checkup
+from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.guard import COOKIE
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import keys_of
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import FolderRegistry
+from waiting import eventually
 
 FROM_THE_PAGE = {"x-vector-memory": "page"}
 PLAN = "The launch is on Friday."
+READING = ALL_TOOLS.model_copy(update={"read_only": True})
 
 
 class Browser:
@@ -178,7 +193,7 @@ def test_requests_count_and_are_recorded_by_the_name_of_the_token_without_conten
     assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
         ("ui/search", {"session_id": ["s"]}, None),
         ("ui/memories", {"memory_id": [number]}, None),
-        ("ui/memories", {"memory_id": [number]}, "AccessDeniedError"),
+        ("PUT ui/memories/pin", {"memory_id": [number]}, "AccessDeniedError"),
         ("ui/home", {}, "QuotaExceededError"),
     ]
 
@@ -231,3 +246,164 @@ def test_a_deletion_can_be_undone_and_is_made_at_the_latest_when_the_server_ends
 def test_the_page_needs_tokens_and_one_process(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(pydantic.ValidationError, match="ui needs data_dir"):
         HttpOptions(**{"http": True, "ui": True, "data_dir": tmp_path, **options})
+
+
+def test_of_a_form_that_anybody_can_send_only_the_beginning_is_read(enter: Entering, team: Team) -> None:
+    """With millions of fields, the server would do nothing else for half a minute."""
+    secret = team.token("ada")
+    browser = enter(team, secret)
+    form = f"{'a=1&' * team_page.LONGEST_FORM}{urlencode({'token': secret})}"
+    assert browser.client.post(browser.sign_in, content=form).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    ["{own}; vector-memory={other}", '{own}; a={{"b": 1}}', "a b=c; {own}", 'x="; {own}', "vector-memory2=; {own}"],
+)
+def test_cookies_of_other_servers_under_the_same_name_change_nothing(enter: Entering, team: Team, cookies: str) -> None:
+    """Browsers send the cookie of the longest path first, and nobody else knows that path."""
+    browser = enter(team, team.token("ada"))
+    own = f"{COOKIE}={browser.client.cookies[COOKIE]}"
+    browser.client.cookies.clear()
+    sent = cookies.format(own=own, other=team.token("bob", "blue"))
+    assert browser.ask("home", cookie=sent).json()["place"] == "red"
+
+
+def test_the_audit_log_tells_reading_from_changing_however_the_id_is_written(enter: Entering, team: Team) -> None:
+    secret = team.token("ada")
+    number = stored(team, secret)
+    browser = enter(team, team.token("bob"))
+    assert PLAN in browser.ask(f"memories/%20{number}.0").text
+    browser.change(f"memories/{number}/deletion")
+    browser.change(f"memories/{number}/deletion", "DELETE")
+    audit = AuditLog(team.folder, keys_of(team.folder))
+    eventually(lambda: len(list(audit.lines())) == 4)  # noqa: PLR2004 - with that of the store
+    calls = ("ui/memories", "PUT ui/memories/deletion", "DELETE ui/memories/deletion")
+    assert [(line["call"], line["ids"]["memory_id"]) for line in audit.lines()][1:] == [
+        (call, [number]) for call in calls
+    ]
+
+
+def test_what_the_page_does_not_have_is_refused_with_the_headers_of_every_answer(enter: Entering, team: Team) -> None:
+    browser = enter(team, team.token("ada"))
+    for path in ("nothing", "app.js//", "api/nothing", "api/home//", "api/memories/1/deletion"):
+        refused = browser.client.get(f"{browser.base}{path}")
+        assert (refused.status_code, "content-security-policy" in refused.headers) == (404, True)
+
+
+@pytest.mark.parametrize("ending", ["", "/"])
+def test_the_form_has_its_style_at_any_address(enter: Entering, team: Team, ending: str) -> None:
+    browser = enter(team, "")
+    form = browser.client.get(f"{browser.sign_in}{ending}")
+    for part in form.text.split('stylesheet" href="')[1:]:
+        assert browser.client.get(form.url.join(part.partition('"')[0])).status_code == 200
+
+
+def test_behind_a_proxy_the_page_is_that_of_the_public_address(enter: Entering, tmp_path: Path) -> None:
+    for team in served_at(tmp_path, public_url="https://memory.example:8443"):
+        secret = team.token("ada")
+        browser = enter(team, "")
+        for origin, status in (("https://memory.example:8443", 303), ("https://other.example:8443", 403)):
+            headers = {"host": "memory.example", "origin": origin}
+            signed_in = browser.client.post(browser.sign_in, data={"token": secret}, headers=headers)
+            assert signed_in.status_code == status
+
+
+def test_on_a_server_that_only_reads_the_page_offers_no_changes(enter: Entering, tmp_path: Path) -> None:
+    for team in served_at(tmp_path):
+        stored(team, team.token("ada"))
+    with serving(HttpOptions(http=True, data_dir=tmp_path, ui=True), tmp_path, READING) as url:
+        browser = enter(Team(url, tmp_path), Team(url, tmp_path).token("bob"))
+        assert browser.ask("state").json()["read_only"]
+        assert browser.change("memories/1/deletion").json()["error"] == "AccessDenied"
+
+
+def test_the_doctor_tells_a_team_nothing_of_the_server_or_of_others(
+    enter: Entering, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(team, team.token("ada"))
+    parts = {name: [problem(name, f"{name} of {team.folder}")] for name in ("installation", "place")}
+    found = Report("", {**parts, "contents": [problem("words", "A word is missing.")]})
+    monkeypatch.setattr(team_page, "examine", lambda *_address: found)
+    answer = enter(team, team.token("bob")).ask("checkup").json()
+    assert [finding["name"] for finding in answer["findings"]] == ["words"]
+    assert answer["checks"] == 1
+
+
+def test_memories_are_examined_one_after_another_and_all_who_wait_get_the_same_report() -> None:
+    examined, busy = list[str](), threading.Lock()
+
+    def examine(name: str) -> Report:
+        assert busy.acquire(blocking=False)
+        examined.append(name)
+        busy.release()
+        return Report("", {})
+
+    async def ask() -> None:
+        request = Request({"type": "http", "query_string": b"again=1", "headers": []})
+        checkups = [Checkup(partial(examine, name)) for name in ("red", "blue")]
+        await asyncio.gather(*(checkup.report(request) for checkup in checkups for _ in range(3)))
+
+    anyio.run(ask)
+    assert sorted(examined) == ["blue", "red"]
+
+
+def test_the_server_ends_after_the_deletion_that_is_being_made() -> None:
+    begun, go_on, deleted = threading.Event(), threading.Event(), list[int]()
+
+    def delete(number: int) -> None:
+        begun.set()
+        go_on.wait()
+        deleted.append(number)
+
+    async def end() -> None:
+        deletions = Deletions(delete, seconds=0)
+        deletions.schedule(1)
+        await asyncio.to_thread(begun.wait)
+        asyncio.get_running_loop().call_soon(go_on.set)
+        await deletions.finish()
+        assert deleted == [1]
+
+    asyncio.run(end())
+
+
+def test_what_was_kept_for_those_who_have_left_is_forgotten_but_not_their_deletions(
+    enter: Entering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = WeakSet[Deletions]()
+
+    def noted(*given: Any) -> Deletions:
+        kept.add(made := Deletions(*given))
+        return made
+
+    monkeypatch.setattr(team_page, "Deletions", noted)
+    monkeypatch.setattr(team_page, "MOST_PAGES", 1)
+    for team in served_at(tmp_path):
+        number = stored(team, team.token("ada"))
+        first, *others = [enter(team, team.token(name)) for name in ("bob", "cy", "dee", "eve")]
+        first.change(f"memories/{number}/deletion")
+        for other in others:
+            other.ask("home")
+
+        def few() -> bool:
+            gc.collect()
+            return len(kept) == 2
+
+        eventually(few)
+        assert first.change(f"memories/{number}/deletion", "DELETE").status_code == 200
+
+
+def test_the_requests_of_the_page_take_turns_with_the_calls_of_others(
+    enter: Entering, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, take = list[str](), Turns.taken
+
+    def noted(turns: Turns, name: str) -> Any:
+        taken.append(name)
+        return take(turns, name)
+
+    browser = enter(team, team.token("ada"))
+    monkeypatch.setattr(Turns, "taken", noted)
+    browser.ask("state")
+    browser.ask("memories")
+    assert taken == ["red page"]

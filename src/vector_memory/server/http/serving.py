@@ -199,7 +199,7 @@ def application(
         return app
     from vector_memory.server.ui.team_page import TeamPage, with_page  # noqa: PLC0415 - it takes a while
 
-    return with_page(app, TeamPage(namespaces, accounting, door.verify_token, http))
+    return with_page(app, TeamPage(namespaces, accounting, door.verify_token, http, read_only=offer.read_only))
 
 
 def asked_principal(context: ServerRequestContext[Any, Any]) -> str:

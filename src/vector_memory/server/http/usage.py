@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 NAMES = {function.__name__ for function in functions_of(Toolset)} | HOOKS.keys()
 IDS = ("memory_id", "chunk_id", "parent_report_id")
-ID = re.compile(r"[0-9]{1,19}")
-"""What an id looks like. An argument may be anything that a client sends."""
+ID = re.compile(r"\s*([0-9]{1,19})(?:\.0)?\s*")
+"""What is read as an id. An argument may be anything that a client sends."""
 
 LONGEST_NAME = 200
 THREADS = 4
@@ -165,8 +165,8 @@ def audited_ids(arguments: Mapping[str, Any], body: Mapping[str, Any]) -> dict[s
     """Return the ids and the session that a call names, and the id of what it stored; no other value."""
     found: dict[str, list[int | str]] = {}
     for name in IDS:
-        numbers = {text for text in (str(arguments.get(name)), str(body.get(name))) if ID.fullmatch(text)}
-        found[name] = sorted(map(int, numbers))
+        given = (ID.fullmatch(str(named.get(name))) for named in (arguments, body))
+        found[name] = sorted({int(number[1]) for number in given if number})
     session = arguments.get("session_id")
     if isinstance(session, str) and len(session) <= LONGEST_NAME:
         found["session_id"] = [session]

@@ -24,6 +24,7 @@ class Deletions:
         self._seconds = seconds
         self._due: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
         self.failures: dict[int, str] = {}
 
     def schedule(self, *memory_ids: int) -> None:
@@ -51,10 +52,12 @@ class Deletions:
         return {memory_id: round(max(0.0, due - now), 1) for memory_id, due in self._due.items()}
 
     async def finish(self) -> None:
-        """Delete now what waits."""
+        """Delete now what waits, and return when nothing is being deleted."""
         while self._due:
             memory_id, _ = self._due.popitem()
             await self._delete_now(memory_id)
+        async with self._turn:
+            return
 
     async def _delete_later(self, memory_ids: Sequence[int], due: float) -> None:
         await sleep(self._seconds)
@@ -65,7 +68,8 @@ class Deletions:
 
     async def _delete_now(self, memory_id: int) -> None:
         try:
-            await asyncio.to_thread(self._delete, memory_id)
+            async with self._turn:
+                await asyncio.to_thread(self._delete, memory_id)
         except NotFoundError:
             return  # somebody else was faster
         except VectorMemoryError as error:

@@ -4,9 +4,8 @@ The page is at a path that nobody can guess. Cookies do not know ports: without 
 one to any other server on this machine, whoever started it.
 """
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs
@@ -18,6 +17,8 @@ COOKIE = "vector-memory"
 
 WRITES_WITH = b"x-vector-memory"
 """The header of requests that write. A page of another origin cannot send it: browsers ask first, and get no."""
+
+READS = ("GET", "HEAD")
 
 THIS_MACHINE = (b"127.0.0.1", b"localhost")
 
@@ -100,24 +101,28 @@ class Guard:
 
 
 def cookie_in(headers: Mapping[bytes, bytes]) -> str:
-    """Return the page's cookie; empty: there is none."""
-    try:
-        sent = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if sent is None else sent.value
+    """Return the page's cookie; empty: there is none.
+
+    Browsers send that of the longest path first. Another one is from another server of the same name, whose cookies may
+    be of any kind.
+    """
+    sent = headers.get(b"cookie", b"").decode("latin-1").split(";")
+    return next((value for name, _, value in (one.strip().partition("=") for one in sent) if name == COOKIE), "")
 
 
-def is_own(headers: Mapping[bytes, bytes], method: str) -> bool:
+def is_own(headers: Mapping[bytes, bytes], method: str, origins: Collection[str] = ()) -> bool:
     """Return whether a request is from the page itself, or opens it; one that writes must prove it."""
-    return is_from_here(headers) and (method in ("GET", "HEAD") or WRITES_WITH in headers)
+    return is_from_here(headers, origins) and (method in READS or WRITES_WITH in headers)
 
 
-def is_from_here(headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a browser sends a request for a page of this server, or for somebody who has typed its address."""
-    host, origin = headers.get(b"host", b""), headers.get(b"origin")
+def is_from_here(headers: Mapping[bytes, bytes], origins: Collection[str] = ()) -> bool:
+    """Return whether a browser sends a request for a page of this server, or for somebody who has typed its address.
+
+    `origins`: of the server as browsers see it, if a proxy passes requests on under another name.
+    """
+    host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin", b"").decode("latin-1")
     is_same = headers.get(b"sec-fetch-site", b"none") in (b"same-origin", b"none")
-    return is_same and origin in (None, b"http://" + host, b"https://" + host)
+    return is_same and origin in ("", f"http://{host}", f"https://{host}", *origins)
 
 
 async def answer(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:

@@ -6,19 +6,21 @@ server under the same name.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager, nullcontext
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache, partial
+from html import escape
 from importlib.resources import files
 from secrets import token_urlsafe
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs
+from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
 from starlette.authentication import AuthenticationError
 from starlette.requests import Request
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route
 
 from vector_memory.errors import AccessDeniedError, NotFoundError, VectorMemoryError
 from vector_memory.maintenance.doctor.report import Report
@@ -26,10 +28,21 @@ from vector_memory.server.current_store import CLAIM, OWNER, current_caller
 from vector_memory.server.http.asgi_guard import App, Send
 from vector_memory.server.http.client_limits import Receive
 from vector_memory.server.http.usage import Accounting, audited_ids
+from vector_memory.server.turns import turn_of_caller
 from vector_memory.server.ui.api import PageFacts, refused
 from vector_memory.server.ui.checkup import Checkup, examine
 from vector_memory.server.ui.deletions import Deletions
-from vector_memory.server.ui.guard import COOKIE, NOTE, POLICY, answer, cookie_in, is_from_here, is_own, with_headers
+from vector_memory.server.ui.guard import (
+    COOKIE,
+    NOTE,
+    POLICY,
+    READS,
+    answer,
+    cookie_in,
+    is_from_here,
+    is_own,
+    with_headers,
+)
 from vector_memory.server.ui.routes import file_routes, request_routes
 from vector_memory.server.ui.shown_files import ShownFiles
 from vector_memory.settings import HttpOptions
@@ -41,6 +54,9 @@ AT = "/ui"
 
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 """What a token looks like (RFC 6750)."""
+
+LONGEST_FORM = 4_000
+"""Bytes of the form. Browsers keep no longer cookie, and anybody can send a form."""
 
 SIGNED_IN_SECONDS = 12 * 3_600
 """How long a browser stays signed in."""
@@ -55,21 +71,18 @@ FORM_HEADERS = (
     (b"referrer-policy", b"same-origin"),  # with no-referrer, the form would be sent from nowhere
 )
 
-IMPORT = "import"
+IMPORT = "/api/import"
 
-UNCOUNTED = "state"
+UNCOUNTED = "/api/state"
 """What the page asks several times a second, only to see whether anything has changed."""
 
-FOR_ADMINS = {"backup", "checkup", "deletion"}
+FOR_ADMINS = {"/api/backup", "/api/checkup", "/api/deletion"}
 """What is about the whole memory: a copy of its file, the doctor, and deleting all that filters name."""
 
+PARAMETER = re.compile(r"/\{\w+\}")
 
-class NamespacePage(NamedTuple):
-    """The page of a store as a caller may use it. `names`: of its requests."""
-
-    store: SessionMemoryStore
-    app: App
-    names: frozenset[str]
+MOST_PAGES = 64
+"""Callers whose pages are kept. Another one is made in milliseconds."""
 
 
 class TeamPage:
@@ -81,13 +94,17 @@ class TeamPage:
         accounting: Accounting,
         verify: Callable[[str], Awaitable[Any]],
         http: HttpOptions,
+        *,
+        read_only: bool,
     ) -> None:
+        self._read_only = read_only
         self._namespaces, self._accounting, self._verify = namespaces, accounting, verify
         self._place = f"{http.prefix}{AT}"
         self._secure = "; Secure" if http.is_secure else ""
-        self._files = Router(file_routes())
-        self._pages: dict[Caller, NamespacePage] = {}
-        self._deletions: dict[Caller, Deletions] = {}
+        self._origins = http.origins()
+        self._files = file_routes()
+        self._routes = lru_cache(MOST_PAGES)(self._make_routes)
+        self._deletions: WeakValueDictionary[Caller, Deletions] = WeakValueDictionary()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -96,21 +113,22 @@ class TeamPage:
         own = {**scope, "path": f"/{path}", "path_params": {}}
         if scope["path"] == AT:
             await self._sign_in(headers, scope, receive, send)
-        elif not is_own(headers, method):
+        elif not is_own(headers, method, self._origins):
             await answer(send, 403, NOTE.format(head="", title="Forbidden", text="Only the page itself may ask this."))
         elif not path and current_caller() is OWNER:
             await answer(send, 303, "", (b"location", self._place.encode()))
-        elif not path.startswith("api/"):
-            await self._files(own, receive, with_headers(send))
         else:
             try:
-                await self._ask(current_caller(), own, receive, with_headers(send))
+                if path.startswith("api/"):
+                    await self._ask(current_caller(), own, receive, with_headers(send))
+                else:
+                    await route_in(self._files, own).handle(own, receive, with_headers(send))
             except VectorMemoryError as error:
                 await refused(Request(scope), error)(scope, receive, with_headers(send))
 
     async def finish(self) -> None:
         """Delete now what waits."""
-        for deletions in self._deletions.values():
+        for deletions in list(self._deletions.values()):
             await deletions.finish()
 
     async def _sign_in(
@@ -118,53 +136,54 @@ class TeamPage:
     ) -> None:
         """Show the form, or give the browser a cookie with the token that it sends."""
         if scope["method"] != "POST":
-            await answer(send, 200, SIGN_IN.substitute(said=ASKS), *FORM_HEADERS)
+            await self._show_form(send, 200, ASKS)
             return
-        sent = parse_qs((await Request(scope, receive).body()).decode(errors="replace")).get("token", [""])[0].strip()
+        form = (await Request(scope, receive).body())[:LONGEST_FORM]
+        sent = parse_qs(form.decode(errors="replace")).get("token", [""])[0].strip()
+        is_token = TOKEN.fullmatch(sent) and is_from_here(headers, self._origins)
         try:
-            known = await self._verify(sent) if TOKEN.fullmatch(sent) and is_from_here(headers) else None
+            known = await self._verify(sent) if is_token else None
         except AuthenticationError as error:
-            await answer(send, 503, SIGN_IN.substitute(said=error), *FORM_HEADERS)
+            await self._show_form(send, 503, str(error))
             return
         if known is None or known.claims[CLAIM].sessions is not None:
-            said = NOT_VALID if known is None else LIMITED
-            await answer(send, 403, SIGN_IN.substitute(said=said), *FORM_HEADERS)
+            await self._show_form(send, 403, NOT_VALID if known is None else LIMITED)
             return
         path = f"{self._place}/{token_urlsafe(12)}/"
         cookie = f"{COOKIE}={sent}; Path={path}; Max-Age={SIGNED_IN_SECONDS}; HttpOnly; SameSite=Strict{self._secure}"
         await answer(send, 303, "", (b"location", path.encode()), (b"set-cookie", cookie.encode()))
 
+    async def _show_form(self, send: Send, status: int, said: str) -> None:
+        await answer(send, status, SIGN_IN.substitute(said=escape(said), place=self._place), *FORM_HEADERS)
+
     async def _ask(self, caller: Caller, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request of the page as the caller's token permits."""
         if caller is OWNER:
             raise AccessDeniedError("The token is not valid any longer: reload the page, and sign in.")
-        method, request = scope["method"], Request(scope)
-        _, _, name, *rest = scope["path"].split("/")
-        ids = audited_ids({"memory_id": rest[0] if rest else "", "session_id": request.query_params.get("session")}, {})
+        method = scope["method"]
         async with self._accounting.opened():
-            page = self._page_of(caller)
-            if name not in page.names:
-                raise NotFoundError("The page asks nothing of this kind.")
-            recorded = self._accounting.recorded(f"ui/{name}", ids, stores=name == IMPORT)
-            async with nullcontext() if name == UNCOUNTED else recorded:
-                require_permitted(caller, name, method)
-                await page.app(scope, receive, send)
-
-    def _page_of(self, caller: Caller) -> NamespacePage:
-        """Return the page of the caller's namespace, which is open."""
-        store = self._namespaces.store_of(caller)
-        page = self._pages.get(caller)
-        if page is None or page.store is not store:
-            deletions = self._deletions.setdefault(caller, Deletions(partial(self._delete, caller)))
-            facts = PageFacts(
-                caller.namespace,
-                is_file=store.is_file and caller.may(Permission.ADMIN),
-                read_only=not caller.may(Permission.WRITE),
+            route = route_in(self._routes(caller, self._namespaces.store_of(caller)), scope)
+            named = {**scope["path_params"], "session_id": Request(scope).query_params.get("session")}
+            recorded = self._accounting.recorded(
+                audited_name(route, method), audited_ids(named, {}), stores=route.path == IMPORT
             )
-            routes = request_routes(store, deletions, facts, Checkup(partial(self._examine, caller)), ShownFiles(None))
-            names = frozenset(route.path.split("/")[2] for route in routes)
-            self._pages[caller] = page = NamespacePage(store, Router(routes), names)
-        return page
+            if route.path == UNCOUNTED:
+                require_permitted(caller, route.path, method)
+                await route.handle(scope, receive, send)
+                return
+            async with recorded, turn_of_caller("page"):
+                require_permitted(caller, route.path, method)
+                await route.handle(scope, receive, send)
+
+    def _make_routes(self, caller: Caller, store: SessionMemoryStore) -> Sequence[Route]:
+        """Return what a caller may ask of a store, which is open."""
+        deletions = self._deletions.setdefault(caller, Deletions(partial(self._delete, caller)))
+        facts = PageFacts(
+            caller.namespace,
+            is_file=store.is_file and caller.may(Permission.ADMIN),
+            read_only=self._read_only or not caller.may(Permission.WRITE),
+        )
+        return request_routes(store, deletions, facts, Checkup(partial(self._examine, caller)), ShownFiles(None))
 
     def _delete(self, caller: Caller, memory_id: int) -> None:
         """Delete a memory of a namespace, which may have been closed since somebody asked for it."""
@@ -173,18 +192,36 @@ class TeamPage:
             self._namespaces.store_of(caller).delete_memory(memory_id)
 
     def _examine(self, caller: Caller) -> Report:
-        return examine(self._namespaces.registry.address(caller.namespace), self._namespaces.settings)
+        """Examine a namespace. What is wrong with the server, and what waits for other namespaces, is for its owner."""
+        report = examine(self._namespaces.registry.address(caller.namespace), self._namespaces.settings)
+        return Report(caller.namespace, {"contents": report.parts["contents"]})
 
 
-def require_permitted(caller: Caller, name: str, method: str) -> None:
+def route_in(routes: Sequence[Route], scope: MutableMapping[str, Any]) -> Route:
+    """Return the route of a request, and add its parameters to the scope. Raises NotFoundError."""
+    for route in routes:
+        match, found = route.matches(scope)
+        if match is Match.FULL:
+            scope.update(found)
+            return route
+    raise NotFoundError("The page asks nothing of this kind.")
+
+
+def audited_name(route: Route, method: str) -> str:
+    """Return the name of a request for the audit log; that of a change begins with its method."""
+    path = PARAMETER.sub("", route.path).removeprefix("/api")
+    return f"ui{path}" if method in READS else f"{method} ui{path}"
+
+
+def require_permitted(caller: Caller, path: str, method: str) -> None:
     """Raise AccessDeniedError unless the caller's token permits a request of the page."""
     if caller.sessions is not None:
         raise AccessDeniedError(LIMITED)
-    if caller.agent_id is not None and name == IMPORT:
+    if caller.agent_id is not None and path == IMPORT:
         raise AccessDeniedError(f"This token stores as agent {caller.agent_id}, and an export names others.")
-    if name in FOR_ADMINS:
+    if path in FOR_ADMINS:
         caller.require(Permission.ADMIN)
-    caller.require(Permission.READ if method in ("GET", "HEAD") else Permission.WRITE)
+    caller.require(Permission.READ if method in READS else Permission.WRITE)
 
 
 def with_page(app: Starlette, page: TeamPage) -> App:
