@@ -277,7 +277,7 @@ def test_the_audit_log_tells_reading_from_changing_however_the_id_is_written(ent
     browser.change(f"memories/{number}/deletion")
     browser.change(f"memories/{number}/deletion", "DELETE")
     audit = AuditLog(team.folder, keys_of(team.folder))
-    eventually(lambda: len(list(audit.lines())) == 4)  # noqa: PLR2004 - with that of the store
+    eventually(lambda: len(list(audit.lines())) == 4)
     calls = ("ui/memories", "PUT ui/memories/deletion", "DELETE ui/memories/deletion")
     assert [(line["call"], line["ids"]["memory_id"]) for line in audit.lines()][1:] == [
         (call, [number]) for call in calls
