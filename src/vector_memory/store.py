@@ -141,7 +141,7 @@ class SessionMemoryStore:
         self._amending = Amending(storage, self._background, settings.redact)
         self._pages = MemoryPages(storage, retriever)
         vocabulary = Vocabulary(storage, self._model)
-        self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
+        self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer, self._room)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
         notes = CoarseSearch(storage, retriever, self._timer, budget, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(

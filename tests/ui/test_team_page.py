@@ -407,3 +407,27 @@ def test_the_requests_of_the_page_take_turns_with_the_calls_of_others(
     browser.ask("state")
     browser.ask("memories")
     assert taken == ["red page"]
+
+
+def test_an_import_ends_at_the_quota(enter: Entering, team: Team) -> None:
+    secret = team.token("ada")
+    for number in range(3):
+        stored(team, secret, f"{PLAN} {number}")
+    export = enter(team, secret).ask("export").text
+    FolderRegistry(team.folder).set_quota("blue", Quota(memories=2))
+    browser = enter(team, team.token("bob", "blue"))
+    answer = browser.client.post(f"{browser.base}api/import", json={"lines": export}, headers=FROM_THE_PAGE)
+    assert answer.json()["error"] == "QuotaExceeded"
+    assert browser.ask("memories").json()["total"] == 2
+
+
+def test_no_answer_says_where_the_file_is(enter: Entering, team: Team) -> None:
+    secret = team.token("ada")
+    stored(team, secret)
+    browser = enter(team, secret)
+    browser.ask("home")
+    FolderRegistry(team.folder).address("red").unlink()
+    for path in ("home", "backup", "checkup", "export", "report?session=s"):
+        answer = browser.ask(path)
+        assert answer.json()
+        assert str(team.folder) not in answer.text

@@ -34,7 +34,7 @@ from vector_memory.maintenance.transfer.lines import (
     storable_line,
 )
 from vector_memory.results.mapping import replaced_by
-from vector_memory.sessions.writer import hash_of
+from vector_memory.sessions.writer import Room, hash_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
 
@@ -76,9 +76,10 @@ class Imported(NamedTuple):
 class Transfer:
     """Writes memories to streams, and adds memories from streams."""
 
-    def __init__(self, storage: Storage, indexer: Indexer) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, room: Room) -> None:
         self._storage = storage
         self._indexer = indexer
+        self._room = room
 
     def write(
         self, target: IO[bytes], scope: Scope, *, with_vectors: bool, on_progress: Progress | None = None
@@ -108,7 +109,8 @@ class Transfer:
     def read(self, source: IO[bytes], as_session: str | None, on_progress: Progress | None = None) -> Imported:
         """Add the memories of a seekable stream. `as_session` replaces the id of the one session in the export.
 
-        If a line is invalid, this changes nothing and raises a ValidationError that gives the line's number.
+        If a line is invalid, this changes nothing and raises a ValidationError that gives the line's number. Raises
+        QuotaExceededError when the memory is full; what was added stays.
         """
         if as_session is not None:
             check_label("The new session id", as_session, MAX_IDENTIFIER)
@@ -157,6 +159,7 @@ class Transfer:
             if copy is not None and max(older, default=0) < copy:
                 writer.supersede(copy, older)
                 return Imported(skipped=1)
+            self._room.require(writer)
             history = history_of(line)
             new = replace(new, supersedes=older if copy is None else (*older, copy))
             memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)

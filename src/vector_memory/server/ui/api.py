@@ -235,6 +235,7 @@ class Api:
 
     def backup(self, _request: Request) -> Response:
         """Return a copy of the memory's file."""
+        self._store.version()  # raises if it is gone, without saying where it was
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "memory.db"
             self._store.back_up(copy)

@@ -8,6 +8,7 @@ server under the same name.
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from html import escape
 from importlib.resources import files
@@ -193,8 +194,10 @@ class TeamPage:
 
     def _examine(self, caller: Caller) -> Report:
         """Examine a namespace. What is wrong with the server, and what waits for other namespaces, is for its owner."""
-        report = examine(self._namespaces.registry.address(caller.namespace), self._namespaces.settings)
-        return Report(caller.namespace, {"contents": report.parts["contents"]})
+        address = self._namespaces.registry.address(caller.namespace)
+        found = examine(address, self._namespaces.settings).parts["contents"]
+        told = [replace(one, message=one.message.replace(str(address), "its place")) for one in found]
+        return Report(caller.namespace, {"contents": told})
 
 
 def route_in(routes: Sequence[Route], scope: MutableMapping[str, Any]) -> Route:
