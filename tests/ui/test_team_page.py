@@ -26,6 +26,8 @@ from vector_memory.server.ui.checkup import Checkup
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.guard import COOKIE
 from vector_memory.settings import HttpOptions
+from vector_memory.storage.cancellation import current_call, require_wanted
+from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import keys_of
 from vector_memory.tenancy.quotas import Quota
@@ -431,3 +433,20 @@ def test_no_answer_says_where_the_file_is(enter: Entering, team: Team) -> None:
         answer = browser.ask(path)
         assert answer.json()
         assert str(team.folder) not in answer.text
+
+
+def test_a_request_is_recorded_even_if_the_browser_has_gone(
+    enter: Entering, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def abandoned(_store: SessionMemoryStore) -> None:
+        call = current_call.get()
+        assert call
+        eventually(lambda: call.cancelled)
+        require_wanted()
+
+    monkeypatch.setattr(SessionMemoryStore, "get_memory_stats", abandoned)
+    browser = enter(team, team.token("ada"))
+    with pytest.raises(httpx2.ReadTimeout):
+        browser.client.get(f"{browser.base}api/home", timeout=0.5)
+    audit = AuditLog(team.folder, keys_of(team.folder))
+    eventually(lambda: [line["call"] for line in audit.lines()] == ["ui/home"])

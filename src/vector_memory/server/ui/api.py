@@ -247,13 +247,14 @@ def abandonable(endpoint: Callable[..., Any]) -> Callable[[Request], Awaitable[R
     """Return an endpoint that stops reading when the browser no longer waits, as when somebody types on."""
 
     async def answered(request: Request) -> Response:
-        current_call.set(call := Call())
+        before = current_call.set(call := Call())
         watching = asyncio.create_task(cancel_if_gone(request, call))
         try:
             answer = endpoint(request) if iscoroutinefunction(endpoint) else run_in_threadpool(endpoint, request)
             return cast("Response", await answer)
         finally:
             watching.cancel()
+            current_call.reset(before)  # what records the request is not cancelled with it
 
     return answered
 
