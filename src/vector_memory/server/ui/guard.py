@@ -18,7 +18,7 @@ COOKIE = "vector-memory"
 WRITES_WITH = b"x-vector-memory"
 """The header of requests that write. A page of another origin cannot send it: browsers ask first, and get no."""
 
-READS = ("GET", "HEAD")
+READING_METHODS = ("GET", "HEAD")
 
 THIS_MACHINE = (b"127.0.0.1", b"localhost")
 
@@ -112,7 +112,7 @@ def cookie_in(headers: Mapping[bytes, bytes]) -> str:
 
 def is_own(headers: Mapping[bytes, bytes], method: str, origins: Collection[str] = ()) -> bool:
     """Return whether a request is from the page itself, or opens it; one that writes must prove it."""
-    return is_from_here(headers, origins) and (method in READS or WRITES_WITH in headers)
+    return is_from_here(headers, origins) and (method in READING_METHODS or WRITES_WITH in headers)
 
 
 def is_from_here(headers: Mapping[bytes, bytes], origins: Collection[str] = ()) -> bool:

@@ -7,7 +7,7 @@ server under the same name.
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from html import escape
@@ -37,7 +37,7 @@ from vector_memory.server.ui.guard import (
     COOKIE,
     NOTE,
     POLICY,
-    READS,
+    READING_METHODS,
     answer,
     cookie_in,
     is_from_here,
@@ -161,20 +161,19 @@ class TeamPage:
         """Answer a request of the page as the caller's token permits."""
         if caller is OWNER:
             raise AccessDeniedError("The token is not valid any longer: reload the page, and sign in.")
-        method = scope["method"]
-        async with self._accounting.opened():
+        if caller.sessions is not None:
+            async with self._accounting.recorded("ui", {}):
+                raise AccessDeniedError(LIMITED)
+        async with self._accounting.opened(), AsyncExitStack() as entered:
             route = route_in(self._routes(caller, self._namespaces.store_of(caller)), scope)
-            named = {**scope["path_params"], "session_id": Request(scope).query_params.get("session")}
-            recorded = self._accounting.recorded(
-                audited_name(route, method), audited_ids(named, {}), stores=route.path == IMPORT
-            )
-            if route.path == UNCOUNTED:
-                require_permitted(caller, route.path, method)
-                await route.handle(scope, receive, send)
-                return
-            async with recorded, turn_of_caller("page"):
-                require_permitted(caller, route.path, method)
-                await route.handle(scope, receive, send)
+            call = audited_name(route, scope["method"])
+            ids = audited_ids({**scope["path_params"], "session_id": Request(scope).query_params.get("session")}, {})
+            if route.path != UNCOUNTED:
+                recorded = self._accounting.recorded(call, ids, stores=route.path == IMPORT)
+                await entered.enter_async_context(recorded)
+                await entered.enter_async_context(turn_of_caller("page"))
+            require_permitted(caller, route.path, scope["method"])
+            await route.handle(scope, receive, send)
 
     def _make_routes(self, caller: Caller, store: SessionMemoryStore) -> Sequence[Route]:
         """Return what a caller may ask of a store, which is open."""
@@ -213,18 +212,16 @@ def route_in(routes: Sequence[Route], scope: MutableMapping[str, Any]) -> Route:
 def audited_name(route: Route, method: str) -> str:
     """Return the name of a request for the audit log; that of a change begins with its method."""
     path = PARAMETER.sub("", route.path).removeprefix("/api")
-    return f"ui{path}" if method in READS else f"{method} ui{path}"
+    return f"ui{path}" if method in READING_METHODS else f"{method} ui{path}"
 
 
 def require_permitted(caller: Caller, path: str, method: str) -> None:
     """Raise AccessDeniedError unless the caller's token permits a request of the page."""
-    if caller.sessions is not None:
-        raise AccessDeniedError(LIMITED)
     if caller.agent_id is not None and path == IMPORT:
         raise AccessDeniedError(f"This token stores as agent {caller.agent_id}, and an export names others.")
     if path in FOR_ADMINS:
         caller.require(Permission.ADMIN)
-    caller.require(Permission.READ if method in READS else Permission.WRITE)
+    caller.require(Permission.READ if method in READING_METHODS else Permission.WRITE)
 
 
 def with_page(app: Starlette, page: TeamPage) -> App:
