@@ -37,9 +37,10 @@ LENGTHS = """
 """
 
 BLOCKS = """
-    select count(*) from {table}_chunks c left join {table}_{suffix} b on b.rowid = c.chunk_id
-    where typeof(b.{column}) <> 'blob' or length(b.{column}) <> {length}
+    select count(*) from {table}_chunks c left join {table}_{suffix} b on b._rowid_ = c.chunk_id
+    where b.rowid is not c.chunk_id or typeof(b.{column}) <> 'blob' or length(b.{column}) <> {length}
 """
+"""`rowid` is a column here, and has no type: SQLite would look at all rows for each block."""
 
 SLOTS = """
     select count(*) from {table}_rowids

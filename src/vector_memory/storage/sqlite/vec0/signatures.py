@@ -182,7 +182,7 @@ def wrong_signatures(
 
     `vectors_of`: returns the ids of those passages that have vectors, ascending, and the vectors.
     """
-    sql = f"select validity, rowids, vectors from {SIGNATURE_TABLE}_chunks join {VECTORS} v on v.rowid = chunk_id"
+    sql = f"select validity, rowids, vectors from {SIGNATURE_TABLE}_chunks join {VECTORS} v on v._rowid_ = chunk_id"
     for validity, rowids, signatures in connection.execute(sql):
         used = np.flatnonzero(np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little"))
         ids = np.frombuffer(rowids, np.int64)[used]
