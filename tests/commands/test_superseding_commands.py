@@ -39,6 +39,16 @@ def test_what_cannot_be_superseded_is_refused(run: Run, words: tuple[object, ...
     assert run("supersede", *words).code != 0
 
 
+def test_filters_choose_what_a_memory_supersedes_among_those_before_it(run: Run, memory: Path) -> None:
+    with SessionMemoryStore(memory, TOY) as store:
+        for text, session in (("Yes.", "other"), ("The export writes Avro.", "s"), ("Later.", "s")):
+            store.store_memory("report", text, session_id=session)
+    assert run("supersede", 4, "--session", "s").out == "Memory 4 supersedes 1, 2.\n"
+    assert run("supersede", 4, "--session", "s", "--state", "superseded", "--release").out.endswith("1, 2.\n")
+    assert run("supersede", 4, 1, "--session", "s").code == 2
+    assert run("supersede", 1, "--session", "s").err.endswith("Name at least one memory that it supersedes.\n")
+
+
 def test_a_near_copy_is_merged_and_nothing_else(run: Run, memory: Path) -> None:
     copied = "The export writes its files to the share."
     with SessionMemoryStore(memory, TOY) as store:

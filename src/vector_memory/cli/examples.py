@@ -92,6 +92,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "supersede": {
         "supersede 9 4 7": "9 replaces 4 and 7",
+        "supersede 9 --session monday --task T1": "9 replaces what this session had stored before on the task",
         "supersede 9 7 --release": "it does not replace 7",
         "supersede 9 7 --merge": "if 9 says all that 7 says",
     },

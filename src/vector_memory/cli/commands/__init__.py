@@ -35,7 +35,7 @@ COMMANDS = {
     "import": "transfer:import_",
     "copy": "transfer:copy",
     "import-sessions": "transfer:import_sessions",
-    "supersede": "maintain:supersede",
+    "supersede": "curate:supersede",
     "delete": "maintain:delete",
     "pin": "curate:pin",
     "unpin": "curate:unpin",

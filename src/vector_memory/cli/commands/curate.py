@@ -10,6 +10,7 @@ from vector_memory.cli.flags import (
     HiddenSettingsFlags,
     LocationFlags,
     MemoryId,
+    Switch,
     existing,
     files_of,
 )
@@ -17,6 +18,7 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import printable, tell
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import MAX_IDS, parse_id
 from vector_memory.errors import ConfigurationError
 from vector_memory.sessions.overview import MAX_MOMENTS
 from vector_memory.settings import DatabaseLocation, Settings
@@ -43,6 +45,31 @@ def unpin(
 ) -> None:
     """Undo pin."""
     _pin_all(memory_ids, filters, place, settings, pinned=False, as_json=as_json)
+
+
+def supersede(
+    newer: MemoryId,
+    *older: MemoryId,
+    release: Annotated[bool, Switch(help="Say that it no longer supersedes them.")] = False,
+    merge: Annotated[bool, Switch(help="Only near copies, which it repeats; it gets their tags.")] = False,
+    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
+    as_json: AsJson = False,
+    place: LocationFlags = DatabaseLocation(),
+    settings: HiddenSettingsFlags = Settings(),
+) -> None:
+    """Say that a memory supersedes others, which were stored before it: searches leave these out from now on.
+
+    Filters choose among those that were stored before it.
+    """
+    if release and merge:
+        raise ConfigurationError("--release and --merge exclude each other: omit one.")
+    with _opened(place, settings) as store:
+        chosen = _chosen(store, older, filters, MAX_IDS)
+        if not older:
+            chosen = [one for one in chosen if int(one) < parse_id("newer", newer)]
+        change = store.release if release else store.merge if merge else store.supersede
+        result = change(newer, *chosen)
+    tell(result.model_dump(), result.message or "", as_json=as_json)
 
 
 def edit(
@@ -98,7 +125,9 @@ def _pin_all(
     tell({"success": True, "memory_ids": ids, "message": message}, message, as_json=as_json)
 
 
-def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Filters) -> list[str]:
+def _chosen(
+    store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Filters, most: int = MAX_MOMENTS
+) -> list[str]:
     """Return the ids of memories that were named, of which each exists, or that filters choose."""
     scope = filters.scope(filters.kind)
     if bool(memory_ids) == (scope != Scope()):
@@ -107,11 +136,9 @@ def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Fil
         store.describe_memory(number)  # none is changed if one does not exist
     if memory_ids:
         return [*memory_ids]
-    found = store.get_timeline(scope, MAX_MOMENTS)
+    found = store.get_timeline(scope, most)
     if found.total_memories > len(found.entries):
-        raise ConfigurationError(
-            f"The filters choose {found.total_memories:,} memories: narrow them to {MAX_MOMENTS:,}."
-        )
+        raise ConfigurationError(f"The filters choose {found.total_memories:,} memories: narrow them to {most:,}.")
     return [str(entry.memory_id) for entry in found.entries]
 
 

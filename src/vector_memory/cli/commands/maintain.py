@@ -35,7 +35,6 @@ from vector_memory.results.overview import PolicyResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.overview import Overview
-from vector_memory.sessions.superseding import Superseding
 from vector_memory.settings import DatabaseLocation
 
 if TYPE_CHECKING:
@@ -80,24 +79,6 @@ def delete(
     body = {"success": True, "dry_run": dry_run, "memory_id": single, "memory_ids": numbers, "message": message}
     tell(body, message, as_json=as_json)
     return 0
-
-
-def supersede(
-    newer: MemoryId,
-    *older: MemoryId,
-    release: Annotated[bool, Switch(help="Say that it no longer supersedes them.")] = False,
-    merge: Annotated[bool, Switch(help="Only near copies, which it repeats; it gets their tags.")] = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-) -> None:
-    """Say that a memory supersedes others, which were stored before it: searches leave these out from now on."""
-    if release and merge:
-        raise ConfigurationError("--release and --merge exclude each other: omit one.")
-    with opened(place, read_only=False) as storage:
-        superseding = Superseding(storage)
-        change = superseding.release if release else superseding.merge if merge else superseding.supersede
-        result = change(newer, older)
-    tell(result.model_dump(), result.message or "", as_json=as_json)
 
 
 def cleanup(
