@@ -102,7 +102,7 @@ def tag(
     if not add and not remove:
         raise ConfigurationError("Name tags with --add or --remove.")
     with _opened(place, settings) as store:
-        chosen = _chosen(store, memory_ids, filters)
+        chosen = _chosen(store, memory_ids, filters, MAX_MOMENTS)
         answers = [store.tag_memory(number, add=add or [], remove=remove or []) for number in chosen]
     lines = [f"{answer.memory_id}: {', '.join(answer.tags) or 'no tags'}" for answer in answers]
     tagged = [{"memory_id": answer.memory_id, "tags": answer.tags} for answer in answers]
@@ -119,15 +119,13 @@ def _pin_all(
     as_json: bool,
 ) -> None:
     with _opened(place, settings) as store:
-        chosen = _chosen(store, memory_ids, filters)
+        chosen = _chosen(store, memory_ids, filters, MAX_MOMENTS)
         ids = [(store.pin if pinned else store.unpin)(number).memory_id for number in chosen]
     message = f"{'Pinned' if pinned else 'Unpinned'} {counted(len(ids), 'memory', 'memories')}."
     tell({"success": True, "memory_ids": ids, "message": message}, message, as_json=as_json)
 
 
-def _chosen(
-    store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Filters, most: int = MAX_MOMENTS
-) -> list[str]:
+def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Filters, most: int) -> list[str]:
     """Return the ids of memories that were named, of which each exists, or that filters choose."""
     scope = filters.scope(filters.kind)
     if bool(memory_ids) == (scope != Scope()):
