@@ -153,6 +153,7 @@ def test_a_token_that_is_limited_to_sessions_opens_no_page(enter: Entering, team
         assert browser.ask(path, cookie=f"{COOKIE}={secret}").json()["error"] == "AccessDenied"
 
 
+@pytest.mark.sqlite("a copy of the file")
 @pytest.mark.parametrize(
     ("scope", "refused"),
     [
@@ -423,6 +424,7 @@ def test_an_import_ends_at_the_quota(enter: Entering, team: Team) -> None:
     assert browser.ask("memories").json()["total"] == 2
 
 
+@pytest.mark.sqlite("a file that is gone")
 def test_no_answer_says_where_the_file_is(enter: Entering, team: Team) -> None:
     secret = team.token("ada")
     stored(team, secret)
