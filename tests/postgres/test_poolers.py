@@ -148,7 +148,12 @@ def test_a_pooler_that_gives_each_statement_to_another_session_is_refused_at_ope
     with running_pooler(cluster, "statement", 2) as pooler:
         with pytest.raises(DatabaseError, match="pool_mode = transaction"):
             PostgresDatabase(f"{pooler.url(new_name)}&connect_timeout=600", dimensions=DIMENSIONS)
-        eventually(lambda: "pool_mode = transaction" in finished("list", "--database-url", pooler.url(new_name)).stderr)
+
+        def is_refused() -> bool:
+            ended = finished("serve", "--database-url", pooler.url(new_name))
+            return (ended.returncode, "pool_mode = transaction" in ended.stderr) == (1, True)
+
+        eventually(is_refused)
 
 
 def test_three_servers_that_keep_six_sessions_busy_are_all_served(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inside import storage_of
+from inside import compare_all, compare_likeliest, storage_of
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -104,10 +104,16 @@ def test_a_newer_memory_is_named_with_its_beginning_unless_it_is_a_result_itself
     assert [one.beginning for hit in store.search_chunks(QUERY, IN_SESSION).results for one in hit.later] == [None]
 
 
+@pytest.mark.parametrize("compare", [compare_all, compare_likeliest])
 @pytest.mark.parametrize(("looked_back", "is_named"), [(3, True), (2, False)])
 def test_of_a_large_memory_only_the_newest_passages_are_compared_with_a_new_one(
-    store: SessionMemoryStore, looked_back: int, is_named: bool, monkeypatch: pytest.MonkeyPatch
+    store: SessionMemoryStore,
+    looked_back: int,
+    is_named: bool,
+    compare: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    compare(monkeypatch)
     monkeypatch.setattr(succession, "LOOKED_BACK", looked_back)
     older, newer = fill(store)
     assert later(store) == ({older: [newer]} if is_named else {})

@@ -19,7 +19,7 @@ from vector_memory.storage.sqlite import schema, vec0
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK
 from vector_memory.storage.sqlite.transactions import CHUNK_TABLE
-from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, read_blocks, read_vectors
+from vector_memory.storage.sqlite.vec0.blocks import BLOCKS, are_blocks_consistent, read_blocks, read_vectors
 from vector_memory.storage.sqlite.vec0.signatures import (
     BLOCKS_AT_ONCE,
     Chosen,
@@ -165,6 +165,13 @@ def test_damaged_blocks_of_signatures_are_noticed(connection: apsw.Connection, d
     assert not are_blocks_consistent(connection, SIGNATURE_TABLE, DIMENSIONS)
     with pytest.raises(DamagedError):
         likeliest_passages(connection, KINDS[0], QUERY, AllUnits(), 10, None)
+
+
+def test_each_block_is_checked_by_its_key(connection: apsw.Connection) -> None:
+    """Otherwise SQLite looks at all blocks for each of them: minutes in a memory of a million passages."""
+    sql = BLOCKS.format(table=SIGNATURE_TABLE, suffix="vector_chunks00", column="vectors", length=1)
+    plan = [row[3] for row in connection.execute(f"explain query plan {sql}")]
+    assert [step.split()[0] for step in plan] == ["SCAN", "SEARCH"]
 
 
 @pytest.mark.parametrize("kind", [MemoryKind.REPORT, MemoryKind.INPUT_PROMPT])

@@ -66,7 +66,8 @@ def supersede(
     with _opened(place, settings) as store:
         chosen = _chosen(store, older, filters, MAX_IDS)
         if not older:
-            chosen = [one for one in chosen if int(one) < parse_id("newer", newer)]
+            number = parse_id("newer", newer)
+            chosen = [one for one in chosen if int(one) < number]
         change = store.release if release else store.merge if merge else store.supersede
         result = change(newer, *chosen)
     tell(result.model_dump(), result.message or "", as_json=as_json)

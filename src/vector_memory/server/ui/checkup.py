@@ -27,8 +27,8 @@ from vector_memory.server.turns import of_loop
 from vector_memory.settings import MemoryAddress, Settings
 
 POLITE = 10
-"""How much lower its priority is than that of servers. Of a large memory, it takes a minute; with the lowest of all, it
-would never end on a busy machine."""
+"""How much lower its priority is than that of servers. With the lowest of all, it hardly gets a turn on a busy machine:
+in a test, it had not ended after a minute."""
 
 
 _turn: RunVar[asyncio.Lock] = RunVar("checkup")

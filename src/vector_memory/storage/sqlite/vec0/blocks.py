@@ -160,7 +160,6 @@ def _are_slots_consistent(connection: apsw.Connection, table: str, rows: int) ->
     numbers = np.array([row[0] for row in blocks], np.int64)
     slots = np.stack([rowids[taken], numbers[block], offset], axis=1)
     known = connection.execute(f"select rowid, chunk_id, chunk_offset from {table}_rowids order by rowid")
-    kept = np.fromiter(chain.from_iterable(known), np.int64).reshape(
-        -1, 3
-    )  # as tuples they would take ten times as much
+    # Not as tuples, which would take several times the memory.
+    kept = np.fromiter(chain.from_iterable(known), np.int64).reshape(-1, 3)
     return np.array_equal(slots[np.argsort(slots[:, 0], kind="stable")], kept)
