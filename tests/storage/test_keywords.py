@@ -291,6 +291,16 @@ def test_stop_words_are_dropped_from_queries_of_other_words_only() -> None:
     assert query_terms("?!") == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "stored"),
+    [("обработать параметры", "Обработка параметров"), ("зависимость", "без зависимостей"), ("еще", "ещё")],
+)
+def test_words_in_cyrillic_letters_are_found_in_their_other_forms(asked: str, stored: str) -> None:
+    found = query_terms(asked)
+    assert any(term in terms(stored) for term in found[-1:]), (found, terms(stored))
+    assert query_terms(f"{asked} Docker") == [*found, "docker"]
+
+
 HOSTILE = [
     'alpha" OR beta', "alpha AND beta", "NOT alpha", "content:alpha", "alpha*", "NEAR(alpha beta)", "^alpha", "{alpha}",
     "alpha' --", "alpha; drop table keyword_postings", "(alpha", "alpha\x00beta", "alpha - beta", "+alpha", "%alpha%",

@@ -4,20 +4,22 @@ Equal words are written equally first (`folding`). FTS5's `unicode61` splits the
 them. Added are whole identifiers, which `unicode61` splits, with the parts of camel-case names; what identifiers are
 also called: a version without its "v", the ends of a path or URL, the first characters of a hash, a hexadecimal number
 without its "0x"; names with signs, as C++; German words with "ae" for "ä"; emoji; and, for scripts without spaces
-between words, each character and each pair of neighbouring characters.
+between words, each character and each pair of neighbouring characters. Words in Cyrillic letters are stemmed as
+Russian (Snowball).
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import apsw
 
 from vector_memory.storage.folding import folded, with_letters_for_marks
 
-RULES = 1
+RULES = 2
 """The number of the rules by which terms are made, and texts cut into units. Blocks of words carry it; those that carry
 another one are indexed again (`storage.reindexing`). Count it up whenever the terms of a text change."""
 
@@ -94,6 +96,9 @@ UNSPACED = re.compile(
     "]+"
 )
 
+CYRILLIC = re.compile("[\u0400-\u04ff]{4,}")
+"""A word that may have an ending: shorter ones are often abbreviations."""
+
 _CATEGORIES = ("remove_diacritics", "0", "categories", "L* M* N* Co")  # marks that are left belong to the word
 _connection = apsw.Connection(":memory:")
 _words = _connection.fts5_tokenizer("unicode61", [*_CATEGORIES])
@@ -150,7 +155,22 @@ def named_by(term: str) -> str:
 def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
     data = (text if text.isascii() else text.casefold()).encode(errors="replace")
     found = tokenizer(data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False)
-    return cast("list[str]", found)
+    tokens = cast("list[str]", found)
+    if tokenizer is _words or text.isascii():
+        return tokens
+    return [_russian_stem(token) if CYRILLIC.fullmatch(token) else token for token in tokens]
+
+
+@lru_cache(maxsize=1 << 14)
+def _russian_stem(word: str) -> str:
+    return str(_russian().stemWord(word))
+
+
+@cache
+def _russian() -> Any:
+    from snowballstemmer import stemmer  # noqa: PLC0415 - takes longer than all else here, and few texts need it
+
+    return stemmer("russian")
 
 
 def _spaced(text: str) -> str:
