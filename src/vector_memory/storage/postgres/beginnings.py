@@ -40,16 +40,13 @@ WRITING: Mapping[str, str] = {
     "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
 }
 
-# Before it, somebody's function in the schema `public` could stand for one that the next statement names.
-BUILT_IN = Statement("set local search_path = pg_catalog")
-
+# Somebody's function in the schema `public` could stand for one that is not named with its schema.
 # The schema of pg_temp is last: else somebody's temporary table could stand for one of ours.
-SET_UP = """
-select set_config('search_path', concat_ws(', ', quote_ident(%(schema)s), (
-        select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace
-        where e.extname = 'vector'
-    ), 'pg_temp'), true),
-    (select count(set_config(name, value, true)) from unnest(%(names)s::text[], %(values)s::text[]) s(name, value))
+FOUND_FIRST = """
+pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', pg_catalog.quote_ident(%(schema)s), (
+    select extnamespace::pg_catalog.regnamespace::pg_catalog.text from pg_catalog.pg_extension
+    where extname operator(pg_catalog.=) 'vector'
+), 'pg_temp'), true)
 """
 
 
@@ -75,5 +72,5 @@ def maintaining(schema: str) -> Beginning:
 
 def in_schema(schema: str, settings: Mapping[str, str]) -> Beginning:
     """Let the statements of a transaction name the tables of a schema, and the types of pgvector if it is there."""
-    named = {"schema": schema, "names": list(settings), "values": list(settings.values())}
-    return (BUILT_IN, Statement(SET_UP, named))
+    calls = (f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items())
+    return (Statement("select " + ", ".join((FOUND_FIRST, *calls)), {"schema": schema}),)

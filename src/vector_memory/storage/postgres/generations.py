@@ -76,7 +76,7 @@ TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::in
 PRIMARY_TIMELINE = f"case when not pg_is_in_recovery() then {TIMELINE} end"
 
 READ = f"""
-(select system_identifier from pg_control_system()),
+(pg_control_system()).system_identifier,
 {PRIMARY_TIMELINE},
 (select oid::bigint << 32 from pg_database where datname = current_database()) + n.tableoid::bigint,
 (select json_agg(g order by number) from generations g)
