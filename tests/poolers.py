@@ -1,5 +1,7 @@
 """A real pooler in front of a PostgreSQL server: pgbouncer, which is a package of Debian and of most systems."""
 
+import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from waiting import eventually
 Mode = Literal["session", "transaction", "statement"]
 
 PORT = 6432
-PROGRAM = which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
+PROGRAM = which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
 
 SETTINGS = """
 [databases]
@@ -32,6 +34,7 @@ pool_mode = {mode}
 default_pool_size = {size}
 query_wait_timeout = {patience}
 pidfile = {folder}/data/postmaster.pid
+{more}
 """
 
 
@@ -45,6 +48,11 @@ class Pooler:
         """Return the address of a database through the pooler, as `--database-url` takes it."""
         return f"postgresql://{user}@/{database}?host={self.folder}&port={PORT}"
 
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running pooler."""
+        with psycopg.connect(self.url("pgbouncer"), autocommit=True, prepare_threshold=None) as console:
+            psycopg.ClientCursor(console).execute(f"set {name} = '{value}'".encode())
+
     def server_connections(self, database: str) -> int:
         """Return how many connections to the server the pooler has for a database."""
         with psycopg.connect(self.url("pgbouncer"), autocommit=True, prepare_threshold=None) as console:
@@ -54,13 +62,26 @@ class Pooler:
             return sum(row[place] == database for row in listed)
 
 
+def require_names() -> None:
+    """Skip the test if the pooler cannot give sessions of the server the named statements of its clients."""
+    said = subprocess.run([PROGRAM or "true", "--version"], capture_output=True, text=True, check=True).stdout
+    if PROGRAM is not None and tuple(map(int, re.findall(r"\d+", said)[:2])) < (1, 21):
+        pytest.skip("pgbouncer is older than 1.21")
+
+
 @contextmanager
 def running_pooler(
-    cluster: Cluster, mode: Mode, size: int, *, users: tuple[str, ...] = (SUPERUSER,), patience: int = 120
+    cluster: Cluster,
+    mode: Mode,
+    size: int,
+    *,
+    users: tuple[str, ...] = (SUPERUSER,),
+    patience: int = 120,
+    more: str = "",
 ) -> Iterator[Pooler]:
     """Start pgbouncer in front of a server. `size`: its connections to the server for each database and user.
 
-    `patience`: the seconds after which it gives up a client that waits for one.
+    `patience`: the seconds after which it gives up a client that waits for one. `more`: further settings.
     """
     if PROGRAM is None:
         pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer`")
@@ -69,7 +90,7 @@ def running_pooler(
         given_away(folder / "data")  # the folder's guard ends the process that a file there names
         (folder / "users").write_text("".join(f'"{user}" ""\n' for user in users))
         named = {"server": cluster.folder, "folder": folder, "port": PORT, "user": SUPERUSER}
-        (folder / "settings").write_text(SETTINGS.format(**named, mode=mode, size=size, patience=patience))
+        (folder / "settings").write_text(SETTINGS.format(**named, mode=mode, size=size, patience=patience, more=more))
         with (folder / "log").open("wb") as log:
             program = subprocess.Popen(
                 [PROGRAM, folder / "settings"], stdout=log, stderr=log, start_new_session=True, **as_unprivileged()

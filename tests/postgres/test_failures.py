@@ -170,6 +170,17 @@ def test_all_connections_in_use_is_an_error_that_says_so(
     assert ids(storage) == []
 
 
+def test_a_session_that_has_lost_its_named_statements_is_sent_them_without_names(storage: PostgresStorage) -> None:
+    for _ in range(7):  # psycopg names a statement after five uses
+        before = ids(storage)
+    with storage.read() as reader:
+        reader.raw.execute("deallocate all")
+        reader.raw.execute("select 1")
+    assert ids(storage) == before
+    with storage.read() as reader:
+        assert reader.raw.prepare_threshold is None
+
+
 def test_an_error_of_the_server_tells_no_sql_and_no_content(storage: PostgresStorage) -> None:
     sql = "insert into canonical_tags (tag, created_at) values ('secret words', null)"
     with pytest.raises(DatabaseError) as raised, storage.write() as writer:

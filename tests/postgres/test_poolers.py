@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from engines import column
 from forked import finished
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS, doctor, found
-from poolers import PORT, Mode, Pooler, running_pooler
+from poolers import PORT, Mode, Pooler, require_names, running_pooler
 from servers import Server
 from vector_memory.domain import Scope
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.opening import index_vectors
 from vector_memory.storage.postgres import connecting, connection, inspection
@@ -120,8 +121,39 @@ def test_a_database_session_keeps_nothing_for_its_next_client(
             connecting = psycopg.connect(pooler.url(new_name), prepare_threshold=None)
             other = stack.enter_context(connecting)
             assert {name for (name,) in other.execute(changed)} <= {"application_name", "client_encoding"}
-            assert other.execute("select count(*) from pg_prepared_statements").fetchall() == [(0,)]
+            assert other.execute("select from pg_prepared_statements where name like '%pg3%'").fetchall() == []
             assert other.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchall() == [(0,)]
+
+
+def test_a_pooler_that_carries_names_is_sent_them_until_it_does_not_any_more(
+    cluster: Cluster, database: Callable[[str], str], new_name: str
+) -> None:
+    require_names()
+    database("postgres")
+    with (
+        running_pooler(cluster, "transaction", SESSIONS, more="max_prepared_statements = 9") as pooler,
+        ExitStack() as stack,
+    ):
+        addresses = [f"{pooler.url(new_name)}&schema=ns_{number}" for number in range(NAMESPACES)]
+        stores = [stack.enter_context(SessionMemoryStore(address, SETTINGS)) for address in addresses]
+
+        def use(namespace: int, store: SessionMemoryStore, numbers: range) -> None:
+            for number in numbers:
+                store.store_memory("report", text(namespace, number), session_id="s", agent_id="a")
+                with pytest.raises(DuplicateMemoryError):
+                    store.store_memory("report", text(namespace, number), session_id="s", agent_id="a")
+
+        with ThreadPoolExecutor(NAMESPACES) as threads:
+            list(threads.map(use, range(NAMESPACES), stores, [range(STORES)] * NAMESPACES))
+        with psycopg.connect(pooler.url(new_name), prepare_threshold=None) as pooled:
+            names = [name for (name,) in pooled.execute("select name from pg_prepared_statements")]
+            assert (len(names) > 0, {name.partition("_")[0] for name in names}) == (True, {"PGBOUNCER"})
+        pooler.set("max_prepared_statements", "0")
+        for number, store in enumerate(stores):
+            use(number, store, range(STORES, STORES + 2))
+            assert column(store, "select content from session_memories order by id") == [
+                text(number, place) for place in range(STORES + 2)
+            ]
 
 
 def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import psycopg
+from psycopg import errors as postgres
 from psycopg.conninfo import conninfo_to_dict
 
 from vector_memory.errors import ConfigurationError, DatabaseError
@@ -41,6 +42,12 @@ ADDRESS: Mapping[str, str | int] = {
 """Parameters of a connection, unless its address has them. A server that does not answer counts as lost after seconds.
 """
 
+
+PSYCOPG = "_pg3_"
+"""How the names begin that psycopg gives to statements."""
+
+OWN_NAMES = "select name from pg_catalog.pg_prepared_statements where statement = pg_catalog.current_query()"
+"""The names under which the session knows this statement."""
 
 FIRST_ANSWER_SECONDS = 5.0
 """How long a new connection may wait for its first answer, which a pooler gives when it has a session."""
@@ -82,7 +89,7 @@ def opened(parameters: Address) -> Connection:
 
 
 def note_pooler(connection: Connection) -> None:
-    """Find out whether a pooler is in between, and have no statement named then: another session does not know it.
+    """Find out whether a pooler is in between, and have no statement named then, unless the pooler carries names.
 
     A session of the server says its number when it begins. A pooler has to say another one, which is its own. It is
     asked in a transaction, which some poolers refuse.
@@ -90,10 +97,28 @@ def note_pooler(connection: Connection) -> None:
     answers = connection.execute("begin; select pg_catalog.pg_backend_pid()")
     answers.nextset()
     ((number,),) = answers.fetchall()
-    connection.rollback()
     connection.is_pooled = number != connection.info.backend_pid
-    if connection.is_pooled:
+    if connection.is_pooled and not carries_names(connection):
         connection.prepare_threshold = None
+    connection.rollback()
+
+
+def carries_names(connection: Connection) -> bool:
+    """Return whether a pooler gives each session of the server the named statements of its clients.
+
+    Such a pooler gives them names of its own, which the session tells. Another one would leave the statement in a
+    session that it also gives to others, so it is removed. The connection is in a transaction.
+    """
+    if not psycopg.capabilities.has_send_close_prepared():
+        return False
+    try:
+        names = [name for (name,) in connection.cursor().execute(OWN_NAMES, prepare=True)]
+    except postgres.DuplicatePreparedStatement:  # another client has left one
+        return False
+    ours = [name for name in names if name.startswith(PSYCOPG)]
+    for name in ours:
+        connection.pgconn.close_prepared(name.encode())
+    return not ours
 
 
 @contextmanager

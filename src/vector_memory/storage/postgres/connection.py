@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.errors import InvalidSqlStatementName
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
@@ -19,7 +20,7 @@ from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
 from vector_memory.storage.postgres.generations import NewestMarks
-from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
+from vector_memory.storage.postgres.statement import Batch, Cursor, LastingNames, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
@@ -70,6 +71,7 @@ class Connection(psycopg.Connection[Row]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         arrays.register(self.adapters)
+        self._prepared = LastingNames()
         self._opening: Sequence[Statement] = ()
         self._attempt: Attempt = once
         self._seconds_left: Callable[[], float] = usual
@@ -291,10 +293,13 @@ class Connection(psycopg.Connection[Row]):
         def send() -> None:
             try:
                 cursors[:] = self._send(sent)
-            except psycopg.Error:
+            except psycopg.Error as error:
                 with suppress(psycopg.OperationalError):
                     self.rollback()
-                raise
+                if self.prepare_threshold is None or not isinstance(error, InvalidSqlStatementName):
+                    raise
+                self.prepare_threshold = None  # the pooler carries no names any more
+                send()
 
         with self.answered_within(LOCK_TIMEOUT_SECONDS if self.is_pooled else math.inf):
             self._attempt(send)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg._preparing import PrepareManager
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready, Wait
 
@@ -32,6 +33,18 @@ def comparable(parameters: Parameters) -> list[tuple[Any, Any]]:
     """Return parameters with their names or places, and arrays of NumPy as bytes, which can be compared as a whole."""
     named = parameters.items() if isinstance(parameters, Mapping) else enumerate(parameters or ())
     return [(name, value.tobytes() if hasattr(value, "tobytes") else value) for name, value in named]
+
+
+class LastingNames(PrepareManager):
+    """The named statements of a session. A rollback takes none of them away.
+
+    psycopg removes all then, in a round trip of its own, so that a writer who has waited for another would have each
+    of its statements planned again.
+    """
+
+    def clear(self) -> bool:
+        """Keep them."""
+        return False
 
 
 class Batch(psycopg.Pipeline):
