@@ -1,17 +1,22 @@
 """A namespace that moves to another database while servers use it."""
 
+import itertools
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from typing import Any
 
+import psycopg
 import pytest
 
 from clusters import Cluster
+from engines import execute
 from vector_memory.cli.commands import tenancy
 from vector_memory.domain import Scope
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, ValidationError
 from vector_memory.settings import DatabaseServer, DatabaseUrl, Settings
 from vector_memory.storage.opening import prepare_database
+from vector_memory.storage.postgres.following import KEYS, Follower
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import moving
 from vector_memory.tenancy.moving import move
@@ -21,6 +26,17 @@ from vector_memory.tenancy.tokens import Permission
 
 SETTINGS = Settings(embedding_model="toy")
 SESSION = Scope("report", session_id="s")
+
+LAST_ROUND = 2
+"""Rounds are counted from 0; writers wait during this one."""
+
+SPOILED = """
+create function ns_web.spoil() returns trigger language plpgsql as $$
+    begin new.content := upper(new.content); return new; end
+$$;
+create trigger spoil before insert on ns_web.session_memories for each row execute function ns_web.spoil();
+"""
+"""Lets a table keep something else than what is written."""
 
 
 @pytest.fixture
@@ -61,7 +77,7 @@ def test_a_namespace_moves_with_its_ids_limits_and_tokens_and_its_old_place_refu
     secret = source.tokens.create("alice", "web", Permission.WRITE)
     with opened(source) as store:
         kept = [add(store, f"text {number}") for number in range(3)]
-        assert move(source, target, "web", nothing).memories == 3
+        assert move(source, target, "web", nothing) == 3
         assert (ids(target), target.quota("web"), source.names()) == (kept, Quota(memories=100), [])
         assert (target.tokens.find(secret).namespace, source.tokens.tokens()) == ("web", ())
         for use in (lambda: add(store, "late"), lambda: store.search_documents("text", SESSION), lambda: ids(source)):
@@ -71,7 +87,7 @@ def test_a_namespace_moves_with_its_ids_limits_and_tokens_and_its_old_place_refu
         assert add(store, "new") == kept[-1] + 1
 
 
-def test_what_is_stored_and_deleted_during_the_first_copy_is_moved_and_a_store_during_the_second_is_refused(
+def test_a_store_that_waits_during_the_last_round_is_refused_and_one_before_it_is_moved(
     registries: tuple[DatabaseRegistry, DatabaseRegistry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = registries
@@ -83,24 +99,96 @@ def test_what_is_stored_and_deleted_during_the_first_copy_is_moved_and_a_store_d
         except DatabaseError as error:
             late.append(error)
 
-    def meanwhile(*_: int) -> None:
-        if not changed:
-            store.delete_memory(first)
-            changed.append(add(store, "meanwhile"))
+    @contextmanager
+    def holding(*arguments: Any) -> Iterator[Any]:
+        kept.append(add(store, "just before"))
+        with hold(source, *arguments) as tokens:
+            thread.start()
+            yield tokens
 
-    def during(*arguments: object) -> None:
-        thread.start()
-        forget(*arguments)
-
-    changed: list[int] = []
-    forget, thread = moving.forget_deleted, threading.Thread(target=store_late)
-    monkeypatch.setattr(moving, "forget_deleted", during)
+    hold, thread = source.__class__.giving_away, threading.Thread(target=store_late)
+    monkeypatch.setattr(source, "giving_away", holding)
     with opened(source) as store:
-        first, second = add(store, "first"), add(store, "second")
-        move(source, target, "web", meanwhile)
+        kept = [add(store, "first")]
+        move(source, target, "web", nothing)
         thread.join()
-    assert ids(target) == [second, *changed]
+    assert ids(target) == kept
     assert ["was moved to another database" in f"{each}" for each in late] == [True]
+
+
+def test_whatever_changes_between_the_rounds_arrives_as_it_is(
+    registries: tuple[DatabaseRegistry, DatabaseRegistry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = registries
+    rounds = itertools.count()
+
+    def change_and_catch_up(follower: Follower, *arguments: Any) -> int:
+        if (turn := next(rounds)) == LAST_ROUND:
+            return catch_up(follower, *arguments)
+        mine = known[turn * 12 : turn * 12 + 12]
+        store.delete_memory(mine[0])
+        store.amend_memory(mine[1], title=f"Renamed {turn}", tags=["new", f"tag{turn}"])
+        store.pin(mine[2])
+        store.supersede(mine[4], mine[3])
+        store.release(known[-1 - turn], known[-21 - turn])
+        store.delete_memory(mine[6])  # and what it has superseded is current again
+        execute(store, "update memory_lifecycle set pinned = not pinned where memory_id = ?", known[-2])
+        execute(store, "delete from later_links where older_id = ?", known[30 + turn])
+        store.get_memory_by_id(mine[7])
+        store.store_memory("report", f"meanwhile {turn}", session_id="s", agent_id="a", ttl_days=1)
+        store.tagged.store(f"Note {turn} on tags.", "log", ["new", f"tag{turn}"])
+        return catch_up(follower, *arguments)
+
+    catch_up = Follower.catch_up
+    monkeypatch.setattr(Follower, "catch_up", change_and_catch_up)
+    monkeypatch.setattr(moving, "SHORT_SECONDS", -1)
+    monkeypatch.setattr(moving, "MOST_ROUNDS", LAST_ROUND)
+    with opened(source) as store:
+        known = [add(store, f"text number{number} of the report {number % 7}") for number in range(80)]
+        for turn in range(20):
+            store.supersede(known[-1 - turn], known[-21 - turn])
+        execute(store, "insert into later_links select id, id + 1, 1 from session_memories where id < 60")
+        move(source, target, "web", nothing)
+    assert next(rounds) == LAST_ROUND + 1
+    for table, key in KEYS.items():
+        assert rows_in(target, table, key) == rows_in(source, table, key), table
+    with opened(target) as store:
+        hits = store.search_documents("meanwhile", SESSION).results
+        assert {"meanwhile 0", "meanwhile 1"} <= {hit.content for hit in hits}
+        assert add(store, "after it") == max(rows_in(target, "session_memories", "id"))[0]
+
+
+def rows_in(registry: DatabaseRegistry, table: str, key: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a table of the namespace, which may be closed to others."""
+    with psycopg.connect(registry.address("web").conninfo()) as connection:
+        return connection.execute(f"select {key}, t::text from ns_web.{table} t order by {key}").fetchall()
+
+
+def test_a_namespace_with_the_same_name_and_other_memories_is_left_as_it_is(
+    registries: tuple[DatabaseRegistry, DatabaseRegistry],
+) -> None:
+    source, target = registries
+    target.create("web")
+    with opened(source) as mine, opened(target) as other:
+        add(mine, "mine")
+        kept = add(other, "of others")
+    with pytest.raises(ValidationError, match="other memories"):
+        move(source, target, "web", nothing)
+    assert (ids(target), source.names()) == ([kept], ["web"])
+
+
+def test_a_copy_that_does_not_return_what_was_written_is_not_used(
+    registries: tuple[DatabaseRegistry, DatabaseRegistry],
+) -> None:
+    source, target = registries
+    target.create("web")
+    with opened(source) as store:
+        add(store, "mine")
+    with psycopg.connect(target.address("web").conninfo()) as connection:
+        connection.execute(SPOILED)
+    with pytest.raises(DatabaseError, match="does not return what was written"):
+        move(source, target, "web", nothing)
+    assert source.names() == ["web"]
 
 
 def test_a_move_that_would_hold_writers_for_too_long_changes_nothing_and_can_be_repeated(
@@ -110,7 +198,7 @@ def test_a_move_that_would_hold_writers_for_too_long_changes_nothing_and_can_be_
     with opened(source) as store:
         kept = [add(store, "first")]
         with monkeypatch.context() as patched:
-            patched.setattr(moving, "HOLD_SECONDS", -1)
+            patched.setattr(moving, "HOLD_SECONDS", 0)
             with pytest.raises(DatabaseLockError, match="was not moved"):
                 move(source, target, "web", nothing)
         kept.append(add(store, "second"))

@@ -91,9 +91,9 @@ def move_namespace(
     if not isinstance(source, DatabaseRegistry) or address is None or address == database.url():
         raise ConfigurationError("Name the database of the namespace with --database-url, and another one with --to.")
     with closing(DatabaseRegistry(address, settings.embedding_dim)) as target, progress("Copying") as update:
-        copied = move(source, target, name, update)
-    message = f"Moved {name} with {counted(copied.memories, 'memory', 'memories')} and its tokens to {address}"
-    tell({"namespace": name, "memories": copied.memories, "target": str(address)}, message, as_json=as_json)
+        memories = move(source, target, name, update)
+    message = f"Moved {name} with {counted(memories, 'memory', 'memories')} and its tokens to {address}"
+    tell({"namespace": name, "memories": memories, "target": str(address)}, message, as_json=as_json)
 
 
 def token(
