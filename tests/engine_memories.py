@@ -1,6 +1,5 @@
 """Memories to be stored by any engine: deterministic, small, with chunks and vectors."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clusters import shared_cluster
+from clusters import passing, server_url
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Scope
 from vector_memory.search.words import WordScores, word_scores
+from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
@@ -31,9 +31,6 @@ OTHER_MODEL = Fingerprint("other", DIMENSIONS, "fp32", "test")
 CHUNK = 10
 """Characters of a chunk."""
 
-SERVER = "VECTOR_MEMORY_TEST_SERVER"
-"""The variable by which a process that a test starts gets the address of the server that the test uses."""
-
 
 def open_sqlite(place: Path) -> Storage:
     """Open the memory in a folder."""
@@ -42,8 +39,8 @@ def open_sqlite(place: Path) -> Storage:
 
 def open_postgres(place: Path) -> Storage:
     """Open the memory in a schema named after a folder, on the server that the tests share."""
-    schema = f"test {sha256(bytes(place)).hexdigest()[:16]}"
-    url = os.environ.get(SERVER) or shared_cluster().url()
+    schema = passing(f"test {sha256(bytes(place)).hexdigest()[:16]}")
+    url = DatabaseUrl.parse(server_url()).conninfo()
     return PostgresStorage(PostgresDatabase(url, schema=schema, dimensions=DIMENSIONS))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import vector_memory.cli.flags
 import vector_memory.store
-from clusters import shared_cluster
+from clusters import schema_url
 from inside import database_of, storage_of
 from vector_memory.settings import DatabaseUrl, MemoryAddress
 from vector_memory.storage.base import Storage, Writer
@@ -49,7 +49,7 @@ TABLES = (
 def url_of(path: Path) -> str:
     """Return the URL of the schema that stands for a file."""
     name = sha256(bytes(path.absolute())).hexdigest()[:16]
-    return f"{shared_cluster().url()}&schema=test_{name}"
+    return schema_url(f"test_{name}")
 
 
 def address_of(path: Path) -> Path | str:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from clusters import shared_cluster
+from clusters import schema_url
 from lattice import LatticeEmbedder
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding.embedder import Embedder, Vectors
@@ -29,7 +29,7 @@ PAIRS = list(permutations(ENGINES, 2))
 @pytest.fixture
 def places(tmp_path: Path) -> dict[str, Path | str]:
     """The address of an empty memory of each engine."""
-    return {"sqlite": tmp_path / "memory.db", "postgres": f"{shared_cluster().url()}&schema=test_{uuid4().hex}"}
+    return {"sqlite": tmp_path / "memory.db", "postgres": schema_url(f"test_{uuid4().hex}")}
 
 
 @pytest.fixture(params=ENGINES)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from clusters import shared_cluster
+from clusters import schema_url
 from commands.conftest import TOY, Run
 from forked import COMMAND, Forked
 from memory_files import contents
@@ -61,9 +61,7 @@ def number_in(address: str) -> int:
 def test_a_copy_that_is_killed_again_and_again_is_continued(first: str, second: str, tmp_path: Path, run: Run) -> None:
     """Killed with -9 while it creates the target, and after some portions."""
     source, target = (
-        str(tmp_path / f"{name}{number}.db")
-        if name == "sqlite"
-        else f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
+        str(tmp_path / f"{name}{number}.db") if name == "sqlite" else schema_url(f"test_{uuid4().hex}")
         for number, name in enumerate((first, second))
     )
     with SessionMemoryStore(source, TOY) as store:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusters import shared_cluster
+from clusters import schema_url
 from engine_memories import ENGINES, MODEL, add, derived, new_memory, unit_vector
 from faults.effort import effort
 from inside import compare_all, compare_likeliest, database_of, rebuild_words, storage_of
@@ -46,8 +46,8 @@ class Pair(NamedTuple):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     place = tmp_path_factory.mktemp("engines") / "memory.db"
-    schema_url = f"{shared_cluster().url()}&schema=engines_{uuid.uuid4().hex}"
-    with open_store(place) as file, open_store(schema_url) as schema, pytest.MonkeyPatch.context() as patch:
+    address = schema_url(f"engines_{uuid.uuid4().hex}")
+    with open_store(place) as file, open_store(address) as schema, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "MOST_COMPARED", 10**6)  # otherwise close matches elsewhere are estimated
         for store in (file, schema):
             fill(store, random.Random(7), 200)

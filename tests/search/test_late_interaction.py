@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from clusters import shared_cluster
+from clusters import schema_url
 from inside import retriever_of, storage_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import WORDS
@@ -46,7 +46,7 @@ def states(text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def new_place(engine: str, folder: Path) -> Path | str:
-    return folder / "memory.db" if engine == "sqlite" else f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
+    return folder / "memory.db" if engine == "sqlite" else schema_url(f"test_{uuid4().hex}")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clusters import shared_cluster
-from engine_memories import ENGINES, SERVER, Engine, add, found_by_words, new_memory
+from clusters import SERVER, server_url
+from engine_memories import ENGINES, Engine, add, found_by_words, new_memory
 from engines import execute
 from forked import Forked
 from old_words import add_old
@@ -108,7 +108,7 @@ def test_several_processes_may_index_at_once(engine: Engine, ids: list[int]) -> 
 
 def test_a_process_that_is_killed_loses_nothing_and_the_next_one_goes_on(engine: Engine, ids: list[int]) -> None:
     name = next(name for name, open_at in ENGINES.items() if open_at is engine.open_at)
-    env = os.environ | ({SERVER: shared_cluster().url()} if name == "postgres" else {})
+    env = os.environ | ({SERVER: server_url()} if name == "postgres" else {})
     child = Forked("-m", "old_words", name, engine.place, env=env, text=True)
     child.communicate()
     assert child.returncode == -signal.SIGKILL

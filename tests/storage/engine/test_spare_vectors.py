@@ -8,7 +8,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from clusters import shared_cluster
+from clusters import server_url
 from engine_memories import MODEL, Engine, add, derived, new_memory, unit_vector
 from vector_memory.domain import Fingerprint, MemoryKind, Scope
 from vector_memory.errors import EmbeddingUnavailableError
@@ -166,7 +166,7 @@ def test_a_reader_reads_on_while_another_handle_waits_to_erase(engine: Engine) -
 
 def is_waited_for() -> bool:
     """Return whether a transaction of the server waits for a lock on a table."""
-    with psycopg.connect(shared_cluster().url()) as connection:
+    with psycopg.connect(server_url()) as connection:
         sql = "select exists (select 1 from pg_locks where not granted and locktype = 'relation')"
         return bool(connection.execute(sql).fetchone()[0])  # type: ignore[index]
 

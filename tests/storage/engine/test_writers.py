@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters import shared_cluster
-from engine_memories import ENGINES, SERVER, Engine, add, new_memory
+from clusters import SERVER, server_url
+from engine_memories import ENGINES, Engine, add, new_memory
 from engine_writer import EACH, THREADS
 from forked import Forked
 from vector_memory.domain import Scope
@@ -20,7 +20,7 @@ def writers(engine: Engine) -> Iterator[list[Forked]]:
     name = next(name for name, open_at in ENGINES.items() if open_at is engine.open_at)
     env = dict(os.environ)
     if name == "postgres":
-        env[SERVER] = shared_cluster().url()
+        env[SERVER] = server_url()
     started = [
         Forked("-m", "engine_writer", name, engine.place, f"process {number}", env=env, text=True)
         for number in range(PROCESSES)
