@@ -175,6 +175,24 @@ def test_an_answer_of_any_server_shows_the_texts_of_which_it_has_a_long_line_or_
     assert list(servers.texts_in([both, "A red"], texts)) == []
 
 
+@pytest.mark.usefixtures("public")
+def test_figures_of_other_servers_do_not_make_ours_look_newer() -> None:
+    added, known = import_module("other_servers").added, {"run": "old", "servers": {"vector-memory": 1, "other": 1}}
+    assert added(known, "new", {"other": 2}) == {"run": "old", "servers": {"vector-memory": 1, "other": 2}}
+    assert added(known, "new", {"vector-memory": 2})["run"] == "new"
+    assert added({}, "new", {"other": 2}) == {"run": "new", "servers": {"other": 2}}
+
+
+@pytest.mark.usefixtures("public")
+def test_servers_are_compared_over_the_sets_on_which_all_of_them_ran() -> None:
+    tables, ours, other = import_module("result_tables"), {"any@5": 0.5, "tokens": 10}, {"any@5": 0.25, "tokens": 20}
+    run = {"code": tables.code_digest()}
+    both = {"run": run, "servers": {"vector-memory": ours, "other": other}}
+    alone = {"run": run, "servers": {"vector-memory": {"any@5": 1.0, "tokens": 90}}}
+    said = tables.others({"servers_a": alone, "servers_b": both, "ranked": {"run": run}})
+    assert "**.500** of the questions here (10 tokens an answer), .250 with other (20): 1 public sets." in said
+
+
 class OneToken:
     """A sparse model that knows one token, which every text has."""
 

@@ -89,10 +89,9 @@ def main() -> None:
         judged = read(options)
         name = f"servers_{judged.name}"
         figures = {"documents": len(judged.documents), "asked": len(judged.questions)}
-        known = options.results / f"{name}.json"
-        is_added = options.server and known.exists()
-        figures["servers"] = json.loads(known.read_text("utf-8"))["servers"] if is_added else {}
-        figures["servers"] |= other_servers.measure(judged, options.cache, options.server)
+        path = options.results / f"{name}.json"
+        known = json.loads(path.read_text("utf-8")) if options.server and path.exists() else {}
+        figures |= other_servers.added(known, run, other_servers.measure(judged, options.cache, options.server))
     else:
         judged = read(options)
         cached = CachedEmbedder(embedder, options.cache) if options.cache else embedder

@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -34,16 +35,23 @@ Figures = dict[str, Any]
 
 def measure(judged: JudgedSet, cache: Path, only: Sequence[str] | None = None) -> Figures:
     """Return the figures of each server, by its name. `cache`: where they are installed. `only`: the names of some."""
-    models = environments.make_models(cache)
     chosen = [peer for peer in PEERS if "finding" in peer.parts and (not only or peer.name in only)]
+    models = environments.make_models(cache) if any(peer.models for peer in chosen) else {}
     figures: Figures = {}
     for peer in chosen:
         environment = environment_of(peer, cache)
         with TemporaryDirectory(prefix="servers-") as folder:
             found = asked(peer, environment, models, judged, Path(folder))
-        figures[peer.name] = {"version": environment.version(peer.package), **found}
+        made = {"version": environment.version(peer.package), "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}"}
+        figures[peer.name] = {**made, **found}
         print(f"{peer.name}: {figures[peer.name]}", file=sys.stderr)
     return figures
+
+
+def added(known: Figures, run: Figures, measured: Figures) -> Figures:
+    """Return a result with new figures of some servers. Its run is that of ours, whose code may have changed since."""
+    kept = {} if VectorMemory.name in measured else known
+    return {"run": kept.get("run", run), "servers": known.get("servers", {}) | measured}
 
 
 def environment_of(peer: Peer, cache: Path) -> environments.Environment:

@@ -206,10 +206,10 @@ def means(results: Results) -> str:
 
 
 def others(results: Results) -> str:
-    """Return the means of each server over the sets in a sentence, for a page that has no room for more."""
-    chosen = {name: result for name, result in results.items() if "servers" in result}
-    first, *rest = (result["servers"] for result in chosen.values())
-    named = [server for server in first if all(server in each for each in rest)]
+    """Return the means of each server over the sets on which all ran, in a sentence for a page that has little room."""
+    ran = {name: result for name, result in results.items() if "servers" in result}
+    named = list({server: None for result in ran.values() for server in result["servers"]})
+    chosen = {name: result for name, result in ran.items() if len(result["servers"]) == len(named)}
     said = []
     for server in named:
         figures = [each["servers"][server] for each in chosen.values()]
