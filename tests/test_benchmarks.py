@@ -173,6 +173,10 @@ def test_an_answer_of_any_server_shows_the_texts_of_which_it_has_a_long_line_or_
     ]
     assert list(servers.texts_in(shown, texts)) == ["other", "short", "long"]
     assert list(servers.texts_in([both, "A red"], texts)) == []
+    judged = import_module("judged")
+    asked = [judged.Question("q", "s", {name: 1.0}) for name in ("long", "same")]
+    documents = {**texts, "same": both}
+    assert servers.tellable(judged.JudgedSet("j", documents, {"s": list(documents)}, asked)) == 1
 
 
 @pytest.mark.usefixtures("public")

@@ -88,7 +88,8 @@ def main() -> None:
     elif options.benchmark == "servers":
         judged = read(options)
         name = f"servers_{judged.name}"
-        figures = {"documents": len(judged.documents), "asked": len(judged.questions)}
+        counts = {"asked": len(judged.questions), "tellable": other_servers.tellable(judged)}
+        figures = {"documents": len(judged.documents), **counts}
         path = options.results / f"{name}.json"
         known = json.loads(path.read_text("utf-8")) if options.server and path.exists() else {}
         figures |= other_servers.added(known, run, other_servers.measure(judged, options.cache, options.server))

@@ -112,6 +112,15 @@ def metrics(question: Question, answer: Answer, texts: Mapping[str, str]) -> tup
     )
 
 
+def tellable(judged: JudgedSet) -> int:
+    """Count the questions with a right text that could be told from the others, were all of it shown."""
+    return sum(
+        any(name in texts_in([texts[name]], texts) for name in question.grades)
+        for question in judged.questions
+        for texts in [{name: judged.documents[name] for name in judged.scopes[question.scope]}]
+    )
+
+
 def texts_in(strings: Sequence[str], texts: Mapping[str, str]) -> Iterator[str]:
     """Yield the ids of the texts of which an answer shows anything, in order: a long line, or all of a short text.
 

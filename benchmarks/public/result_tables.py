@@ -139,7 +139,14 @@ def servers(results: Results) -> str:
         for server, figures in result["servers"].items()
     ]
     heads = ["set", "server", "nDCG@10", "any@5", "one right text in the answer", "all right texts", "precision"]
-    return table([*heads, "tokens, median", "stored", "a store, ms", "a search, ms", "memory, MB"], rows)
+    heads += ["tokens, median", "stored", "a store, ms", "a search, ms", "memory, MB"]
+    untold = [
+        f"{result['asked'] - result['tellable']} of the {result['asked']} questions of {name.removeprefix('servers_')}"
+        for name, result in results.items()
+        if "servers" in result and result["tellable"] < result["asked"]
+    ]
+    said = f"No answer counts as right for {', '.join(untold)}: each line of their right texts is in others, too."
+    return "\n\n".join([table(heads, rows), *([said] if untold else [])])
 
 
 def cost(results: Results) -> str:
