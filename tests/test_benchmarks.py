@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -177,6 +178,17 @@ def test_an_answer_of_any_server_shows_the_texts_of_which_it_has_a_long_line_or_
     asked = [judged.Question("q", "s", {name: 1.0}) for name in ("long", "same")]
     documents = {**texts, "same": both}
     assert servers.tellable(judged.JudgedSet("j", documents, {"s": list(documents)}, asked)) == 1
+
+
+@pytest.mark.usefixtures("public")
+def test_mem0_stores_texts_as_they_are_and_answers_with_what_it_found() -> None:
+    import_module("other_servers")  # which knows where it is
+    server, memory = import_module("mem0_server"), Mock(**{"search.return_value": {"results": ["é"]}})
+    memory.add.return_value = {"results": []}
+    server.result(memory, "tools/call", {"name": "add", "arguments": {"text": "A red kite."}})
+    memory.add.assert_called_once_with("A red kite.", infer=False, user_id="user")
+    answer = server.result(memory, "tools/call", {"name": "search", "arguments": {"query": "kite", "limit": 3}})
+    assert json.loads(answer["content"][0]["text"]) == {"results": ["é"]}
 
 
 @pytest.mark.usefixtures("public")
