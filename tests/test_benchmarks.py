@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from imported import imported
 from tiny_models import WIDTH, Tiny
 from vector_memory.embedding import safetensors
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -180,10 +181,9 @@ def test_an_answer_of_any_server_shows_the_texts_of_which_it_has_a_long_line_or_
     assert servers.tellable(judged.JudgedSet("j", documents, {"s": list(documents)}, asked)) == 1
 
 
-@pytest.mark.usefixtures("public")
 def test_mem0_stores_texts_as_they_are_and_answers_with_what_it_found() -> None:
-    import_module("other_servers")  # which knows where it is
-    server, memory = import_module("mem0_server"), Mock(**{"search.return_value": {"results": ["é"]}})
+    server, memory = imported(BENCHMARKS / "peers" / "mem0_server.py"), Mock()
+    memory.search.return_value = {"results": ["é"]}
     memory.add.return_value = {"results": []}
     server.result(memory, "tools/call", {"name": "add", "arguments": {"text": "A red kite."}})
     memory.add.assert_called_once_with("A red kite.", infer=False, user_id="user")
