@@ -7,7 +7,7 @@ uv run benchmarks/public judged --data NAME.json.gz [--split NAME] ...
 uv run benchmarks/public precisionmembench --data CLONE
 uv run benchmarks/public servers --data NAME.json.gz --cache DIR [--split NAME]
 
-Nothing is fetched: docs/lab/benchmarks.md says where the data comes from. Every document is stored and every question
+No data is fetched: docs/lab/benchmarks.md says where the data comes from. Every document is stored and every question
 asked through the library, and then asked again of the real server. Each run is written to benchmarks/public/results;
 `uv run scripts/make_docs.py` makes the tables of the pages of it. `--cache` keeps vectors for the next run.
 """
