@@ -2,7 +2,8 @@
 
     uv run python -m benchmarks.postgres_moving URL OTHER_URL --memories 10000
 
-Needs two empty databases with pgvector; creates the namespace `web` in the first, and moves it to the second. Meanwhile
+Needs two databases with pgvector; creates the namespace `web` in the first if it is not there, adds memories until it
+has as many as are wanted, and moves it to the second. Meanwhile
 one process stores texts, one tags, amends, pins and supersedes what that one has stored, and one deletes. All go on in
 the second database when they are told that the memory was moved.
 """
@@ -57,13 +58,13 @@ def text_of(numbers: random.Random, words: int = 120) -> str:
 
 
 def fill(url: DatabaseUrl, count: int) -> None:
-    """Store memories with two chunks each, many in a transaction."""
-    numbers, vectors = random.Random(1), np.random.default_rng(1)  # noqa: S311 - repeatable
+    """Store memories with two chunks each, many in a transaction, until there are so many."""
     with closing(open_storage(url, dimensions=SETTINGS.embedding_dim)) as storage:
         with storage.read() as reader:
-            fingerprint = reader.fingerprint()
+            fingerprint, there = reader.fingerprint(), reader.count_all()
         assert fingerprint is not None
-        for first in range(0, count, BATCH):
+        numbers, vectors = random.Random(there), np.random.default_rng(there)  # noqa: S311 - repeatable
+        for first in range(there, count, BATCH):
             made = [memory_of(f"{number} {text_of(numbers)}", vectors, fingerprint)
                     for number in range(first, min(first + BATCH, count))]  # fmt: skip
             with storage.write() as writer:
@@ -213,9 +214,11 @@ def main() -> None:
         prepare_database(DatabaseUrl.parse(url), dimensions=SETTINGS.embedding_dim)
     source, target = (DatabaseRegistry(DatabaseUrl.parse(url)) for url in urls)
     with closing(source), closing(target):
-        source.create(NAMESPACE)
+        began = time.time()
+        if NAMESPACE not in source.names():
+            source.create(NAMESPACE)
         with SessionMemoryStore(source.address(NAMESPACE), SETTINGS) as store:
-            store.store_memory("report", "the first", session_id="s", agent_id="a")
+            store.store_memory("report", f"begun at {began}", session_id="s", agent_id="a")
         fill(source.address(NAMESPACE), arguments.memories)
         spawning = multiprocessing.get_context("spawn")
         with spawning.Manager() as manager:

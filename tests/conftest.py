@@ -36,7 +36,8 @@ VARIABLES = {
 MEMORY, ENOUGH_MEMORY = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - each test has a folder of its own there
 WORKERS_PER_CORE, MEMORY_PER_WORKER = 3, 2**30  # tests wait half of the time; a worker was seen to take 700 MB
 
-for name in [name for name in os.environ if name != SERVER and (name in VARIABLES or name.startswith(PREFIXES))]:
+kept = (SERVER, "PGPASSWORD") if SERVER in os.environ else ()
+for name in [name for name in os.environ if name not in kept and (name in VARIABLES or name.startswith(PREFIXES))]:
     del os.environ[name]
 os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1")
 os.umask(0o022)

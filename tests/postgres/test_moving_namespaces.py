@@ -109,7 +109,7 @@ def test_a_store_that_waits_during_the_last_round_is_refused_and_one_before_it_i
     hold, thread = source.__class__.giving_away, threading.Thread(target=store_late)
     monkeypatch.setattr(source, "giving_away", holding)
     with opened(source) as store:
-        kept = [add(store, "first")]
+        kept = list[int]()
         move(source, target, "web", nothing)
         thread.join()
     assert ids(target) == kept
@@ -162,6 +162,23 @@ def rows_in(registry: DatabaseRegistry, table: str, key: str) -> list[tuple[Any,
     """Return the rows of a table of the namespace, which may be closed to others."""
     with psycopg.connect(registry.address("web").conninfo()) as connection:
         return connection.execute(f"select {key}, t::text from ns_web.{table} t order by {key}").fetchall()
+
+
+def test_a_memory_that_gets_vectors_of_another_model_meanwhile_is_not_moved(
+    registries: tuple[DatabaseRegistry, DatabaseRegistry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change_and_catch_up(follower: Follower, *arguments: Any) -> int:
+        execute(store, "update embedding_models set model = 'other'")
+        return catch_up(follower, *arguments)
+
+    source, target = registries
+    catch_up = Follower.catch_up
+    monkeypatch.setattr(Follower, "catch_up", change_and_catch_up)
+    with opened(source) as store:
+        add(store, "first")
+        with pytest.raises(DatabaseError, match="another model"):
+            move(source, target, "web", nothing)
+    assert source.names() == ["web"]
 
 
 def test_a_namespace_with_the_same_name_and_other_memories_is_left_as_it_is(

@@ -142,6 +142,7 @@ class Follower:
             take_time(origin, seconds)
             take_time(target, seconds)
             since = fetch_value(origin, MARK)
+            keep_model(origin, target)
             changed = self._changed(origin)
             gone = {*fetch_column(target, "select id from keyword_blocks")} - {
                 *fetch_column(origin, "select id from keyword_blocks")
@@ -162,8 +163,6 @@ class Follower:
 
     def _changed(self, origin: Connection) -> Changed:
         since = {"since": self._since}
-        if fetch_value(origin, f"select count(*) from embedding_models where {NEWER}", since):
-            raise DatabaseError(OTHER_MODEL)
         memories, blocks = (
             fetch_column(origin, f"select id from {table} where {NEWER}", since)
             for table in ("session_memories", "keyword_blocks")
@@ -190,6 +189,16 @@ def require_copy(origin: Connection, target: Connection) -> None:
             """).fetchall()[0]
         if other or not same:
             raise ValidationError(OTHERS)
+
+
+def keep_model(origin: Connection, target: Connection) -> None:
+    """Bring the model of the first vectors. Raises DatabaseError if the target has those of another one."""
+    models = "select id, model, dimensions, precision, engine from embedding_models"
+    mine, theirs = (connection.execute(models).fetchall() for connection in (target, origin))
+    if mine and mine != theirs:
+        raise DatabaseError(OTHER_MODEL)
+    if not mine:
+        send(origin, target, "embedding_models", "true")
 
 
 @contextmanager
