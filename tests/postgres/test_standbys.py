@@ -1,7 +1,8 @@
 """What callers are told when a standby does not confirm changes, or ends a read."""
 
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import psycopg
@@ -11,10 +12,12 @@ from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS, add, new_memory
 from poolers import Pooler, running_pooler
 from vector_memory.domain import Scope
-from vector_memory.errors import DatabaseError, DatabaseLockError
+from vector_memory.errors import DatabaseError, DatabaseLockError, DuplicateMemoryError
+from vector_memory.settings import Settings
 from vector_memory.storage.postgres import database
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
 WAITS = "select 1 from pg_stat_activity where wait_event = 'SyncRep'"
@@ -27,7 +30,9 @@ def pair() -> Iterator[tuple[Cluster, Cluster]]:
     """A server and its standby, which both run at the beginning of each test."""
     with running_cluster() as primary:
         primary.create_database("team")
+        primary.create_database("twice")
         opened(primary).close()
+        store_in(primary).close()
         with running_standby(primary) as standby:
             yield primary, standby
 
@@ -49,6 +54,10 @@ def unconfirmed(pair: tuple[Cluster, Cluster]) -> Iterator[Cluster]:
 
 def opened(cluster: Cluster | Pooler, *, read_only: bool = False) -> PostgresStorage:
     return PostgresStorage(PostgresDatabase(cluster.url("team"), dimensions=DIMENSIONS, read_only=read_only))
+
+
+def store_in(cluster: Cluster) -> SessionMemoryStore:
+    return SessionMemoryStore(cluster.url("twice"), Settings(embedding_model="toy"))
 
 
 def rows(cluster: Cluster, sql: str) -> list[object]:
@@ -102,6 +111,49 @@ def test_a_store_behind_one_that_waits_for_a_standby_is_told_so_in_every_process
         unconfirmed.set("synchronous_standby_names", "")
         ahead.join(60)
         assert len(ids(one)) == len(before) + 1
+
+
+def crash(primary: Cluster) -> None:
+    """Kill the server and start it again, as its machine would."""
+    primary.stop(signal.SIGKILL)
+    primary.start()
+
+
+def end_waits(primary: Cluster) -> None:
+    """End the connections that wait for a standby, as an administrator would."""
+    rows(primary, "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+
+
+@pytest.mark.parametrize("interrupt", [crash, end_waits], ids=lambda interrupt: interrupt.__name__)
+def test_a_store_is_not_answered_as_known_while_no_standby_has_what_an_earlier_call_has_stored(
+    pair: tuple[Cluster, Cluster],
+    unconfirmed: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupt: Callable[[Cluster], None],
+) -> None:
+    report = {"memory_type": "report", "content": f"# By {interrupt.__name__}", "agent_id": "a", "session_id": "s"}
+    said: list[str] = []
+    with store_in(unconfirmed) as store:
+
+        def store_first() -> None:
+            with pytest.raises(DatabaseError) as raised:
+                store.store_memory(**report)
+            said.append(f"{raised.value}")
+
+        first = threading.Thread(target=store_first, daemon=True)
+        first.start()
+        eventually(lambda: rows(unconfirmed, WAITS))
+        interrupt(unconfirmed)
+        first.join(60)
+        assert len(said) == 1
+        monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.5)
+        for _ in range(2):
+            with pytest.raises(DatabaseError, match="stored, but no standby of the database server has confirmed it"):
+                store.store_memory(**report)
+        pair[1].start()
+        eventually(lambda: rows(unconfirmed, CONFIRMS))
+        with pytest.raises(DuplicateMemoryError):
+            store.store_memory(**report)
 
 
 def test_a_read_that_a_standby_ends_is_told_so(pair: tuple[Cluster, Cluster]) -> None:

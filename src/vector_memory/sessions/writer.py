@@ -1,7 +1,8 @@
 """Stores a memory: hash, chunk, embed, then one write transaction over all tables."""
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vector_memory.chunking import title_of
@@ -107,7 +108,7 @@ class MemoryWriter:
         self._storage.require_time_to_write()
         memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
         content_hash, at = hash_of(memory.content), time_of_prompt(memory) if captured else None
-        with self._storage.read() as reader:
+        with self._sure_of_duplicates(), self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing, at=at)
             stored = reader.fingerprint()
         is_pending = self._background.defers
@@ -119,7 +120,7 @@ class MemoryWriter:
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         links = Links() if embedded is None else self._links_of(memory, embedded)
-        with self._storage.write() as writer:
+        with self._sure_of_duplicates(), self._storage.write() as writer:
             memory = in_place_of(writer, memory, replacing)
             require_storable(writer, memory, content_hash, at=at)
             self._room.require(writer)
@@ -146,6 +147,15 @@ class MemoryWriter:
             problem=problem or late_problem,
             redacted=redacted,
         )
+
+    @contextmanager
+    def _sure_of_duplicates(self) -> Iterator[None]:
+        """Raise DuplicateMemoryError when a failover cannot lose the stored memory: it acknowledges the store."""
+        try:
+            yield
+        except DuplicateMemoryError:
+            self._storage.confirm()
+            raise
 
     def _links_of(self, memory: NewMemory, embedded: Embedded) -> Links:
         with self._storage.read() as reader:

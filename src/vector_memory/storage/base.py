@@ -67,6 +67,13 @@ class Storage(ABC):
         """Raise any error that `write` would raise at once. Call this before a long preparation."""
         self._database.require_time_to_write()
 
+    def confirm(self) -> None:  # noqa: B027 - what can be read of a file is safe
+        """Return once all that can be read is as safe as a store that was acknowledged.
+
+        What waits for a standby can be read before it is safe, if the wait is interrupted. Raises DatabaseError if it
+        takes too long.
+        """
+
     @abstractmethod
     def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
         """Index words by earlier rules again, and cut the documents that an upgrade has left without chunks.

@@ -276,7 +276,7 @@ class LimitedWriter(LimitedReader):
 class LimitedStorage(Limited[Storage]):
     """A storage in which only some sessions exist."""
 
-    unlimited = frozenset({"read_only", "version", "require_time_to_write", "purge_deleted"})
+    unlimited = frozenset({"read_only", "version", "require_time_to_write", "confirm", "purge_deleted"})
 
     @contextmanager
     def read(self) -> Iterator[LimitedReader]:

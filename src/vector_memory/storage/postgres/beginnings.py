@@ -60,6 +60,11 @@ def writing(schema: str) -> Beginning:
     return (READ_COMMITTED, *in_schema(schema, WRITING), transaction_header.LOCK, transaction_header.READ)
 
 
+def confirming(schema: str) -> Beginning:
+    """Begin to wait, as a change would, and change nothing."""
+    return (READ_COMMITTED, *in_schema(schema, WRITING))
+
+
 def looking(schema: str, settings: Mapping[str, str] = MAINTAINING) -> Beginning:
     """Begin to look into a schema that need not be one of a memory."""
     return (READ_ONLY, *in_schema(schema, settings))

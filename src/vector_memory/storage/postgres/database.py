@@ -95,12 +95,13 @@ class PostgresDatabase:
         """
         if self.read_only:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
-        with (
-            translated_errors(),
-            self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
-            self._prepared_pool().connection() as connection,
-            connection.writing(beginnings.writing(self.schema), turn.take, turn.seconds_left, self._newest),
-        ):
+        with self._writing(beginnings.writing(self.schema)) as connection:
+            yield connection
+
+    @contextmanager
+    def confirming(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction that changes nothing, and whose end may wait like that of a change."""
+        with self._writing(beginnings.confirming(self.schema)) as connection:
             yield connection
 
     def version(self) -> int:
@@ -120,6 +121,16 @@ class PostgresDatabase:
                 self._pool.close()
                 if self._standbys is not None:
                     self._standbys.close()
+
+    @contextmanager
+    def _writing(self, opening: Beginning) -> Iterator[Connection]:
+        with (
+            translated_errors(),
+            self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
+            self._prepared_pool().connection() as connection,
+            connection.writing(opening, turn.take, turn.seconds_left, self._newest),
+        ):
+            yield connection
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:

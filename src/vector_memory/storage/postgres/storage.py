@@ -10,6 +10,11 @@ from vector_memory.storage.postgres.transactions import PostgresReader, Postgres
 
 # ruff: noqa: D102 - the methods are described in storage.base
 
+# A commit waits for standbys if it has written something, and then for all before it.
+CONFIRM = """
+select pg_logical_emit_message(true, 'vector-memory', '') where current_setting('synchronous_standby_names') <> ''
+"""
+
 
 class PostgresStorage(Storage):
     """A memory in a schema."""
@@ -25,6 +30,10 @@ class PostgresStorage(Storage):
     def write(self) -> Iterator[PostgresWriter]:
         with self._database.write() as connection:
             yield PostgresWriter(connection)
+
+    def confirm(self) -> None:
+        with self._database.confirming() as connection:
+            connection.later(CONFIRM)
 
     def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
         """Index words by earlier rules again. There are no documents without chunks, so `cut` is not needed."""
