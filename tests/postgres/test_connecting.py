@@ -56,8 +56,8 @@ def test_a_new_connection_that_nobody_waits_for_any_more_is_closed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Connection] = []
-    ask = connecting.note_pooler
-    monkeypatch.setattr(connecting, "note_pooler", lambda connection: (made.append(connection), ask(connection)))
+    ask = connecting.note_server
+    monkeypatch.setattr(connecting, "note_server", lambda connection: (made.append(connection), ask(connection)))
     token = current_call.set(call := Call())
     call.cancelled = True
     try:

@@ -138,3 +138,14 @@ def test_a_reader_whom_others_overtake_does_not_take_that_for_a_restored_backup(
         with closing(connect(url)) as connection, connection.reading(opening, newest):
             newest.meet(Marks(revision=2**62))  # by another thread, after this transaction has begun
             assert connection.state.is_over == is_over
+
+
+def test_a_process_that_knows_a_later_id_notices_a_copy_that_others_have_changed_since(
+    store: SessionMemoryStore, url: str
+) -> None:
+    kept = add(store, "first")
+    newest = NewestMarks()
+    newest.meet(Marks(last_memory_id=kept + 1))
+    newest.meet(Marks(revision=1, last_memory_id=kept))
+    with closing(connect(url)) as connection, connection.reading(beginnings.reading("memory"), newest):
+        assert connection.state.is_over

@@ -33,7 +33,7 @@ from vector_memory.storage.postgres import inspection, migrations
 from vector_memory.storage.postgres.connecting import require_supported
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
-from vector_memory.storage.postgres.generations import Generation, Lineage, is_over
+from vector_memory.storage.postgres.generations import BY_START, Generation, Lineage, is_over
 from vector_memory.storage.postgres.schema import FIRST_VERSION, VERSION
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
@@ -228,10 +228,11 @@ def space(bloat: inspection.Bloat) -> Finding:
 def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
     """Report whether the memory continues from a copy, which may lack what was stored last."""
     if is_over(known, lineage):
+        restarted = ", or the server was restarted, which does not say its timeline" * (lineage.timeline == BY_START)
         return warning(
             "generation",
-            "Since the last store, another server has taken over, or a backup was restored: what was stored last may "
-            "be lost.",
+            f"Since the last store, another server has taken over, or a backup was restored{restarted}: what was "
+            "stored last may be lost.",
             "Store again what is missing. The next store leaves out the ids that may be lost, so none is given twice.",
         )
     if len(known) <= 1:
@@ -240,5 +241,6 @@ def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
     return fine(
         "generation",
         f"Since {latest.began_at:.16} UTC the memory continues from a copy, a standby that took over or a restored "
-        f"backup: what had ids from {latest.last_kept_id + 1} to {latest.first_id - 1} is lost.",
+        f"backup: what had ids from {latest.last_kept_id + 1} to {latest.first_id - 1} "
+        f"{'may be' if latest.timeline == BY_START else 'is'} lost.",
     )

@@ -11,10 +11,11 @@ from psycopg import errors as postgres
 from psycopg.conninfo import conninfo_to_dict
 
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.storage.postgres.beginnings import UNLIMITED
+from vector_memory.storage.postgres.beginnings import BUILT_IN, UNLIMITED
 from vector_memory.storage.postgres.connect_errors import refusal
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.generations import SAID
 from vector_memory.storage.postgres.hosts import Address, Hosts
 
 # psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
@@ -49,6 +50,14 @@ PSYCOPG = "_pg3_"
 OWN_NAMES = "select name from pg_catalog.pg_prepared_statements where statement = pg_catalog.current_query()"
 """The names under which the session knows this statement."""
 
+HIDES = (
+    postgres.InsufficientPrivilege,
+    postgres.FeatureNotSupported,
+    postgres.ObjectNotInPrerequisiteState,
+    postgres.UndefinedFunction,
+)
+"""What engines say that do not let everybody see the timeline. Aurora, for example, wants to be set to write it."""
+
 FIRST_ANSWER_SECONDS = 5.0
 """How long a new connection may wait for its first answer, which a pooler gives when it has a session."""
 
@@ -73,7 +82,7 @@ def opened(parameters: Address) -> Connection:
     try:
         connection = Connection.connect(**parameters, autocommit=True)
         with connection.answered_within(FIRST_ANSWER_SECONDS):
-            note_pooler(connection)
+            note_server(connection)
         connection.opened_with = parameters
     except psycopg.OperationalError as error:
         said, host = f"{error}", parameters.get("host")
@@ -88,15 +97,18 @@ def opened(parameters: Address) -> Connection:
     return connection
 
 
-def note_pooler(connection: Connection) -> None:
+def note_server(connection: Connection) -> None:
     """Find out whether a pooler is in between, and have no statement named then, unless the pooler carries names.
 
     A session of the server says its number when it begins. A pooler has to say another one, which is its own. It is
-    asked in a transaction, which some poolers refuse.
+    asked in a transaction, which some poolers refuse. Beside that, note whether the server says its timeline.
     """
-    answers = connection.execute("begin; select pg_catalog.pg_backend_pid()")
-    answers.nextset()
-    ((number,),) = answers.fetchall()
+    try:
+        number = backend_of(connection, f", {SAID}")
+    except HIDES:
+        connection.rollback()
+        connection.hides_timeline = True
+        number = backend_of(connection)
     connection.is_pooled = number != connection.info.backend_pid
     if connection.is_pooled and not carries_names(connection):
         connection.prepare_threshold = None
@@ -119,6 +131,15 @@ def carries_names(connection: Connection) -> bool:
     for name in ours:
         connection.pgconn.close_prepared(name.encode())
     return not ours
+
+
+def backend_of(connection: Connection, beside: str = "") -> int:
+    """Begin a transaction, and return the number of the session. `beside`: what else the server has to answer."""
+    answers = connection.execute(f"begin; {BUILT_IN.sql}; select pg_backend_pid(){beside}")
+    answers.nextset()
+    answers.nextset()
+    ((number, *_),) = answers.fetchall()
+    return int(number)
 
 
 @contextmanager

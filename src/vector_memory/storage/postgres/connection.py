@@ -65,7 +65,7 @@ class Connection(psycopg.Connection[Row]):
 
     Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_silent`: it was closed because the
     server was not heard any more. `is_pooled`: each transaction may run in another session of the server.
-    `opened_with`: the parameters of the server.
+    `hides_timeline`: the server does not say on which timeline it is. `opened_with`: the parameters of the server.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -83,7 +83,7 @@ class Connection(psycopg.Connection[Row]):
         self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
         self._answer_by, self._late = math.inf, self._give_up
-        self.is_silent = self.is_pooled = False
+        self.is_silent = self.is_pooled = self.hides_timeline = False
         self.opened_with: Mapping[str, Any] = {}
         self.add_notice_handler(self._note_warning)
 
@@ -128,6 +128,11 @@ class Connection(psycopg.Connection[Row]):
         self._newest = newest or NewestMarks()
         self._met = self._newest.met  # now, because others may commit before the answer is here
         self._waiting.clear()
+
+    @property
+    def header(self) -> Statement:
+        """The statement that reads the state of the memory."""
+        return transaction_header.READ_BY_START if self.hides_timeline else transaction_header.READ
 
     @property
     def state(self) -> State:
@@ -287,7 +292,8 @@ class Connection(psycopg.Connection[Row]):
             self.cancel_safe(timeout=dead_peer.ANSWER_SECONDS)
 
     def _open(self, statements: Sequence[Statement]) -> list[Cursor]:
-        sent = [*self._opening, *self._waiting, *statements]
+        asked = [self.header if each is transaction_header.READ else each for each in self._opening]
+        sent = [*asked, *self._waiting, *statements]
         cursors: list[Cursor] = []
 
         def send() -> None:

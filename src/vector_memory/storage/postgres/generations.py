@@ -5,6 +5,9 @@ another lineage than the last one begins a generation: it leaves out the ids tha
 what is new, and no id that somebody knows gets another text.
 
 Files that are put back continue on the same lineage. Only a process that has met a later state notices them.
+
+Some engines do not say their timeline. There the start of the server stands for it, so each restart begins a
+generation, because nobody can tell it from a failover.
 """
 
 import threading
@@ -16,6 +19,12 @@ from vector_memory.storage.postgres.statement import Statement
 
 JUMP = 1_000_000
 """More ids of each kind than can have been lost."""
+
+BY_START = 0
+"""Stands for the timeline of a server that does not say it. The first one has the number 1."""
+
+KEPT = 100
+"""The latest generations, which are read. Cursors are not as old as those before."""
 
 
 class Marks(NamedTuple):
@@ -35,9 +44,9 @@ class NewestMarks:
         self._lock = threading.Lock()
 
     def meet(self, marks: Marks) -> None:
-        """Keep these marks, which are committed, if they are newer."""
+        """Keep the highest of these marks, which are committed."""
         with self._lock:
-            self.met = max(self.met, marks)
+            self.met = Marks(*map(max, self.met, marks))
 
 
 class Lineage(NamedTuple):
@@ -45,7 +54,8 @@ class Lineage(NamedTuple):
 
     `table_id`: of a table and its database, so that a copy made with `createdb --template` has another.
 
-    `timeline`: None on a standby, which does not know it for certain, and accepts no writers either.
+    `timeline`: None on a standby, which does not know it for certain, and accepts no writers either. BY_START: the
+    server does not say it, and `system_id` is the time of its start.
     """
 
     system_id: int
@@ -75,13 +85,20 @@ TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::in
 
 PRIMARY_TIMELINE = f"case when not pg_is_in_recovery() then {TIMELINE} end"
 
-READ = f"""
-(pg_control_system()).system_identifier,
-{PRIMARY_TIMELINE},
-(select oid::bigint << 32 from pg_database where datname = current_database()) + n.tableoid::bigint,
-(select json_agg(g order by number) from generations g)
+SAID = f"(pg_control_system()).system_identifier, {PRIMARY_TIMELINE}"
+"""The system and the timeline, by functions that not every engine allows."""
+
+STARTED = f"""
+(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint,
+case when not pg_is_in_recovery() then {BY_START} end
 """.strip()
-"""The lineage, and all generations, in a query of the table `namespace n`."""
+"""What stands for them."""
+
+READ = f"""
+(select oid::bigint << 32 from pg_database where datname = current_database()) + n.tableoid::bigint,
+(select json_agg(g order by number) from (select * from generations order by number desc limit {KEPT}) g)
+""".strip()
+"""The table of the lineage, and the latest generations, in a query of the table `namespace n`."""
 
 BEGIN = """
 with begun as (
@@ -93,8 +110,14 @@ update namespace set revision = %s
 
 
 def is_over(known: Sequence[Generation], lineage: Lineage) -> bool:
-    """Return whether the memory goes on from a copy, where nobody has stored yet."""
-    return bool(known) and lineage.timeline is not None and known[-1].lineage != lineage
+    """Return whether the memory goes on from a copy, where nobody has stored yet.
+
+    Not every role may see the timeline: those that may, and those that may not, compare with what their like has met.
+    """
+    if not known or lineage.timeline is None:
+        return False
+    alike = [each for each in known if (each.timeline == BY_START) == (lineage.timeline == BY_START)]
+    return not alike or alike[-1].lineage != lineage
 
 
 def gaps_between(known: Sequence[Generation]) -> list[range]:
@@ -114,4 +137,4 @@ def new_revision(*revisions: int) -> int:
 
 def begin(known: Sequence[Generation], lineage: Lineage, gap: range, revision: int) -> Statement:
     """Return what stores the next generation. `gap`: the ids that it leaves out."""
-    return Statement(BEGIN, (len(known) + 1, *lineage, gap.start - 1, gap.stop, revision))
+    return Statement(BEGIN, (known[-1].number + 1 if known else 1, *lineage, gap.start - 1, gap.stop, revision))

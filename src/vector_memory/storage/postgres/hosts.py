@@ -59,6 +59,12 @@ UNRELATED = (
 )
 
 
+HIDDEN_TIMELINE = (
+    "A server of the database URL does not say its timeline, so it is not certain which is the primary: name one "
+    "server only, or let the role run pg_control_system, pg_control_checkpoint, pg_current_wal_lsn and pg_walfile_name."
+)
+
+
 class ServerState(NamedTuple):
     """What a server says of itself. `started_at` distinguishes servers that are copies of each other.
 
@@ -99,6 +105,8 @@ class Host:
         began = time.monotonic()
         try:
             with translated_errors(), closing(self._opened(self.parameters)) as connection:
+                if connection.hides_timeline:
+                    raise DatabaseError(HIDDEN_TIMELINE)  # noqa: TRY301 - one of several reasons
                 self.state = ServerState._make(connection.execute(STATE).fetchall()[0])
             self.is_silent = False
         except DatabaseError as error:

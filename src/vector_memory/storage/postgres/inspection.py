@@ -13,7 +13,7 @@ from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
-from vector_memory.storage.postgres.transaction_header import READ, State, state_in
+from vector_memory.storage.postgres.transaction_header import State, state_in
 
 TABLES = re.findall(r"create table (\w+)", "".join(schema.TABLES))
 INDEXES = {
@@ -153,7 +153,7 @@ def size(connection: Connection, schema_name: str) -> int:
 
 def state_of(connection: Connection) -> State:
     """Return the state of the memory."""
-    return state_in(connection.together(READ)[0])
+    return state_in(connection.together(connection.header)[0])
 
 
 def missing_privileges(connection: Connection) -> list[str]:

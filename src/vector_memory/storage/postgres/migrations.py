@@ -140,7 +140,8 @@ def has_tables(connection: Connection, schema: str) -> bool:
 
 
 def revision(connection: Connection, schema: str) -> tuple[int, int | None]:
-    """Return a number that ascends with every commit, and the timeline of a primary. Needs no transaction."""
+    """Return a number that ascends with every commit, and the timeline of a primary, if it says it. No transaction."""
     named = Identifier(schema).as_string()
-    (row,) = connection.execute(f"select revision, {generations.PRIMARY_TIMELINE} from {named}.namespace").fetchall()
+    timeline = "null" if connection.hides_timeline else generations.PRIMARY_TIMELINE
+    (row,) = connection.execute(f"select revision, {timeline} from {named}.namespace").fetchall()
     return row[0], row[1]

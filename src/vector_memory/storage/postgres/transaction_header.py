@@ -37,13 +37,16 @@ LOCK = Statement(
     """
 )
 NOTHING = Marks()
-READ = Statement(
-    f"""
-    select n.schema_version, n.revision, n.last_memory_id, n.last_chunk_id, n.last_passage_id, n.dimensions,
-        (select count(*) from pending_vectors where {as_postgres(IS_HELD)}),
-        e.id, e.model, e.dimensions, e.precision, e.engine, {generations.READ}
-    from namespace n left join embedding_models e on true
-    """
+READ, READ_BY_START = (
+    Statement(
+        f"""
+        select n.schema_version, n.revision, n.last_memory_id, n.last_chunk_id, n.last_passage_id, n.dimensions,
+            (select count(*) from pending_vectors where {as_postgres(IS_HELD)}),
+            e.id, e.model, e.dimensions, e.precision, e.engine, {server}, {generations.READ}
+        from namespace n left join embedding_models e on true
+        """
+    )
+    for server in (generations.SAID, generations.STARTED)
 )
 
 
@@ -76,8 +79,8 @@ class State:
     @property
     def is_over(self) -> bool:
         """Whether the memory goes on from a copy, where nobody has stored yet."""
-        is_behind = self.lineage.timeline is not None and self.revision < self.met.revision
-        return is_behind or generations.is_over(self.generations, self.lineage)
+        is_behind = self.revision < self.met.revision or self.last_memory_id < self.met.last_memory_id
+        return (is_behind and self.lineage.timeline is not None) or generations.is_over(self.generations, self.lineage)
 
     @property
     def gaps(self) -> list[range]:
