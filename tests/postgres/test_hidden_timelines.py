@@ -21,7 +21,8 @@ SETTINGS = Settings(embedding_model="toy")
 NAMES = "pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn)"
 REFUSED = f"revoke execute on function {NAMES} from public"
 UNSUPPORTED = """
-create or replace function pg_catalog.pg_current_wal_lsn() returns pg_lsn language plpgsql as $$
+alter function pg_catalog.pg_current_wal_lsn() rename to pg_original_wal_lsn;
+create function pg_catalog.pg_current_wal_lsn() returns pg_lsn language plpgsql as $$
 begin
     raise 'wal_level must be set to ''logical''' using errcode = 'object_not_in_prerequisite_state';
 end
