@@ -11,7 +11,7 @@ from psycopg import errors as postgres
 from psycopg.conninfo import conninfo_to_dict
 
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.storage.postgres.beginnings import BUILT_IN, UNLIMITED
+from vector_memory.storage.postgres.beginnings import UNLIMITED
 from vector_memory.storage.postgres.connect_errors import refusal
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
@@ -135,7 +135,7 @@ def carries_names(connection: Connection) -> bool:
 
 def backend_of(connection: Connection, beside: str = "") -> int:
     """Begin a transaction, and return the number of the session. `beside`: what else the server has to answer."""
-    answers = connection.execute(f"begin; {BUILT_IN.sql}; select pg_backend_pid(){beside}")
+    answers = connection.execute(f"begin; set local search_path = pg_catalog; select pg_backend_pid(){beside}")
     answers.nextset()
     answers.nextset()
     ((number, *_),) = answers.fetchall()
