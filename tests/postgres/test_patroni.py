@@ -20,6 +20,7 @@ import psycopg
 import pytest
 
 from clusters import as_unprivileged, scratch_folder, template
+from faults.effort import LONG
 from servers import Server
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.settings import Settings
@@ -93,19 +94,21 @@ class Node:
         """Start Patroni, which starts the server."""
         self.patroni = started(self.folder, "patroni", f"{self.folder}/patroni.yml")
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to all processes of the machine."""
+    def send(self, number: signal.Signals) -> list[int]:
+        """Send a signal to all processes of the machine, and return them."""
         self.patroni.send_signal(number)
-        self.send_to_server(number)
+        return [*self.send_to_server(number), self.patroni.pid]
 
-    def send_to_server(self, number: signal.Signals) -> None:
+    def send_to_server(self, number: signal.Signals) -> list[int]:
         """Send a signal to the processes of the database server. The first makes no more while it is stopped."""
         first = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
         os.kill(first, signal.SIGSTOP)
         listed = subprocess.run(["pgrep", "-P", f"{first}"], capture_output=True, text=True, check=False)
-        for process in (*map(int, listed.stdout.split()), first):
+        processes = [*map(int, listed.stdout.split()), first]
+        for process in processes:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
+        return processes
 
 
 def started(folder: Path, program: str, *words: str) -> "subprocess.Popen[bytes]":
@@ -219,10 +222,11 @@ def lose_machine(pair: Pair) -> Iterator[None]:
 def freeze_machine(pair: Pair) -> Iterator[None]:
     """Let the primary's machine fall silent, and go on as a primary after the standby has taken over."""
     leader = pair.leader
-    pair.nodes[leader].send(signal.SIGSTOP)
+    stopped = pair.nodes[leader].send(signal.SIGSTOP)
     eventually(lambda: pair.roles()[1 - leader] == "leader")
     yield
-    pair.nodes[leader].send(signal.SIGCONT)
+    for process in stopped:
+        os.kill(process, signal.SIGCONT)
 
 
 def by_library(store: SessionMemoryStore, text: str) -> int:
@@ -243,7 +247,9 @@ def by_server(server: Server, text: str) -> int:
     return int(number[1] or number[2]) if number else 0
 
 
-@pytest.mark.parametrize("event", [crash, switch_over, lose_machine, freeze_machine], ids=lambda event: event.__name__)
+@pytest.mark.parametrize(
+    "event", [crash, switch_over, lose_machine, *[freeze_machine] * LONG], ids=lambda event: event.__name__
+)
 def test_no_acknowledged_store_is_lost_and_no_process_is_restarted(
     pair: Pair, event: Callable[[Pair], AbstractContextManager[None]], tmp_path: Path
 ) -> None:
