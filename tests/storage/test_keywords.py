@@ -3,8 +3,9 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import product
 from typing import Any, NamedTuple
 
 import apsw
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snowballstemmer import stemmer
 
 from engine_memories import scores_by_words
 from memory_files import are_words_of_texts
@@ -356,9 +358,20 @@ def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:
     text = "Some words of store_report, and of others. " * 50
     wanted = terms(text)
     found: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: found.extend(terms(text) for _ in range(50))) for _ in range(4)]
+    in_threads(lambda _: found.extend(terms(text) for _ in range(50)))
+    assert found == [wanted] * 200
+
+
+def test_words_are_stemmed_by_several_threads_at_once() -> None:
+    words = ["".join(letters) + "иями" for letters in product("бвгджзклмн", "аеиоу", "бвгджзклмн", repeat=1)]
+    found: dict[str, list[str]] = {}
+    in_threads(lambda number: found.update((word, terms(word)) for word in words[number::4]))
+    assert found == {word: [stemmer("russian").stemWord(word)] for word in words}
+
+
+def in_threads(work: Callable[[int], object]) -> None:
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [wanted] * 200

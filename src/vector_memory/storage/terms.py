@@ -11,9 +11,9 @@ Russian (Snowball).
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 import apsw
 
@@ -163,14 +163,9 @@ def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 14)
 def _russian_stem(word: str) -> str:
-    return str(_russian().stemWord(word))
-
-
-@cache
-def _russian() -> Any:
     from snowballstemmer import stemmer  # noqa: PLC0415 - takes longer than all else here, and few texts need it
 
-    return stemmer("russian")
+    return str(stemmer("russian").stemWord(word))  # a new one, because it keeps the word on which it works
 
 
 def _spaced(text: str) -> str:
