@@ -220,7 +220,10 @@ def lose_machine(pair: Pair) -> Iterator[None]:
 
 @contextmanager
 def freeze_machine(pair: Pair) -> Iterator[None]:
-    """Let the primary's machine fall silent, and go on as a primary after the standby has taken over."""
+    """Let the primary's machine fall silent, and go on as a primary after the standby has taken over.
+
+    Without a watchdog, Patroni 3.0 sometimes lets it take the lock back, and rewinds the other.
+    """
     leader = pair.leader
     stopped = pair.nodes[leader].send(signal.SIGSTOP)
     eventually(lambda: pair.roles()[1 - leader] == "leader")
