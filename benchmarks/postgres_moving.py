@@ -1,6 +1,6 @@
 """How long writers wait while a namespace moves to another PostgreSQL database, and whether anything is lost.
 
-    uv run python -m benchmarks.postgres_moving URL OTHER_URL --memories 10000
+    uv run benchmarks/postgres_moving.py URL OTHER_URL --memories 10000
 
 Needs two databases with pgvector; creates the namespace `web` in the first if it is not there, adds memories until it
 has as many as are wanted, and moves it to the second. Meanwhile
