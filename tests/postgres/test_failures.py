@@ -19,7 +19,9 @@ from vector_memory.settings import MOST_CONNECTIONS as OF_ONE_PROCESS
 from vector_memory.settings import Settings
 from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.postgres import beginnings, database, pool
+from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.postgres.transactions import PostgresWriter
 from vector_memory.store import SessionMemoryStore
@@ -179,6 +181,14 @@ def test_a_session_that_has_lost_its_named_statements_is_sent_them_without_names
     assert ids(storage) == before
     with storage.read() as reader:
         assert reader.raw.prepare_threshold is None
+
+
+def test_the_first_error_of_a_batch_is_raised_though_others_follow_while_it_is_sent(storage: PostgresStorage) -> None:
+    others = [Statement("select length(%s::text)", ("x" * length,)) for length in range(0, 60_000, 200)]
+    for _ in range(3):
+        with pytest.raises(DatabaseError) as failure, storage.read() as reader:
+            reader.raw.together(Statement("select 1 / 0"), *others)
+        assert not isinstance(failure.value, UnreachableError), f"{failure.value}"
 
 
 def test_an_error_of_the_server_tells_no_sql_and_no_content(storage: PostgresStorage) -> None:

@@ -1,6 +1,7 @@
 """SQL with its parameters, as a value that can wait until it is sent, and statements that are sent at once."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -69,5 +70,8 @@ class Batch(psycopg.Pipeline):
                 ready = yield Wait.RW
                 if ready & Ready.R:
                     self.pgconn.consume_input()
-        finally:
-            yield from self._fetch_gen(flush=False)
+        except psycopg.Error:
+            with suppress(psycopg.Error):  # that statements behind the one that failed were not run
+                yield from self._fetch_gen(flush=False)
+            raise
+        yield from self._fetch_gen(flush=False)
