@@ -119,7 +119,8 @@ def carries_names(connection: Connection) -> bool:
     """Return whether a pooler gives each session of the server the named statements of its clients.
 
     Such a pooler gives them names of its own, which the session tells. Another one would leave the statement in a
-    session that it also gives to others, so it is removed. The connection is in a transaction.
+    session that it also gives to others, so it is removed. One that changes statements is not understood. The
+    connection is in a transaction.
     """
     if not psycopg.capabilities.has_send_close_prepared():
         return False
@@ -130,7 +131,7 @@ def carries_names(connection: Connection) -> bool:
     ours = [name for name in names if name.startswith(PSYCOPG)]
     for name in ours:
         connection.pgconn.close_prepared(name.encode())
-    return not ours
+    return bool(names) and not ours
 
 
 def backend_of(connection: Connection, beside: str = "") -> int:

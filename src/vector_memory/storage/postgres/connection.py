@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.errors import InvalidSqlStatementName
+from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
@@ -40,6 +40,10 @@ UNCONFIRMED = (
     "The change is stored, but no standby of the database server has confirmed it yet: a failover now would lose it. "
     "There is no need to repeat it. Check the standbys, which `vector-memory doctor` lists."
 )
+
+
+STALE_NAMES = (InvalidSqlStatementName, FeatureNotSupported)
+"""A pooler carries no names any more, or a named statement returns values of other types since a table was altered."""
 
 
 def once(action: Callable[[], object]) -> None:
@@ -71,7 +75,8 @@ class Connection(psycopg.Connection[Row]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         arrays.register(self.adapters)
-        self._prepared = LastingNames()
+        self._prepared: LastingNames = LastingNames()
+        self._has_stale_names = False
         self._opening: Sequence[Statement] = ()
         self._attempt: Attempt = once
         self._seconds_left: Callable[[], float] = usual
@@ -236,7 +241,7 @@ class Connection(psycopg.Connection[Row]):
 
     def is_usable(self) -> bool:
         """Return whether a transaction can begin: the last one has ended, and the server has not hung up."""
-        if self.closed:
+        if self.closed or self._has_stale_names:
             return False
         pgconn = self.pgconn
         try:
@@ -297,14 +302,14 @@ class Connection(psycopg.Connection[Row]):
         cursors: list[Cursor] = []
 
         def send() -> None:
+            had_stale_names = self._has_stale_names
             try:
                 cursors[:] = self._send(sent)
-            except psycopg.Error as error:
+            except psycopg.Error:
                 with suppress(psycopg.OperationalError):
                     self.rollback()
-                if self.prepare_threshold is None or not isinstance(error, InvalidSqlStatementName):
+                if self._has_stale_names == had_stale_names:
                     raise
-                self.prepare_threshold = None  # the pooler carries no names any more
                 send()
 
         with self.answered_within(LOCK_TIMEOUT_SECONDS if self.is_pooled else math.inf):
@@ -320,11 +325,16 @@ class Connection(psycopg.Connection[Row]):
         return cursors[len(sent) - len(statements) :]
 
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:
-        if len(statements) == 1:
-            return [self._execute(statements[0])]
-        self._pipeline = Batch(self)
-        with self.pipeline():
-            return [self._execute(statement) for statement in statements]
+        try:
+            if len(statements) == 1:
+                return [self._execute(statements[0])]
+            self._pipeline = Batch(self)
+            with self.pipeline():
+                return [self._execute(statement) for statement in statements]
+        except STALE_NAMES:
+            if self._prepared.are_used:  # it goes on without names, and is closed afterwards
+                self.prepare_threshold, self._has_stale_names = None, True
+            raise
 
     def _execute(self, statement: Statement) -> Cursor:
         cursor: Cursor = super().cursor()
