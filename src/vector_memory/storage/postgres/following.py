@@ -120,14 +120,14 @@ class Follower:
                 for table in reversed(KEYS):
                     target.execute(f"delete from {table}")
                 for number, table in enumerate(KEYS):
-                    send(origin, target, table, ALL[table])
+                    add_rows(origin, target, table, ALL[table])
                     on_step(number, 2 * len(KEYS))
-                finish(origin, target)
+                raise_ids(origin, target)
                 target.execute(ANALYZE)
             with self._target.read() as copied:
                 take_time(copied)
                 for number, table in enumerate(KEYS, len(KEYS)):
-                    if digest(origin, table, ALL[table]) != digest(copied, table, "true"):
+                    if hash_of_rows(origin, table, ALL[table]) != hash_of_rows(copied, table, "true"):
                         raise DatabaseError(UNEQUAL)
                     on_step(number, 2 * len(KEYS))
         self._since = since
@@ -155,9 +155,9 @@ class Follower:
                 if table in ("session_memories", *LINKS):
                     update(origin, target, table, condition, changed._asdict())
                 else:
-                    send(origin, target, table, condition, changed._asdict())
-            finish(origin, target)
-            count = int(fetch_value(target, "select count(*) from session_memories"))
+                    add_rows(origin, target, table, condition, changed._asdict())
+            raise_ids(origin, target)
+            count = row_count(target, "session_memories")
         self._since = since
         return count
 
@@ -178,7 +178,7 @@ def take_time(connection: Connection, seconds: float = 0) -> None:
 
 def require_copy(origin: Connection, target: Connection) -> None:
     """Raise ValidationError if the target has memories, unless they are those of the origin."""
-    if fetch_value(target, "select count(*) from session_memories"):
+    if row_count(target, "session_memories"):
         named = "id, content_hash, created_at"
         with scratch_table(target, "session_memories", named) as scratch:
             stream(origin, f"select {named} from session_memories", None, target, scratch)
@@ -198,7 +198,7 @@ def keep_model(origin: Connection, target: Connection) -> None:
     if mine and mine != theirs:
         raise DatabaseError(OTHER_MODEL)
     if not mine:
-        send(origin, target, "embedding_models", "true")
+        add_rows(origin, target, "embedding_models", "true")
 
 
 @contextmanager
@@ -217,7 +217,7 @@ def names_in(connection: Connection, table: str) -> list[str]:
     return fetch_column(connection, sql, (table,))
 
 
-def send(
+def add_rows(
     origin: Connection, target: Connection, table: str, condition: str, values: Mapping[str, Any] | None = None
 ) -> None:
     """Add rows of a table."""
@@ -245,8 +245,12 @@ def update(origin: Connection, target: Connection, table: str, condition: str, v
 
 def is_longer(target: Connection, origin: Connection, table: str) -> bool:
     """Return whether tables have different numbers of rows. The target has all those of the origin."""
-    mine, theirs = (int(fetch_value(each, f"select count(*) from {table}")) for each in (target, origin))
-    return mine != theirs
+    return row_count(target, table) != row_count(origin, table)
+
+
+def row_count(connection: Connection, table: str) -> int:
+    """Return the number of rows of a table."""
+    return int(fetch_value(connection, f"select count(*) from {table}"))
 
 
 def stream(origin: Connection, query: str, values: Mapping[str, Any] | None, target: Connection, into: str) -> None:
@@ -259,7 +263,7 @@ def stream(origin: Connection, query: str, values: Mapping[str, Any] | None, tar
             added.write(row)
 
 
-def digest(connection: Connection, table: str, condition: str) -> bytes:
+def hash_of_rows(connection: Connection, table: str, condition: str) -> bytes:
     """Return a hash of rows of a table."""
     named = ", ".join(sorted(names_in(connection, table)))
     query = f"select {named} from {table} where {condition} order by {KEYS[table]}"
@@ -270,7 +274,7 @@ def digest(connection: Connection, table: str, condition: str) -> bytes:
     return hashed.digest()
 
 
-def finish(origin: Connection, target: Connection) -> None:
+def raise_ids(origin: Connection, target: Connection) -> None:
     """Let only higher ids be given."""
     mine, theirs = target.state, origin.state
     mine.last_memory_id = max(mine.last_memory_id, theirs.last_memory_id)
