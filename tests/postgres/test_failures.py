@@ -179,8 +179,6 @@ def test_a_session_that_has_lost_its_named_statements_is_sent_them_without_names
         reader.raw.execute("deallocate all")
         reader.raw.execute("select 1")
     assert ids(storage) == before
-    with storage.read() as reader:
-        assert reader.raw.prepare_threshold is None
 
 
 def test_the_first_error_of_a_batch_is_raised_though_others_follow_while_it_is_sent(storage: PostgresStorage) -> None:

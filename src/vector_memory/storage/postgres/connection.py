@@ -20,7 +20,7 @@ from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
 from vector_memory.storage.postgres.generations import NewestMarks
-from vector_memory.storage.postgres.statement import Batch, Cursor, LastingNames, Parameters, Row, Statement
+from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
@@ -75,7 +75,6 @@ class Connection(psycopg.Connection[Row]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         arrays.register(self.adapters)
-        self._prepared: LastingNames = LastingNames()
         self._has_stale_names = False
         self._opening: Sequence[Statement] = ()
         self._attempt: Attempt = once
@@ -332,7 +331,7 @@ class Connection(psycopg.Connection[Row]):
             with self.pipeline():
                 return [self._execute(statement) for statement in statements]
         except STALE_NAMES:
-            if self._prepared.are_used:  # it goes on without names, and is closed afterwards
+            if self.prepare_threshold is not None:  # it goes on without names, and is closed afterwards
                 self.prepare_threshold, self._has_stale_names = None, True
             raise
 

@@ -5,11 +5,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg._preparing import Key, Prepare, PrepareManager
-from psycopg._queries import PostgresQuery
 from psycopg.abc import PQGen
-from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
 
 Row = tuple[Any, ...]
@@ -37,35 +33,6 @@ def comparable(parameters: Parameters) -> list[tuple[Any, Any]]:
     """Return parameters with their names or places, and arrays of NumPy as bytes, which can be compared as a whole."""
     named = parameters.items() if isinstance(parameters, Mapping) else enumerate(parameters or ())
     return [(name, value.tobytes() if hasattr(value, "tobytes") else value) for name, value in named]
-
-
-class LastingNames(PrepareManager):
-    """The named statements of a session. A rollback takes none of them away.
-
-    psycopg removes all then, in a round trip of its own, so that a writer who has waited for another would have each
-    of its statements planned again.
-    """
-
-    @property
-    def are_used(self) -> bool:
-        """Whether there are any."""
-        return bool(self._names)
-
-    def clear(self) -> bool:
-        """Keep them."""
-        return False
-
-    def maybe_add_to_cache(self, query: PostgresQuery, prep: Prepare, name: bytes) -> Key | None:
-        """Note a statement, and return its key if `validate` has to look at its answer: also if it gets a name."""
-        key = super().maybe_add_to_cache(query, prep, name)
-        return self.key(query) if prep is Prepare.SHOULD else key
-
-    def validate(self, key: Key, prep: Prepare, name: bytes, results: Sequence[PGresult]) -> None:
-        """Forget a name that the server has not taken note of, because something before has failed."""
-        if prep is Prepare.SHOULD and results[0].status != ExecStatus.PIPELINE_ABORTED:
-            self._rotate()
-        else:
-            super().validate(key, prep, name, results)
 
 
 class Batch(psycopg.Pipeline):
