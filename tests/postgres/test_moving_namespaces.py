@@ -194,6 +194,23 @@ def test_a_namespace_with_the_same_name_and_other_memories_is_left_as_it_is(
     assert (ids(target), source.names()) == ([kept], ["web"])
 
 
+def test_a_memory_that_was_stored_in_the_copy_of_a_move_that_failed_is_not_lost(
+    registries: tuple[DatabaseRegistry, DatabaseRegistry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = registries
+    with opened(source) as store:
+        kept = [add(store, "first")]
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "HOLD_SECONDS", 0)
+        with pytest.raises(DatabaseLockError):
+            move(source, target, "web", nothing)
+    with opened(target) as store:
+        kept.append(add(store, "in the copy"))
+    with pytest.raises(ValidationError, match="other memories"):
+        move(source, target, "web", nothing)
+    assert (ids(target), source.names()) == (kept, ["web"])
+
+
 def test_a_copy_that_does_not_return_what_was_written_is_not_used(
     registries: tuple[DatabaseRegistry, DatabaseRegistry],
 ) -> None:

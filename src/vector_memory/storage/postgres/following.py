@@ -187,7 +187,8 @@ def require_copy(origin: Connection, target: Connection) -> None:
                     count(*) filter (where (k.content_hash, k.created_at) <> (m.content_hash, m.created_at))
                 from session_memories m join {scratch} k on k.id = m.id
             """).fetchall()[0]
-        if other or not same:
+        last = fetch_value(target, "select max(id) from session_memories")
+        if other or not same or last > origin.state.last_memory_id:
             raise ValidationError(OTHERS)
 
 
