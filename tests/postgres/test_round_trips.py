@@ -1,6 +1,7 @@
 """In a network, the number of round trips is what a call costs."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from vector_memory.search.question import Question
 from vector_memory.search.scan import Found, Scan
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.settings import Settings
+from vector_memory.storage.postgres import database
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
@@ -125,6 +127,20 @@ def test_a_store_needs_three_round_trips_and_a_repeated_one_too_which_waits_for_
         with pytest.raises(DuplicateMemoryError):
             store.store_memory("report", "# Title 1\n\nText.", session_id="s", agent_id="a")
         assert trips() == 3
+
+
+def test_a_repeated_store_waits_for_no_writer(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{shared_cluster().url()}&schema=repeated_{tmp_path.name}"
+    report = {"memory_type": "report", "content": "# Title", "agent_id": "a", "session_id": "s"}
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store, ThreadPoolExecutor(1) as thread:
+        store.store_memory(**report)
+        monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.1)
+        with database_of(store).write() as connection:
+            assert connection.state
+            again = thread.submit(lambda: store.store_memory(**report))
+            assert isinstance(again.exception(), DuplicateMemoryError)
 
 
 def test_a_writer_plans_a_statement_a_few_times_and_for_a_table_of_any_size(settings: Settings, tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ class WriteLock:
         """Raise what `turn` would raise at once, so that nothing is prepared in vain."""
         self._next_turn(seconds).require_reason_to_wait()
 
+    def patience(self, seconds: float) -> Callable[[], float]:
+        """Return what says how long a commit may take that needs no turn, counted as `turn` does."""
+        return self._next_turn(seconds).seconds_left
+
     def _next_turn(self, seconds: float) -> "Turn":
         return Turn(self._stall, seconds, lambda: self._closed, self._busy, self._advice)
 

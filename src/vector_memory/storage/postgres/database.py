@@ -95,13 +95,26 @@ class PostgresDatabase:
         """
         if self.read_only:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
-        with self._writing(beginnings.writing(self.schema)) as connection:
+        with (
+            translated_errors(),
+            self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
+            self._prepared_pool().connection() as connection,
+            connection.writing(beginnings.writing(self.schema), turn.take, turn.seconds_left, self._newest),
+        ):
             yield connection
 
     @contextmanager
     def confirming(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that changes nothing, and whose end may wait like that of a change."""
-        with self._writing(beginnings.confirming(self.schema)) as connection:
+        """Yield a connection in a transaction that changes nothing, and whose end may wait like that of a change.
+
+        It does not wait for writers.
+        """
+        opening, seconds_left = beginnings.confirming(self.schema), self._write_lock.patience(LOCK_TIMEOUT_SECONDS)
+        with (
+            translated_errors(),
+            self._reader() as connection,
+            connection.writing(opening, seconds_left=seconds_left),
+        ):
             yield connection
 
     def version(self) -> int:
@@ -121,16 +134,6 @@ class PostgresDatabase:
                 self._pool.close()
                 if self._standbys is not None:
                     self._standbys.close()
-
-    @contextmanager
-    def _writing(self, opening: Beginning) -> Iterator[Connection]:
-        with (
-            translated_errors(),
-            self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
-            self._prepared_pool().connection() as connection,
-            connection.writing(opening, turn.take, turn.seconds_left, self._newest),
-        ):
-            yield connection
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
