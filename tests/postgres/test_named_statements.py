@@ -1,4 +1,4 @@
-"""Statements that are sent often get names; no failure leaves a connection with names that cannot be used."""
+"""Statements that are sent together, and often get names: a failure is named, and hinders nothing afterwards."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +84,16 @@ def test_a_statement_that_returns_other_types_since_its_table_was_altered_goes_o
         with pytest.raises(DatabaseError, match="repeat the call"):
             titles()
     assert titles() == before
+
+
+def test_an_error_that_arrives_before_all_of_a_batch_is_sent_is_reported_at_once(storage: PostgresStorage) -> None:
+    def fail() -> None:
+        with database_of(storage).write() as connection:
+            assert connection.state
+            connection.later("select 1 / %s", (0,))
+            for _ in range(20):
+                connection.later("select length(%s)", ("x" * 1_000_000,))
+
+    for _ in range(10):
+        with pytest.raises(DatabaseError, match="reported a failure"):
+            fail()

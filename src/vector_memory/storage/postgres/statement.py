@@ -50,15 +50,18 @@ class Batch(psycopg.Pipeline):
 
     def _exit_gen(self) -> PQGen[None]:
         self._is_complete = True
+        self._enqueue_sync()
         try:
-            self._enqueue_sync()
             yield from self._communicate_gen()
-            while self.pgconn.flush():  # of the last statement, the socket may have taken a part only
-                ready = yield Wait.RW
-                if ready & Ready.R:
-                    self.pgconn.consume_input()
         except psycopg.Error:
-            with suppress(psycopg.Error):  # that statements behind the one that failed were not run
-                yield from self._fetch_gen(flush=False)
+            with suppress(psycopg.Error):  # what comes later says only that something before has failed
+                yield from self._rest_gen()
             raise
+        yield from self._rest_gen()
+
+    def _rest_gen(self) -> PQGen[None]:
+        while self.pgconn.flush():  # of the last statements, the socket may have taken a part only
+            ready = yield Wait.RW
+            if ready & Ready.R:
+                self.pgconn.consume_input()
         yield from self._fetch_gen(flush=False)
