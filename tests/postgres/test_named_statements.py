@@ -1,6 +1,7 @@
 """Statements that are sent together, and often get names: a failure is named, and hinders nothing afterwards."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -10,7 +11,7 @@ from clusters import Cluster
 from engine_memories import DIMENSIONS, add, new_memory
 from inside import database_of
 from vector_memory.errors import DatabaseError, DatabaseLockError
-from vector_memory.storage.postgres import database
+from vector_memory.storage.postgres import connecting, database
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 
@@ -97,3 +98,20 @@ def test_an_error_that_arrives_before_all_of_a_batch_is_sent_is_reported_at_once
     for _ in range(10):
         with pytest.raises(DatabaseError, match="reported a failure"):
             fail()
+
+
+def test_a_connection_to_a_server_that_cannot_say_its_timeline_is_kept_and_gives_names(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsupported = "case when true then generate_series(1, 2) end"
+    monkeypatch.setattr(connecting, "SAID", unsupported)
+    url = f"{cluster.url()}&connect_timeout=60"  # a pool of its own
+    with closing(PostgresStorage(PostgresDatabase(url, schema=tmp_path.name, dimensions=DIMENSIONS))) as storage:
+        with database_of(storage).read() as connection:
+            assert connection.hides_timeline
+            kept = connection.info.backend_pid
+        for _ in range(UNTIL_NAMED + 1):
+            divide(storage, 1)
+        assert names_of(storage) >= {"select 2 + $1"}
+        with database_of(storage).read() as connection:
+            assert connection.info.backend_pid == kept

@@ -11,6 +11,7 @@ from psycopg import errors as postgres
 from psycopg.conninfo import conninfo_to_dict
 
 from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres.beginnings import UNLIMITED
 from vector_memory.storage.postgres.connect_errors import refusal
 from vector_memory.storage.postgres.connection import Connection
@@ -136,7 +137,10 @@ def carries_names(connection: Connection) -> bool:
 
 def backend_of(connection: Connection, beside: str = "") -> int:
     """Begin a transaction, and return the number of the session. `beside`: what else the server has to answer."""
-    answers = connection.execute(f"begin; set local search_path = pg_catalog; select pg_backend_pid(){beside}")
+    require_wanted()
+    answers = connection.cursor().execute(
+        f"begin; set local search_path = pg_catalog; select pg_backend_pid(){beside}".encode()
+    )
     answers.nextset()
     answers.nextset()
     ((number, *_),) = answers.fetchall()
