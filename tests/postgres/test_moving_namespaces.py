@@ -164,11 +164,19 @@ def rows_in(registry: DatabaseRegistry, table: str, key: str) -> list[tuple[Any,
         return connection.execute(f"select {key}, t::text from ns_web.{table} t order by {key}").fetchall()
 
 
-def test_a_memory_that_gets_vectors_of_another_model_meanwhile_is_not_moved(
-    registries: tuple[DatabaseRegistry, DatabaseRegistry], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "change",
+    ["update embedding_models set model = 'other'", "create table other (like memory_passages including all)"],
+    ids=["other model", "same model"],
+)
+def test_a_memory_whose_vectors_are_computed_again_meanwhile_is_not_moved(
+    registries: tuple[DatabaseRegistry, DatabaseRegistry], monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     def change_and_catch_up(follower: Follower, *arguments: Any) -> int:
-        execute(store, "update embedding_models set model = 'other'")
+        execute(store, change)
+        if "create" in change:
+            execute(store, "alter table memory_passages rename to earlier")
+            execute(store, "alter table other rename to memory_passages")
         return catch_up(follower, *arguments)
 
     source, target = registries
@@ -176,7 +184,7 @@ def test_a_memory_that_gets_vectors_of_another_model_meanwhile_is_not_moved(
     monkeypatch.setattr(Follower, "catch_up", change_and_catch_up)
     with opened(source) as store:
         add(store, "first")
-        with pytest.raises(DatabaseError, match="another model"):
+        with pytest.raises(DatabaseError, match="computed again meanwhile"):
             move(source, target, "web", nothing)
     assert source.names() == ["web"]
 

@@ -41,6 +41,9 @@ NEWER = "age(xmin) <= age(%(since)s::text::xid)"
 
 MARK = "select pg_snapshot_xmin(pg_current_snapshot())::xid::text"
 
+VECTORS = "select 'memory_passages'::regclass::oid"
+"""Which table has the vectors: another one when all have been computed again."""
+
 COMPLETE = "memory_id in (select id from session_memories where embedding_model_id is not null)"
 """Passages of a memory that does not have all its vectors yet are left out: they are computed again."""
 
@@ -81,7 +84,7 @@ OTHER_VECTORS = (
     "The namespace in the other database is for vectors of another length: drop it there, and repeat the command with "
     "the settings of this one."
 )
-OTHER_MODEL = "The vectors of another model were put in use meanwhile: repeat the command."
+OTHER_MODEL = "All vectors were computed again meanwhile: repeat the command."
 UNEQUAL = "The other database does not return what was written: check its disk, drop the namespace there, and repeat."
 
 Step = Callable[[int, int], object]
@@ -103,6 +106,7 @@ class Follower:
         self._source = source
         self._target = target
         self._since: str | None = None
+        self._vectors: int | None = None
 
     def copy(self, on_step: Step) -> None:
         """Copy everything, in one transaction, and compare it. An earlier copy of the same memory is replaced.
@@ -111,7 +115,7 @@ class Follower:
         """
         with self._source.read() as origin:
             take_time(origin)
-            since = fetch_value(origin, MARK)
+            since, self._vectors = fetch_value(origin, MARK), fetch_value(origin, VECTORS)
             with self._target.write() as target:
                 take_time(target)
                 if target.state.dimensions != origin.state.dimensions:
@@ -142,6 +146,8 @@ class Follower:
             take_time(origin, seconds)
             take_time(target, seconds)
             since = fetch_value(origin, MARK)
+            if fetch_value(origin, VECTORS) != self._vectors:
+                raise DatabaseError(OTHER_MODEL)
             keep_model(origin, target)
             changed = self._changed(origin)
             gone = {*fetch_column(target, "select id from keyword_blocks")} - {
