@@ -65,8 +65,8 @@ class Pooler:
 def require_names() -> None:
     """Skip the test if the pooler cannot give sessions of the server the named statements of its clients."""
     said = subprocess.run([PROGRAM or "true", "--version"], capture_output=True, text=True, check=True).stdout
-    if PROGRAM is not None and tuple(map(int, re.findall(r"\d+", said)[:2])) < (1, 21):
-        pytest.skip("pgbouncer is older than 1.21")
+    if PROGRAM is not None and tuple(map(int, re.findall(r"\d+", said)[:2])) < (1, 22):
+        pytest.skip("pgbouncer is older than 1.22")
 
 
 @contextmanager
