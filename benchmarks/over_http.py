@@ -5,8 +5,9 @@
         [--postgres FOLDER] [--json FILE] [--docs]
 
 Parts: callers (searches by 1, 8 and 32 callers at once over HTTP, and by one over standard input and output in turn
-with one over HTTP), stores (searches while 48 others store reports of 5,000 tokens without a pause) and mixed (many
-clients search, store and read; then the memory is compared with what was acknowledged); default: all. Every part has a
+with one over HTTP), stores (searches while 48 others store reports of 5,000 tokens without a pause), writers (notes
+stored by one and by eight at once) and mixed (many clients search, store and read; then the memory is compared with
+what was acknowledged); default: all. Every part has a
 server of its own. The storing callers soon exceed VECTOR_MEMORY_MAX_PENDING_VECTORS: then their receipts wait, up to 40
 seconds, and so does the end of that part. With --postgres the namespaces are in a database whose server keeps its data
 in FOLDER, which must have a short path. --docs writes the tables into docs/http.md. The exit code is 1 if a call
@@ -39,6 +40,7 @@ STORED_FIRST = 40
 CALLERS = (1, 8, 32)
 WORKERS = 2
 STORERS = 48
+WRITERS = 8
 DIFFERENT_REPORTS = 50
 SEARCHES, STORES = 0.6, 0.2
 """Shares of the mixed load; the rest reads by id."""
@@ -110,6 +112,29 @@ def stores(options: argparse.Namespace, folder: Path) -> Figures:
     return {kind: summary(times) for kind, times in load.times.items()}
 
 
+def writers(options: argparse.Namespace, folder: Path) -> Figures:
+    """Let one caller and several in turn store notes, in one namespace and in two."""
+    figures: Figures = {}
+    with started(options, folder, "--workers", str(WORKERS)) as server:
+        store_first(server.caller().call, count=STORED_FIRST)
+        for names in ((NAMESPACE,), (NAMESPACE, OTHER)):
+            loads = {count: Load() for count in (1, WRITERS)}
+            for count, load in [*loads.items()] * 2:
+                many = [server.caller(names[number % len(names)]) for number in range(count)]
+                with repeated(count, lambda number, load=load, many=many: load.store_note(many[number].call)):
+                    time.sleep(options.seconds / 2)
+                assert not load.failures, load.failures[:3]
+            named = "one namespace" if len(names) == 1 else f"{len(names)} namespaces"
+            figures |= {
+                f"{named}, {count} at once": {
+                    **summary(load.times["store"]),
+                    "a second": len(load.stored) / options.seconds,
+                }
+                for count, load in loads.items()
+            }
+    return figures
+
+
 def mixed(options: argparse.Namespace, folder: Path) -> Figures:
     """Let many clients search, store and read, and compare the memory with what was acknowledged."""
     seconds, load = options.minutes * 60, Load()
@@ -149,7 +174,12 @@ def mixed(options: argparse.Namespace, folder: Path) -> Figures:
     }
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, Path], Figures]] = {"callers": callers, "stores": stores, "mixed": mixed}
+PARTS: dict[str, Callable[[argparse.Namespace, Path], Figures]] = {
+    "callers": callers,
+    "stores": stores,
+    "writers": writers,
+    "mixed": mixed,
+}
 
 
 def tables(figures: Figures) -> Iterator[str]:
@@ -176,6 +206,9 @@ def tables(figures: Figures) -> Iterator[str]:
         yield table([f"while {STORERS} callers store reports of 5,000 tokens", "ms, p50 / p95", "max"], rows)
         worst = max(two[name]["p95"] for name in (NAMESPACE, OTHER))
         goals.append(goal(f"searches while {STORERS} others store, p95", worst, MOST_BEHIND_STORES_MS))
+    if written := figures.get("writers"):
+        rows = [[name, span(row), rate(row["a second"])] for name, row in written.items()]
+        yield table([f"notes stored, {WORKERS} workers", "ms, p50 / p95", "a second"], rows)
     if three := figures.get("mixed"):
         head = f"{three['clients']} clients, {three['minutes']:g} min, {three['calls']:,} calls"
         rows = [[kind, span(three[kind]), rate(three[kind]["max"])] for kind in ("search", "store", "read")]
