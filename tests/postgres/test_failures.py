@@ -176,8 +176,7 @@ def test_a_session_that_has_lost_its_named_statements_is_sent_them_without_names
     for _ in range(7):  # psycopg names a statement after five uses
         before = ids(storage)
     with storage.read() as reader:
-        reader.raw.execute("deallocate all")
-        reader.raw.execute("select 1")
+        reader.raw.execute("do $$ begin execute 'deallocate all'; end $$")  # psycopg would notice a plain one
     assert ids(storage) == before
 
 

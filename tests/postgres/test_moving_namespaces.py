@@ -202,16 +202,21 @@ def test_a_namespace_with_the_same_name_and_other_memories_is_left_as_it_is(
     assert (ids(target), source.names()) == ([kept], ["web"])
 
 
+def fail_to_move(source: DatabaseRegistry, target: DatabaseRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy a namespace, and give up because writers would have to wait."""
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "HOLD_SECONDS", 0)
+        with pytest.raises(DatabaseLockError, match="was not moved"):
+            move(source, target, "web", nothing)
+
+
 def test_a_memory_that_was_stored_in_the_copy_of_a_move_that_failed_is_not_lost(
     registries: tuple[DatabaseRegistry, DatabaseRegistry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = registries
     with opened(source) as store:
         kept = [add(store, "first")]
-    with monkeypatch.context() as patched:
-        patched.setattr(moving, "HOLD_SECONDS", 0)
-        with pytest.raises(DatabaseLockError):
-            move(source, target, "web", nothing)
+    fail_to_move(source, target, monkeypatch)
     with opened(target) as store:
         kept.append(add(store, "in the copy"))
     with pytest.raises(ValidationError, match="other memories"):
@@ -239,10 +244,7 @@ def test_a_move_that_would_hold_writers_for_too_long_changes_nothing_and_can_be_
     source, target = registries
     with opened(source) as store:
         kept = [add(store, "first")]
-        with monkeypatch.context() as patched:
-            patched.setattr(moving, "HOLD_SECONDS", 0)
-            with pytest.raises(DatabaseLockError, match="was not moved"):
-                move(source, target, "web", nothing)
+        fail_to_move(source, target, monkeypatch)
         kept.append(add(store, "second"))
         move(source, target, "web", nothing)
     assert ids(target) == kept

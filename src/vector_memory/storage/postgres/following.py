@@ -139,8 +139,8 @@ class Follower:
     def catch_up(self, before_each: Callable[[], object] = lambda: None, seconds: float = 0) -> int:
         """Bring what has changed since the last time, in one transaction; return how many memories the copy has.
 
-        `before_each`: is called before each table, and may raise an error to give up. `seconds`: what a statement may
-        take; 0: as long as it needs.
+        `before_each`: is called before each change of a table, and may raise an error to give up. `seconds`: what a
+        statement may take; 0: as long as it needs.
         """
         with self._source.read() as origin, self._target.write() as target:
             take_time(origin, seconds)
@@ -155,6 +155,7 @@ class Follower:
             }
             replaced = changed._replace(blocks=[*changed.blocks, *gone])._asdict()
             for table, condition in REPLACED.items():
+                before_each()
                 target.execute(f"delete from {table} where {condition}", replaced)
             for table, condition in OF_CHANGED.items():
                 before_each()

@@ -10,9 +10,10 @@ from vector_memory.storage.postgres.transactions import PostgresReader, Postgres
 
 # ruff: noqa: D102 - the methods are described in storage.base
 
-# A commit waits for standbys if it has written something, and then for all before it.
+# A commit waits for standbys if it has written something, and then for all before it. A standby writes nothing.
 CONFIRM = """
-select pg_logical_emit_message(true, 'vector-memory', '') where current_setting('synchronous_standby_names') <> ''
+select pg_logical_emit_message(true, 'vector-memory', '')
+where current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery()
 """
 
 
