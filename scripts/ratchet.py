@@ -1,4 +1,7 @@
-"""Counts what may only shrink: the lines and files of the package, and the structure that every change has to pay for.
+"""Counts what may only shrink: lines of code, and the structure that every change has to pay for.
+
+A line of code is one that is not blank, a comment or a docstring. The package is everything that is maintained beside
+it, too: scripts, examples, the pages' JavaScript.
 
 `tests/ratchet.json` holds the limits, and `tests/test_ratchet.py` fails above them. After a change that makes one
 smaller, `uv run python scripts/ratchet.py --lower` writes the new counts. Raising one takes a line in
@@ -6,9 +9,11 @@ docs/lab/choices.md.
 """
 
 import ast
+import io
 import json
 import re
 import sys
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -145,22 +150,61 @@ def private_attributes() -> tuple[int, int]:
     return sum(used.values()), sum(map(bool, used.values()))
 
 
-def lines_and_files(folder: Path) -> tuple[int, int]:
-    """Return how many lines, and how many Python files, are below a folder."""
-    texts = sources(folder).values()
-    return sum(len(text.splitlines()) for text in texts), len(texts)
+WITHOUT_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+
+
+def python_lines(text: str) -> int:
+    """Count the lines of Python code."""
+    strings: set[int] = set()  # docstrings, of attributes too
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            strings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in WITHOUT_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - strings)
+
+
+def lines_of_code(path: Path) -> int:
+    """Count the lines of code of a file in Python, JavaScript or SQL."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return python_lines(text)
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    comment = {".js": "//", ".sql": "--"}[path.suffix]
+    return sum(bool(line.strip()) and not line.strip().startswith(comment) for line in text.splitlines())
+
+
+def lines_and_files(*folders: str) -> tuple[int, int]:
+    """Count the lines of code, and the files that hold them, below folders of the repository."""
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".js", ".sql"} and not {"vendor", "node_modules", ".venv"} & set(path.parts)
+    ]
+    return sum(map(lines_of_code, files)), len(files)
 
 
 def counted() -> dict[str, int]:
     """Return all counts that need nothing but the files."""
-    lines, files = lines_and_files(PACKAGE)
+    lines, files = lines_and_files("src", "packages", "scripts", "examples")
     attributes, files_with_them = private_attributes()
     one, other = statements("sqlite"), statements("postgres")
     asked = protocol_methods()
     return {
-        "lines of the package": lines,
-        "files of the package": files,
-        "lines of the tests": lines_and_files(ROOT / "tests")[0],
+        "lines of code": lines,
+        "files of code": files,
+        "lines of code of the tests": lines_and_files("tests")[0],
+        "lines of code of the benchmarks": lines_and_files("benchmarks")[0],
         "lines of the largest function": max(map(lines_of, functions())),
         "lines of the largest module": max(len(text.splitlines()) for text in sources(PACKAGE).values()),
         "protocol methods": len(asked),
