@@ -80,7 +80,7 @@ def secret_places(text: str) -> list[Replacement]:
 
     Where two rules apply, the first one of the table counts.
     """
-    from vector_memory.redaction.rule import TABLES, Leading, Rule, Searched, Table  # noqa: PLC0415 - read when needed  # noqa: PLC0415
+    from vector_memory.redaction.rule import Searched  # noqa: PLC0415 - read when needed
     from vector_memory.redaction.rules import RULES  # noqa: PLC0415
 
     taken = bytearray(len(text))
@@ -88,8 +88,7 @@ def secret_places(text: str) -> list[Replacement]:
         taken[found.start() : found.end()] = TAKEN * len(found[0])
     searched = Searched(REPLACED.sub(lambda found: "\0" * len(found[0]), text))
     places = []
-    rules: tuple[Rule | Leading | Table, ...] = (*RULES, *TABLES)
-    for rule in rules:
+    for rule in RULES:
         for start, end in rule.spans(searched):
             if taken.find(TAKEN, start, end) < 0:
                 taken[start:end] = TAKEN * (end - start)

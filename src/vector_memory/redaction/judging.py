@@ -91,17 +91,6 @@ def is_quoted_password(value: str) -> bool:
     return is_password(value)
 
 
-def is_stated(value: str) -> bool:
-    """Return whether a sentence ends with a password: an exclamation mark may be the sentence's."""
-    return is_password(value.rstrip("!"))
-
-
-def is_spoken(value: str) -> bool:
-    """Return whether a word of prose behind "password" is one: it has digits among its letters, or is no word."""
-    has_digits = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    return (has_digits or (value.isalnum() and is_random_word(value))) and is_password(value)
-
-
 def is_key(value: str) -> bool:
     """Return whether a value that is called a key, a token or a secret looks like one."""
     if len(value) < MIN_KEY or PLACEHOLDER.search(value) or " " in value:

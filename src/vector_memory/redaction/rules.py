@@ -9,12 +9,10 @@ from vector_memory.redaction.judging import (
     is_password,
     is_quoted_password,
     is_split_url_password,
-    is_spoken,
-    is_stated,
     is_token,
     is_url_password,
 )
-from vector_memory.redaction.rule import WORD_ENDS, WORD_STARTS, Leading, Rule, labelled
+from vector_memory.redaction.rule import WORD_ENDS, WORD_STARTS, Rule, labelled
 from vector_memory.redaction.tokens import TOKENS
 
 MIN_ENTROPY = 3.0
@@ -35,7 +33,9 @@ PUBLISHED = tuple(
 )
 
 
-PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw)(?![a-z0-9]) )"""
+PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort|mot\ de\ passe|contraseña|senha|пароль|密码|パスワード |
+    (?<![a-z0-9])(?:pass|pwd|pw)(?![a-z0-9]) )"""
+PW_ANCHORS = "pass|pwd|pw|kennwort|mot de passe|contraseña|senha|пароль|密码|パスワード"
 BEFORE_KEY = (
     "api",
     "app",
@@ -77,13 +77,8 @@ QUOTED = r"""(?:b|r|u)?(?P<quote>\\{0,3}+["'`])
     (?: (?P=quote) | \\{1,3}["'`])"""
 """The quotes are escaped in a text within a text."""
 
-TAGGED = r"""(?P<secret>[^\s<>]{4,2048}+)</"""
-IN_PROSE = r"""[^\s"'`<>,;()\[\]{}]"""
-SPOKEN = rf"""["'`*]{{0,3}}+
-    (?P<secret>{IN_PROSE}{{5,200}}?(?![.:?]){IN_PROSE}) (?=[.:?]{{0,3}}+(?!{IN_PROSE})) (?![(\[])"""
-VERB = r"""(?!\ (?:manager|policy|strength|generator|field|input|format|length|hash|type|url|endpoint|arn)s?\b)
-    (?:\ (?!is\b|was\b)[\w/'-]{1,20}){0,4} (?:\ (?:is|was|are|ist|war|lautet)|:) (?:\ now|\ still)? [ :]{1,2}"""
 
+TAGGED = r"""(?P<secret>[^\s<>]{4,2048}+)</"""
 USER = r"""[^\s/:"'`<>]{0,100}+"""
 IN_URL = r"""(?!\d{1,5}[/?\#])
     (?P<secret>[^\s/@"'`<>]{0,300}+(?:@[^\s/?@"'`<>]{0,100}+){0,20})@(?!sha\d{3}:)(?=[\w\[$%{])"""
@@ -93,83 +88,7 @@ IN_SPLIT_URL = r"""[\w+-]{0,60}+:(?!\d{1,5}[/?\#]|/)
     (?P<secret>(?=[^\s/?"'`<>]{0,300}+[/?])[^\s"'`<>]{1,300})@(?!sha\d{3}:)(?=[\w.-]{1,100}+(?:[:/?\s"'`,;)]|\Z))"""
 """A password with a slash or a question mark, which nothing that reads URLs takes for one."""
 
-ASIDE = r"""(?:\*{0,2}["'`]?\ ?(?:\([^()\n]{1,40}\)|\ (?:for|of|to|in)(?:\ [\w.-]{1,30}){1,3}|\#?\d{1,3}))"""
-DASH = rf"""(?=["'`*\ ,:=|~>\u2192\u2013\u2014\n-]) (?:{ASIDE} ["'`*]{{0,3}}[:=] | {ASIDE}? ["'`*]{{0,3}}
-    (?:\ {{0,3}}(?:->|=>|[\u2192\u2013\u2014|~]|[:=]\ ?\n)|\ {{1,3}}--?(?=\ )|,(?=\ )|\n))\s{{0,8}}+"""
-"""What people write between a name and its value, as in `API key - 4f...` or `token (staging): 4f...`."""
-
-OTHER_NAMES = (
-    "mot de passe|contraseña|contrasena|senha|wachtwoord|lösenord|adgangskode|passord|salasana|hasło|heslo|şifre|"
-    "parola|пароль|密码|密碼|パスワード|비밀번호"
-)
-"""What a password is called in other languages than English and German."""
-
-OTHER_IS = r"""["'`*]{0,3}+ (?:
-    \s{0,3}+ [:=\uff1a] \*{0,2}+ \s{0,3}+ | \ (?:est|es|é|è|is|är|er|on|to|je|это)\ {1,3}+ | \s?(?:是|为|為|は|는|은)\s?
-) ["'`*]{0,3}+ (?P<secret>[!#-&+-:=?-Z\\^_a-z~]{6,200}+)"""
-
-COMMANDS: tuple[Rule | Leading, ...] = (
-    labelled(
-        "password",
-        "-u|--user",
-        r"""(?<=\s)(?:-u|--user)[ =]?["']?[^\s:"'$]{1,60}+:
-        (?P<secret>[^\s"']{4,200}+)""",
-        is_password,
-    ),
-    labelled(
-        "password",
-        "mysql|mariadb|mongo|sshpass|docker login|twine|redis-cli|podman login",
-        r"""(?:mysql|mariadb|mongo|sshpass|docker\ login|twine|redis-cli|podman\ login)[^\n|;]{0,200}?\s(?-i:-[pa])\s?
-        ["']?(?P<secret>[^\s"'$:][^\s"':]{3,200}+)""",
-        is_password,
-    ),
-    labelled(
-        "password",
-        "zip|7z|smbclient|http -a|http --auth",
-        r"""(?:zip\b[^\n|;]{0,100}?\s(?-i:-P)\s? | 7z[ar]?\s[^\n|;]{0,100}?\s(?-i:-p) |
-        smbclient\b[^\n|;]{0,100}?\s-U[ =]?["']?[^\s%]{1,60}% | http\ (?:-a|--auth)[ =]["']?[^\s:]{1,60}:)
-        ["']?(?P<secret>[^\s"'$:][^\s"']{3,200}+)""",
-        is_password,
-    ),
-    labelled(
-        "password",
-        "requirepass|masterauth|bindpw|rootpw|storepass|keypass",
-        r"""(?:requirepass|masterauth|bindpw|rootpw|storepass|keypass) [ \t]{1,4}["']?(?P<secret>[^\s"'$]{4,200}+)""",
-        is_password,
-    ),
-    labelled(
-        "password",
-        "identified by|identified with|set password for",
-        r"""(?:identified(?:\ with\ [\w'"]{1,60})?\ (?:by|as)(?:\ password)? |
-        set\ password\ for\ [^\s=]{1,100}\s?=\s?(?:password\()?)
-        \s?["'](?P<secret>[^\s"']{3,200}+)["']""",
-        is_password,
-    ),
-    labelled(
-        "password",
-        "oracle:thin:|oracle:oci|sqlplus ",
-        r"""(?:oracle:(?:thin|oci8?): | sqlplus(?:\ -\w{1,10}){0,4}\ ["']?) [\w$\#]{1,60}/["']?
-        (?P<secret>[^\s"'@]{3,200}+)(?=["']?(?:@|\s|\Z))""",
-        is_url_password,
-    ),
-    labelled("password", "psk=", r"""(?<![a-z0-9])psk=["']?(?P<secret>[^\s"']{8,64}+)""", is_password),
-    labelled(
-        "password", ":5432:", r""":5432:[\w.*-]{1,60}:[\w.*-]{1,60}:(?P<secret>[^\s"'`]{3,200}+)""", is_url_password
-    ),
-    Leading(
-        "password", ("@tcp(", "@unix("), r"""(?<![\w.-])[\w.-]{1,60}+:(?P<secret>[^\s"'`]{3,200})\Z""", is_url_password
-    ),
-    Leading(
-        "password",
-        ("--password-stdin", "chpasswd"),
-        r"""(?:echo|printf)(?:\ -\w){0,2}\ ["']?(?:[\w.-]{1,60}:)?
-        (?P<secret>[^\s"'`$|]{4,200})["']?\s?\|[^|\n]{0,200}\Z""",
-        is_password,
-    ),
-)
-"""Passwords in commands, and in lines of configuration."""
-
-LABELLED: tuple[Rule | Leading, ...] = (
+LABELLED = (
     labelled("password", "://", rf"://{USER}:{IN_URL}", is_url_password),
     labelled("password", "://", rf"://{IN_SPLIT_URL}", is_split_url_password),
     labelled("token", "bearer", r"""bearer(?>(?:\s|%20){1,3})["']?(?P<secret>[\w.~+/=-]{16,4096}+)""", is_key, 2.5),
@@ -184,27 +103,12 @@ LABELLED: tuple[Rule | Leading, ...] = (
         3.0,
     ),
     labelled("signature", "sig=|signature=", r"""sig(?:nature)?=(?P<secret>[\w%+/=-]{32,400}+)""", is_key, 3.0),
-    *COMMANDS,
-    labelled("password", "pass|pwd|pw|kennwort", rf"{PW_NAME} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
-    labelled("password", "pass|pwd|pw|kennwort", rf"{PW_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
-    labelled("password", OTHER_NAMES, rf"(?-x:{OTHER_NAMES}) {OTHER_IS}", is_stated),
+    labelled("password", PW_ANCHORS, rf"{PW_NAME} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
+    labelled("password", PW_ANCHORS, rf"{PW_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
     labelled("password", "pass|pwd", rf"(?<=<) {PW_NAME} > {TAGGED}", is_password),
     labelled("secret", "secret|token|key", rf"{KEY_NAME} > {TAGGED}", is_key, 2.5),
-    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {SPOKEN}", is_stated),
-    labelled("password", "pass|kennwort", rf"(?:password|passphrase|passwort|kennwort) \ {{1,3}} {SPOKEN}", is_spoken),
-    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {QUOTED}", is_quoted_password),
-    labelled(
-        "password",
-        "cred|login",
-        r"""(?:credentials?|creds|login)\b[^\n:]{0,20}? (?::|\ is\ )\s*[\w.@+-]{1,60}\s*/\s*
-        (?P<secret>[^\s"']{6,200}+)""",
-        is_password,
-    ),
     labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {QUOTED}", is_key, 2.5),
     labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_key, 2.5),
-    labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {DASH} {SPOKEN} (?!\.\.)", is_key, 3.0),
-    labelled("password", "pass|kennwort", rf"{PW_NAME} {DASH} {SPOKEN} (?!\.\.)", is_spoken),
-    labelled("secret", "secret|token|key", rf"{KEY_NAME} (?:{VERB}|\ {{1,3}}) {SPOKEN}", is_key, 3.0),
 )
 
 RULES = (*TOKENS, *PUBLISHED, *LABELLED)
