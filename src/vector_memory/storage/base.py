@@ -44,7 +44,7 @@ class Storage(ABC):
 
     @property
     def read_only(self) -> bool:
-        """Whether `write` is refused, because the memory was opened read-only or the disk is full."""
+        """Whether `write` is refused: the memory was opened read-only."""
         return self._database.read_only
 
     @abstractmethod

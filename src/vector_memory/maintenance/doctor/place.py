@@ -12,7 +12,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, Level, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import holds_only
-from vector_memory.storage.sqlite import full_disk
+from vector_memory.storage.sqlite import unwritable
 from vector_memory.storage.sqlite.connecting import is_writable
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
@@ -62,8 +62,8 @@ def free_space(path: Path) -> Finding:
     folder = next(folder for folder in path.absolute().parents if folder.is_dir())
     free = shutil.disk_usage(folder).free
     message = f"{readable_size(free)} free on the disk."
-    if full_disk.is_full(folder):
-        return problem("disk", message, "Free some space: storing fails, and servers that start now are read-only.")
+    if unwritable.is_full(folder):
+        return problem("disk", message, "Free some space: storing fails, and servers cannot start.")
     if free < NO_SPACE:
         return problem("disk", message, "Free some space: storing will fail soon.")
     if free < LOW_SPACE:

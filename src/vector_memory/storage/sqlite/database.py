@@ -26,16 +26,21 @@ from vector_memory.storage.sqlite.connecting import (
     use_write_ahead_log,
     wait_for_locks,
 )
-from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDiskError, ReadOnlyFallback, full_disk_detected
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.readers import CommitWatch, EmptyMemory, ReaderPool
 from vector_memory.storage.sqlite.rechunk import Cut
 from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
+from vector_memory.storage.sqlite.unwritable import UnwritableFile, full_disk_detected
 from vector_memory.storage.sqlite.upgrading import finish_at_opening
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
 
 logger = logging.getLogger(__name__)
+
+NO_UPGRADE = (
+    "The database was written by an earlier release and must be upgraded first, but you have no permission to write to "
+    "it: open it once as a user who has."
+)
 
 Connection = apsw.Connection
 """What `read` and `write` yield, for the functions of this package."""
@@ -53,8 +58,6 @@ class Database:
     chunks; without it, the next process that has it does so. `extend`: prepares a connection for the tables. Raises
     DatabaseError if the file cannot be used or a newer release wrote it; so does each `read` and `write` while another
     file is at `path`.
-
-    If the disk is too full to open the file for writing, it is read-only until a `write` finds space.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Database:
         self._extend = extend
         self._write_lock = WriteLock((apsw.BusyError, apsw.LockedError))
         self._closed = False
-        self._fallback = ReadOnlyFallback(path, self._extend)
+        self._unwritable: UnwritableFile | None = None
         self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
         self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
@@ -90,8 +93,8 @@ class Database:
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written, on request or because the disk is full."""
-        return self._only_reads or self._fallback.reading_only
+        """Whether nothing can be written."""
+        return self._only_reads
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
@@ -107,7 +110,7 @@ class Database:
                 # A failing disk may fail here again; that must not hide the first error.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
-                if self._is_opened and not self._fallback.reading_only:
+                if self._is_opened and self._unwritable is None:
                     self._keeper.note_use()
 
     @contextlib.contextmanager
@@ -121,10 +124,6 @@ class Database:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
             self.create()
-            if self._fallback.reading_only:
-                with self._fallback.without_readers():
-                    self._open()
-                self._fallback.require_space()
             self._begin(turn)
             try:
                 self._require_in_place()
@@ -154,8 +153,8 @@ class Database:
             self._require_open()
             if not self._opened_if_there():
                 return 0
-            if self._fallback.reading_only:
-                return self._fallback.version()
+            if self._unwritable is not None:
+                return self._unwritable.version()
             self._require_in_place()
             return self._commits.version()
 
@@ -188,7 +187,7 @@ class Database:
                 erase_if_unread(self._writer, only_if_needed=True)
             self._commits.close()
             self._readers.close()
-            if self._fallback.reading_only:
+            if self._unwritable is not None:
                 return
             if not self._only_reads and self._files.left_log_behind():
                 with contextlib.suppress(apsw.Error):
@@ -218,7 +217,7 @@ class Database:
     def _reader_apart(self) -> contextlib.AbstractContextManager[apsw.Connection] | None:
         """Return a reader for when there is no writing connection: the file does not exist or cannot be written to."""
         if self._opened_if_there():
-            return self._fallback.reader() if self._fallback.reading_only else None
+            return None if self._unwritable is None else self._unwritable.reader()
         return self._empty.reader()
 
     def _new_reader(self) -> apsw.Connection:
@@ -247,28 +246,21 @@ class Database:
         return self._is_opened
 
     def _open(self) -> None:
-        """Open the file for writing. If that is impossible, open it for reading, without a writing connection."""
+        """Open the file for writing; without a writing connection if this user may only read it."""
         if self._only_reads and not is_writable(self.path):
-            self._fallback.open_to_read(self._is_present)
-            return
-        try:
-            self._writer = writer = self._connect()
-            with closed_on_error(writer), full_disk_detected(writer):
-                self._keeper.follow(writer)
-                Guard(writer, WRITING_SECONDS, typed=False)
-                self._prepare(writer, self._dimensions)
-                self._files = OpenFiles(self.path, writer)
-                if self._only_reads:
-                    forbid_writes(writer)
-        except FullDiskError:
-            with self._fallback.reader() as reader:
+            self._unwritable = UnwritableFile(self.path, self._extend)
+            with self._unwritable.reader() as reader:
                 if not self._is_present(reader):
-                    raise
-            if not self._fallback.reading_only:
-                logger.error(READING_ONLY)  # noqa: TRY400 - a traceback adds nothing
-            self._fallback.reading_only = True
-        else:
-            self._fallback.reading_only = False
+                    raise DatabaseError(NO_UPGRADE)
+            return
+        self._writer = writer = self._connect()
+        with closed_on_error(writer), full_disk_detected(writer):
+            self._keeper.follow(writer)
+            Guard(writer, WRITING_SECONDS, typed=False)
+            self._prepare(writer, self._dimensions)
+            self._files = OpenFiles(self.path, writer)
+            if self._only_reads:
+                forbid_writes(writer)
 
     def _is_present(self, connection: apsw.Connection) -> bool:
         """Return whether the file has the tables of this release."""

@@ -36,7 +36,7 @@ class IndexDatabase(Database):
 
     def is_in_place(self) -> bool:
         """Whether the file is still the one that was opened: another process may have made it anew."""
-        return self._fallback.reading_only or self._files.are_in_place()
+        return self._files.are_in_place()
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
         require_ours(writer)

@@ -13,9 +13,9 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
 from vector_memory.storage.sqlite import connecting, legacy, migrations, time_limit
-from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_detected
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.time_limit import Guard
+from vector_memory.storage.sqlite.unwritable import connect_to_read
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 T = TypeVar("T")
@@ -74,9 +74,9 @@ def _connection(path: Path, *, immutable: bool) -> apsw.Connection:
     uri = f"file:{quote(str(path.absolute()))}" + ("?immutable=1" if immutable else "")
     connection = apsw.Connection(uri, flags=READ_ONLY)
     try:
-        with connecting.closed_on_error(connection), full_disk_detected(connection):
+        with connecting.closed_on_error(connection):
             connection.pragma("schema_version")  # reads something, which opens the log
-    except FullDiskError:
+    except (apsw.IOError, apsw.CantOpenError, apsw.FullError):  # there is no space for the log's index
         return connect_to_read(path)
     return connection
 
