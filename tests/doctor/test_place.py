@@ -84,14 +84,3 @@ def test_a_network_file_system_is_reported(
 def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: Level) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=free, used=0, free=free))
     assert found(examine(path)) == {"disk": state}
-
-
-def test_a_log_left_next_to_a_link_to_the_moved_file_is_a_problem(path: Path) -> None:
-    """It may contain memories that would be lost."""
-    moved = path.with_name("moved.db")
-    path.rename(moved)
-    path.symlink_to(moved.name)
-    filesystem.log_of(path).write_bytes(b"\x37\x7f\x06\x82" + bytes(28))
-    report = examine(path)
-    assert found(report)["log"] is Level.PROBLEM
-    assert "link with a write-ahead log" in said(report, "log")

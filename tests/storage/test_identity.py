@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from faults.conftest import mount, mounted
+from faults.conftest import mounted
 from memory_files import create_file
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.sqlite import lock_table
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.file_index import IndexDatabase
-from vector_memory.storage.sqlite.lock_table import TABLE, is_log_of_another
+from vector_memory.storage.sqlite.lock_table import IN_USE, TABLE, is_locked
 from vector_memory.storage.sqlite.rows import fetch_column
 
 ADD = """
@@ -189,21 +189,6 @@ def test_no_database_is_created_next_to_an_orphaned_log(path: Path, tmp_path: Pa
     assert texts_in(killed) == ["first"]
 
 
-def test_a_log_that_a_moved_database_left_next_to_a_link_is_not_ignored(path: Path, tmp_path: Path) -> None:
-    server = Database(path, dimensions=4)
-    add(server, "first")
-    killed = tmp_path / "killed" / "store.db"
-    killed.parent.mkdir()
-    # In another process: here closing the files would drop SQLite's locks.
-    subprocess.run(["cp", path, log_of(path), killed.parent], check=True)
-    server.close()
-    leave_a_link(killed)
-    with pytest.raises(DatabaseError, match="link with a write-ahead log"):
-        Database(killed, dimensions=4)
-    killed.with_name("moved.db").replace(killed)
-    assert texts_in(killed) == ["first"]
-
-
 def test_a_database_can_be_opened_through_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.db"
@@ -284,20 +269,6 @@ def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(
     assert opened_elsewhere(path) == ""
 
 
-@pytest.mark.skipif(not TABLE.exists(), reason="the system does not tell who has locked a file")
-@pytest.mark.parametrize("link", [leave_a_link, lambda path: path.with_name("hard.db").hardlink_to(path)])
-def test_no_database_is_opened_while_a_server_uses_another_log_with_it(
-    database: Database, path: Path, link: Callable[[Path], None]
-) -> None:
-    """Two logs of one database: the contents of one would be lost, or damage those of the other."""
-    link(path)
-    name = path if path.is_symlink() else path.with_name("hard.db")
-    assert "under another name" in opened_elsewhere(name)
-    database.close()
-    assert opened_elsewhere(name) == ""
-    assert texts_in(name) == ["first"]
-
-
 @pytest.mark.usefixtures("database")
 def test_a_lock_that_one_read_of_the_table_misses_is_still_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may leave out entries when the table changes while it is read."""
@@ -305,7 +276,7 @@ def test_a_lock_that_one_read_of_the_table_misses_is_still_found(path: Path, mon
     readings = iter(["", f"1: POSIX  ADVISORY  READ 1 {lock_table.device_of(path)}:{number} 128 128\n"])
     table = SimpleNamespace(read_text=lambda **_: next(readings, ""))
     monkeypatch.setattr(lock_table, "TABLE", table)
-    assert is_log_of_another(path)
+    assert is_locked(log_index_of(path), IN_USE)
 
 
 def test_a_file_on_another_device_is_another_one_although_its_inode_has_the_same_number(tmp_path: Path) -> None:
@@ -325,12 +296,3 @@ def test_a_file_on_another_device_is_another_one_although_its_inode_has_the_same
 def inode(path: Path) -> int:
     path.touch()
     return path.stat().st_ino
-
-
-def test_a_mount_of_an_open_database_is_recognized_as_the_same_file(database: Database, path: Path) -> None:
-    """As of a container that is given only the file, whose log would then be in another folder."""
-    other = path.with_name("other.db")
-    other.touch()
-    with mount("--bind", path, other):
-        assert "under another name" in opened_elsewhere(other)
-    assert texts(database) == ["first"]

@@ -26,12 +26,6 @@ LOG_WITHOUT_DATABASE = (
     "memories that are nowhere else. Put the database back next to it, or move the log away to start an empty memory."
 )
 
-LOG_BESIDE_LINK = (
-    "The database path is a link with a write-ahead log next to it (the file ending in -wal): the database was moved "
-    "without its log, which may contain memories that are nowhere else. Put the database back in place of the link, or "
-    "move the log away to open the database without it."
-)
-
 Identity = tuple[int, int]
 """Device and inode. No other file can have them while this one is open."""
 
@@ -85,17 +79,11 @@ def identity_of(name: str, *, follow_links: bool = True) -> Identity | None:
 
 
 def require_no_orphaned_log(path: Path) -> None:
-    """Raise DatabaseError if there is a log without its database: SQLite would delete it with a new database.
-
-    Also for a log next to a link, which SQLite would ignore: it looks next to the file that the link points to.
-    """
+    """Raise DatabaseError if there is a log without its database: SQLite would delete it with a new database."""
     # In this order: a process that creates a database creates the file before the log.
     log = log_of(Path(os.path.realpath(path)))
     if log.exists() and not path.exists() and log.exists() and log.stat().st_size:
         raise DatabaseError(LOG_WITHOUT_DATABASE)
-    beside_link = log_of(path)
-    if path.is_symlink() and beside_link != log and beside_link.exists() and beside_link.stat().st_size:
-        raise DatabaseError(LOG_BESIDE_LINK)
 
 
 def checkpoint_moved_database(connection: apsw.Connection) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, mounts
-from vector_memory.storage.disk.protection import JOURNAL_MODE_AT, LOGGED, header_of
 
 TABLE = Path("/proc/locks")
 OPEN_FILES = Path("/proc/self/fdinfo")
@@ -34,74 +33,35 @@ OTHER_DATABASE = (
 )
 
 
-OTHER_NAME = (
-    "A running server has this database open under another name (through a hard link, or because the file was moved "
-    "and a link left behind), and so with another write-ahead log. Two logs would damage the database. Nothing was "
-    "changed; use the same path as that server, or stop it first."
-)
-
-
 def require_own_log(path: Path) -> None:
     """Raise DatabaseError if the log next to `path` is in use with another database, which was moved or replaced.
 
-    Also if the database is in use with another log. Does nothing on systems without the table, and cannot see processes
-    that the table does not show.
+    Does nothing on systems without the table, and cannot see processes that the table does not show.
     """
+    real = Path(os.path.realpath(path))
     for _ in range(ATTEMPTS):
-        error = find_conflict(path)
-        if error is None:
+        if not is_locked(log_index_of(real), IN_USE) or is_locked(real, SHARED):
             return
         time.sleep(SECONDS_BETWEEN_ATTEMPTS)
-    raise DatabaseError(error)
+    raise DatabaseError(OTHER_DATABASE)
 
 
-def find_conflict(path: Path) -> str | None:
-    """Return an error message if processes use the database, or the log next to it, without the other one."""
-    if is_log_of_another(path):
-        return OTHER_DATABASE
-    return OTHER_NAME if is_open_with_another_log(path) else None
-
-
-def is_open_with_another_log(path: Path) -> bool:
-    """Return whether a process uses the database with a log other than the one next to it."""
-    real = Path(os.path.realpath(path))
-    # A process with an exclusive lock needs no log, for example while it restores a backup.
-    return bool(holders(real, SHARED, "READ") - holders(log_index_of(real), IN_USE)) and has_log(real)
-
-
-def has_log(path: Path) -> bool:
-    """Return whether the header of a database says that it is in WAL mode."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        header = header_of(folder, path.name, path.stat())
-    finally:
-        os.close(folder)
-    return header[JOURNAL_MODE_AT : JOURNAL_MODE_AT + len(LOGGED)] == LOGGED
-
-
-def is_log_of_another(path: Path) -> bool:
-    """Return whether a process uses the log next to a database without using the database."""
-    real = Path(os.path.realpath(path))
-    return bool(holders(log_index_of(real), IN_USE)) and not holders(real, SHARED)
-
-
-def holders(path: Path, some: range, *modes: str) -> set[str]:
-    """Return the processes that have locked one of these bytes of a file, in one of these modes if there are any."""
+def is_locked(path: Path, some: range) -> bool:
+    """Return whether a process has locked one of these bytes of a file."""
     try:
         inode = path.stat().st_ino
         lines = [line for _ in range(READINGS) for line in TABLE.read_text(encoding="ascii").splitlines()]
     except (OSError, UnicodeDecodeError):
-        return set()
-    found = []
+        return False
+    devices = set()
     for line in lines:
         match line.split():
-            case [_, "POSIX", _, mode, process, file, first, last] if not modes or mode in modes:
+            case [_, "POSIX", _, _, _, file, first, last]:
                 device, _, number = file.rpartition(":")
                 ends_before = last != "EOF" and int(last) < some.start
                 if int(number) == inode and int(first) < some.stop and not ends_before:
-                    found.append((device, process))
-    own = device_of(path) if found else None
-    return {process for device, process in found if own in (None, device)}
+                    devices.add(device)
+    return bool(devices) and device_of(path) in {None, *devices}
 
 
 def device_of(path: Path) -> str | None:
