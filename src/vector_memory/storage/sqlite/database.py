@@ -29,7 +29,7 @@ from vector_memory.storage.sqlite.connecting import (
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.readers import CommitWatch, EmptyMemory, ReaderPool
 from vector_memory.storage.sqlite.rechunk import Cut
-from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
+from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, TimeLimit, translated_errors
 from vector_memory.storage.sqlite.unwritable import UnwritableFile, full_disk_detected
 from vector_memory.storage.sqlite.upgrading import finish_at_opening
 from vector_memory.storage.sqlite.vec0 import load_vector_search
@@ -223,7 +223,7 @@ class Database:
     def _new_reader(self) -> apsw.Connection:
         connection = self._connect_in_place()
         forbid_writes(connection)
-        Guard(connection, READING_SECONDS, typed=True)
+        TimeLimit(connection, READING_SECONDS)
         return connection
 
     def _connect_in_place(self) -> apsw.Connection:
@@ -256,7 +256,7 @@ class Database:
         self._writer = writer = self._connect()
         with closed_on_error(writer), full_disk_detected(writer):
             self._keeper.follow(writer)
-            Guard(writer, WRITING_SECONDS, typed=False)
+            TimeLimit(writer, WRITING_SECONDS)
             self._prepare(writer, self._dimensions)
             self._files = OpenFiles(self.path, writer)
             if self._only_reads:

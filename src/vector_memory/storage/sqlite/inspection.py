@@ -14,7 +14,7 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
 from vector_memory.storage.sqlite import connecting, legacy, migrations, time_limit
 from vector_memory.storage.sqlite.rows import fetch_value
-from vector_memory.storage.sqlite.time_limit import Guard
+from vector_memory.storage.sqlite.time_limit import TimeLimit
 from vector_memory.storage.sqlite.unwritable import connect_to_read
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
@@ -65,7 +65,7 @@ def _opened(path: Path, *, immutable: bool) -> Iterator[apsw.Connection]:
         connecting.wait_for_locks(connection)
         load_vector_search(connection)
         connection.pragma("temp_store", "memory")
-        Guard(connection, INSPECTION_SECONDS, typed=False)
+        TimeLimit(connection, INSPECTION_SECONDS)
         connection.execute("begin")  # one state of the file; nothing is committed
         yield connection
 

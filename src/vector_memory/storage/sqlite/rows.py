@@ -1,6 +1,9 @@
-"""Reads rows as named values: by column name, never by position. No cursor outlives the call."""
+"""Reads rows as named values: by column name, never by position. No cursor outlives the call.
 
-from collections.abc import Callable
+SQLite stores any value in any column, so types are checked here, once; the code that reads the values relies on them.
+"""
+
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -8,7 +11,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import apsw
 
 from vector_memory.storage.cancellation import require_wanted
-from vector_memory.storage.sqlite.time_limit import type_check
+from vector_memory.storage.damaged import WRONG_TYPE, DamagedError
 
 T = TypeVar("T")
 
@@ -32,7 +35,7 @@ def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, binding
 
 @lru_cache(maxsize=256)
 def _check_for(make: Callable[..., object], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], None]:
-    """Return the type check for rows that `make` receives, because results of expressions have no declared type.
+    """Return the type check for rows that `make` receives.
 
     For columns that a function passes on as keyword arguments, the type comes from the class that it returns.
     """
@@ -40,6 +43,20 @@ def _check_for(make: Callable[..., object], names: tuple[str, ...]) -> Callable[
     if isinstance(made := hints.pop("return", None), type):
         hints = get_type_hints(made) | hints
     return type_check([_simple_types(hints.get(name)) for name in names])
+
+
+def type_check(allowed: Sequence[Collection[type]]) -> Callable[[tuple[Any, ...]], None]:
+    """Return a check that raises DamagedError for a row with other types than allowed. Empty: all types are allowed."""
+    accepted = set[tuple[type, ...]]()
+
+    def check(row: tuple[Any, ...]) -> None:
+        types = (*map(type, row),)
+        if types not in accepted:
+            if any(wanted and found not in wanted for wanted, found in zip(allowed, types, strict=True)):
+                raise DamagedError(WRONG_TYPE)
+            accepted.add(types)
+
+    return check
 
 
 def _simple_types(hint: object) -> tuple[type, ...]:

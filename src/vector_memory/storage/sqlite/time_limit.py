@@ -1,21 +1,16 @@
-"""Guards every connection against endless statements, values of the wrong type, and errors of SQLite.
-
-SQLite stores any value in any column, and a damaged or altered file can contain any bytes. So rows are checked here,
-once, where they enter Python; the code that reads them can rely on the declared types.
-"""
+"""Stops endless statements, and translates SQLite's errors: a damaged or altered file can contain any bytes."""
 
 import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
 from vector_memory.storage.cancellation import require_wanted
-from vector_memory.storage.damaged import WRONG_TYPE, DamagedError
+from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
@@ -28,16 +23,6 @@ WRITING_SECONDS = 900.0
 
 STEPS_PER_CHECK = 200_000
 """Instructions of SQLite's virtual machine between two checks of the time: a few milliseconds."""
-
-MAX_CACHED_CHECKS = 1_000
-"""Maximum number of statements whose column types are cached."""
-
-TYPES: dict[str, tuple[type, ...]] = {
-    "integer": (int, type(None)),
-    "real": (float, int, type(None)),
-    "text": (str, type(None)),
-    "blob": (bytes, type(None)),
-}
 
 RUN_FIX = (
     "The tables of the database were altered: run `vector-memory doctor --fix`, or restore the database "
@@ -66,17 +51,13 @@ FAILURES: dict[type[apsw.Error], str] = {
     ),
 }
 
-Row = tuple[Any, ...]
 
+class TimeLimit:
+    """Stops endless statements of one connection, which only one thread uses at a time."""
 
-class Guard:
-    """Guards one connection, which only one thread uses at a time."""
-
-    def __init__(self, connection: apsw.Connection, seconds: float, *, typed: bool) -> None:
+    def __init__(self, connection: apsw.Connection, seconds: float) -> None:
         self._seconds = seconds
-        self._typed = typed
         self._ends_at = time.thread_time() + seconds
-        self._checks: dict[str, Callable[[apsw.Cursor, Row], Row] | None] = {}
         connection.set_progress_handler(self._is_over, STEPS_PER_CHECK)
         connection.exec_trace = self._begin
 
@@ -88,51 +69,9 @@ class Guard:
         require_wanted()
         return time.thread_time() > self._ends_at
 
-    def _begin(self, cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
+    def _begin(self, _cursor: apsw.Cursor, _sql: str, _bindings: object) -> bool:
         self._ends_at = time.thread_time() + self._seconds
-        if self._typed:
-            cursor.row_trace = self._check_for(cursor, sql)
         return True
-
-    def _check_for(self, cursor: apsw.Cursor, sql: str) -> Callable[[apsw.Cursor, Row], Row] | None:
-        try:
-            return self._checks[sql]
-        except KeyError:
-            if len(self._checks) >= MAX_CACHED_CHECKS:
-                self._checks.clear()
-            check = self._checks[sql] = row_check([column[1] for column in cursor.get_description()])
-            return check
-
-
-def row_check(declared: Sequence[str | None]) -> Callable[[apsw.Cursor, Row], Row] | None:
-    """Return a check that raises DamagedError for a row with other types than declared; None if none is declared.
-
-    Expressions have no declared type.
-    """
-    allowed = [TYPES.get((name or "").lower(), ()) for name in declared]
-    if not any(allowed):
-        return None
-    require = type_check(allowed)
-
-    def check(_cursor: apsw.Cursor, row: Row) -> Row:
-        require(row)
-        return row
-
-    return check
-
-
-def type_check(allowed: Sequence[Collection[type]]) -> Callable[[Row], None]:
-    """Return a check that raises DamagedError for a row with other types than allowed. Empty: all types are allowed."""
-    accepted = set[tuple[type, ...]]()
-
-    def check(row: Row) -> None:
-        types = (*map(type, row),)
-        if types not in accepted:
-            if any(wanted and found not in wanted for wanted, found in zip(allowed, types, strict=True)):
-                raise DamagedError(WRONG_TYPE)
-            accepted.add(types)
-
-    return check
 
 
 @contextlib.contextmanager
