@@ -7,6 +7,7 @@ import pytest
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from vector_memory.chunking import chunk_document, structure
+from vector_memory.chunking.structure import read_structure
 from vector_memory.domain import Chunk
 from vector_memory.errors import ChunkingError
 
@@ -104,6 +105,21 @@ def test_text_that_only_looks_like_a_heading_is_not_a_heading(line: str) -> None
 @pytest.mark.parametrize("line", ["#\tTab", "   # Three spaces", "# Closed #", "#", "# \t"])
 def test_every_form_of_commonmark_heading_is_recognized(line: str) -> None:
     assert len(paths(f"{PROSE}\n{line}\n{PROSE}")) == 2
+
+
+@pytest.mark.parametrize("depth", [60, 100, 1_000, 10_000])
+@pytest.mark.parametrize("mark", ["- ", "1. ", "> ", ">", "- > ", "> 1. * "])
+@pytest.mark.parametrize("inner", ["text", "# no heading", "```", ""])
+def test_headings_after_a_list_or_quote_of_any_depth_are_found(mark: str, depth: int, inner: str) -> None:
+    text = f"# First\n\n{mark * depth}{inner}\n\n  - text\n\n# Later\n\n```\ncode\n```\n"
+    structure = read_structure(text)
+    assert [section.path for section in structure.sections] == [("# First",), ("# Later",)]
+    assert text[slice(*structure.fences[-1])] == "```\ncode\n```\n"
+
+
+def test_headings_after_lists_nested_by_indentation_are_found() -> None:
+    levels = "".join(f"{'  ' * depth}- text\n" for depth in range(500))
+    assert [section.path for section in read_structure(f"{levels}# Later\n").sections] == [(), ("# Later",)]
 
 
 def test_headings_are_recognized_with_every_kind_of_line_end() -> None:

@@ -103,3 +103,11 @@ def test_front_matter_is_shown_as_it_is_written_and_attributes_of_headings_are_n
         "<pre><code>---\ntitle: &lt;b&gt;x&lt;/b&gt;\n---\n</code></pre>\n"
         '<h4 class="h1">Cloud <em>9</em></h4>\n<p>text {#a}</p>\n'
     )
+
+
+@pytest.mark.parametrize("depth", [30, 1_000])
+@pytest.mark.parametrize("mark", ["- ", "> ", "1. > "])
+def test_what_follows_a_deep_list_or_quote_is_shown(mark: str, depth: int) -> None:
+    html = render(f"{mark * depth}inner\n\n# Later\n")
+    assert "inner" in html
+    assert '<h4 class="h1">Later</h4>' in html

@@ -19,12 +19,16 @@ from vector_memory.domain import Span
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 _start = attrgetter("start")
 
 # Every chunk repeats its heading path; a heading of 500,000 characters must not be repeated a thousand times.
 MAX_HEADING = 200
+
+DEEPEST_LIST, DEEPEST_QUOTE = 100, 20
+"""Levels: a list in a list is two levels deeper, a quote in a quote one. Each quote reads its lines again."""
 
 BOM = "\ufeff"
 
@@ -248,13 +252,30 @@ def _parsed(parser: "MarkdownIt", text: str) -> Iterable["Token"]:
 def block_parser(*, inner: bool = False) -> "MarkdownIt":
     """Return a parser without inline text and link references: thousands of references take quadratic time.
 
-    `inner`: it recognizes fences at any indentation and inside HTML. The nesting limit is raised from 20 because
-    markdown-it skips the rest of the document if a list exceeds it.
+    `inner`: it recognizes fences at any indentation and inside HTML.
     """
     from markdown_it import MarkdownIt  # noqa: PLC0415  takes 0.1 s and is only needed for storing documents
 
-    parser = MarkdownIt("commonmark", {"maxNesting": 100}).disable(["inline", "text_join", "reference"])
+    parser = nesting_deeply(MarkdownIt("commonmark")).disable(["inline", "text_join", "reference"])
     return _compiled(parser.disable(["code", "html_block"]) if inner else parser.enable("table"))
+
+
+def nesting_deeply(parser: "MarkdownIt") -> "MarkdownIt":
+    """Make the parser read the whole document, however deeply its lists and quotes are nested.
+
+    markdown-it skips the rest of the document at its limit. Here, deeper marks of lists and quotes are text.
+    """
+    from markdown_it.rules_block import blockquote, list_block, paragraph  # noqa: PLC0415  as above
+
+    limits = ((list_block, DEEPEST_LIST), (blockquote, DEEPEST_QUOTE))
+
+    def marks_as_text(state: "StateBlock", first: int, last: int, silent: bool) -> bool:  # noqa: FBT001  markdown-it's
+        too_deep = any(state.level >= most and mark(state, first, last, True) for mark, most in limits)  # noqa: FBT003
+        return too_deep and paragraph(state, first, last, silent)
+
+    parser.options["maxNesting"] = DEEPEST_LIST + 2
+    parser.block.ruler.before("blockquote", "marks_as_text", marks_as_text)
+    return parser
 
 
 @cache

@@ -12,14 +12,14 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
-from vector_memory.chunking import read_front_matter, without_attributes
+from vector_memory.chunking import nesting_deeply, read_front_matter, without_attributes
 
 WEB = re.compile(r"(https?://|mailto:)", re.IGNORECASE)
 OUTER_HEADINGS = 3
 """Levels of the report's own headings above those of a document."""
 DEEPEST_HEADING = 6
 
-parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+parser = nesting_deeply(MarkdownIt("commonmark", {"html": False})).enable(["table", "strikethrough"])
 renderer = RendererHTML(parser)
 
 
