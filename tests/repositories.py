@@ -34,9 +34,9 @@ def git(project: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "a@example.com")
 
     def run(*arguments: str | Path, at: Path = project) -> str:
-        ran = subprocess.run(["git", "-C", at, *arguments], capture_output=True, text=True, check=False)
+        ran = subprocess.run(["git", "-C", at, *arguments], capture_output=True, check=False)
         assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        return os.fsdecode(ran.stdout)
 
     run("init", "-q", "-b", "main")
     (project / "code.py").write_text("print()\n")

@@ -1,5 +1,7 @@
-"""What `.gitignore` names is left out as Git leaves it out. Patterns that Git calls invalid are not compared."""
+"""What `.gitignore` names is left out as Git leaves it out."""
 
+import os
+import random
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -91,3 +93,66 @@ def test_the_rules_of_an_inner_folder_decide(repository: Path, git: Git, outer: 
 def test_rules_count_in_a_folder_that_they_name_although_it_is_given(repository: Path) -> None:
     (repository / ".gitignore").write_text("docs/\nb.md\n")
     assert walked(repository / "docs") == {"a.md", "c.txt", "x/a.md", "x/y/a.md"}
+
+
+NAMES = [os.fsdecode(b"\xe9"), "a b", "a ", "日本.md", "note-e.md", "note-é.md", "a\r", "a\t", "\x01"]
+NAMES += r"""
+    a b c A ab a-b a.md é Ä #a !a [a] a] ] - ^ * a* ? a\ \a \ 7 a7 _ {a} aaab
+""".split()  # noqa: SIM905 - shorter
+INNER = ["a", "b", "é", "a b", "ab", "[a]", "-"]
+CLASSES = ("alpha", "digit", "upper", "punct", "space", "cntrl", "graph", "xdigit", "none", "")
+PIECES = [*NAMES, *r"ab*?/[]!-\^# .é7", r"\ ", "  ", *(f"[[:{name}:]]" for name in CLASSES)]
+PIECES += r"""
+    ** **/ /** /**/ // */ *** \/ \* \[ a** **a ?é [ab] [!a] [^a-c] [a-c] [é] [à-é] [!é] []a] [!]a] [a-] [--a] [\]a]
+    [a\-b] [b-a] [a [[:alpha:]-z] [a-[:alpha:]] [[:alpha:] [[:] [![:lower:]] [[:-a] [/] [!/]a
+""".split()  # noqa: SIM905 - shorter
+
+
+def random_rules(chance: random.Random) -> bytes:
+    lines = []
+    for _ in range(chance.randint(1, 5)):
+        pattern = "".join(chance.choices(PIECES, k=chance.choice([1, 1, 2, 2, 3, 4, 6])))
+        lines.append(
+            chance.choice(["", "", "", "!", "/", "#", " "])
+            + pattern
+            + chance.choice(["", "", "/", " ", "\\", "\r", "\0a"])
+        )
+    data = chance.choice(["\n", "\n", "\r\n"]).join([*lines, "!MEMORY.md"])  # files of a memory are never all left out
+    return chance.choice([b"", b"", b"\xef\xbb\xbf"]) + os.fsencode(data) + chance.choice([b"", b"\n"])
+
+
+def folders_that_differ(project: Path, run: Git, seed: int, number: int) -> list[tuple[list[bytes], set[str]]]:
+    """Return the rules for which the walk and Git disagree, and the paths."""
+    chance, found = random.Random(seed), []
+    for path in (".", *INNER, "a/b", "a/b/é", "é/a", "b/ab/a"):
+        folder = project / path
+        folder.mkdir(exist_ok=True, parents=True)
+        for name in chance.sample(NAMES, 16 if path != "." else len(NAMES)):
+            if not (folder / name).exists() and name not in INNER:
+                (folder / name).touch()
+    for _ in range(number):
+        places = [
+            project / place / ".gitignore" for place in (".", *chance.choice([(), (), ("a",), ("a", "a/b", "é")]))
+        ]
+        for place in places:
+            place.write_bytes(random_rules(chance))
+        if different := walked(project) ^ left_by_git(run):
+            found.append(([place.read_bytes() for place in places], different))
+        for place in places:
+            place.unlink()
+    return found
+
+
+def test_random_folders_have_the_files_that_git_shows(project: Path, git: Git) -> None:
+    git("rm", "--quiet", "code.py")
+    assert folders_that_differ(project, git, seed=54, number=150) == []
+
+
+def test_a_pattern_with_many_stars_takes_no_time(repository: Path) -> None:
+    name = "a" * 200
+    (repository / ".gitignore").write_text(f"{'*a' * 60}b\n{'**/a/' * 40}b\n{'*a*/' * 30}**/b\n")
+    (repository / name).touch()
+    inner = repository.joinpath(*["a"] * 90)
+    inner.mkdir(parents=True)
+    (inner / name).touch()
+    assert {name, str((inner / name).relative_to(repository))} <= walked(repository)

@@ -1,18 +1,17 @@
 """What in a folder nobody means as a document: installed packages, and what `.gitignore` names.
 
-Its patterns are read as gitignore(5) says, and matched to one entry of a folder at a time: whoever walks through
-folders does not look into ignored ones.
+Its patterns are matched as Git's dir.c and wildmatch.c do, byte by byte, to one entry of a folder at a time: whoever
+walks through folders does not look into ignored ones.
 """
 
 import os
 import re
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
-
-from wcmatch.glob import DOTGLOB, FORCEUNIX, GLOBSTAR, translate
 
 from vector_memory.settings.repository import repository_of
 from vector_memory.storage.disk.ignoring import REMARK, RULES
@@ -26,22 +25,37 @@ MAX_RULES = 1_000_000
 PROBES = ("MEMORY.md", "2026-01-31.md")
 """Files of a memory. Whoever ignores all of them keeps them out of commits, and means them all the same."""
 
-TRAILING_SPACES = re.compile(r"(?<!\\) +\Z")
-WILDCARDS = GLOBSTAR | DOTGLOB | FORCEUNIX
-"""As in Git: `**` crosses folders, a dot is a letter like any other, and case matters on every system."""
+WITHOUT_TRAILING_SPACES = re.compile(rb"(?: *+(?:\\.?|[^ \\]))*+", re.DOTALL)
+LITERAL = re.compile(rb"[^*?\[\\]*+")
+
+MEMBER = rb"(?>\[:[^\]]*:\]|(?:\\.|[^\\%s])(?:-(?:\\.|[^\\\]]))?)"
+WILDCARD = re.compile(
+    rb"(?P<any_folders>(?:\A|(?<=/))\*\*+(?:(?P<slash>/)|(?=\\/)|\Z))|(?P<star>\*+)|(?P<one>\?)"
+    rb"|\[(?P<negated>[!^]?)(?P<members>" + MEMBER % b"" + rb"(?:" + MEMBER % rb"\]" + rb")*+)\]"
+    rb"|(?P<literal>\\.|[^\\\[])",
+    re.DOTALL,
+)
+MEMBERS = re.compile(rb"\[:([^\]]*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL)
+CLASSES = dict(
+    each.split(b"=", 1)
+    for each in rb"""
+    alnum=0-9A-Za-z alpha=A-Za-z blank=\x20\t cntrl=\x00-\x1f\x7f digit=0-9 graph=!-~ lower=a-z print=\x20-~
+    punct=!-/:-@\[-`{-~ space=\x20\t\n\r upper=A-Z xdigit=0-9A-Fa-f
+    """.split()
+)
 
 
 class Pattern(NamedTuple):
     """A line of rules. `whole`: it is matched to the path, not to the name alone. `ignores`: false for `!`."""
 
-    regex: re.Pattern[str]
+    regex: re.Pattern[bytes]
     whole: bool
     only_folders: bool
     ignores: bool
 
-    def matches(self, path: str, *, is_folder: bool) -> bool:
+    def matches(self, path: bytes, *, is_folder: bool) -> bool:
         """Return whether a path below the folder of the rules is named."""
-        text = path if self.whole else path.rpartition("/")[2]
+        text = path if self.whole else path.rpartition(b"/")[2]
         return (is_folder or not self.only_folders) and self.regex.fullmatch(text) is not None
 
 
@@ -54,7 +68,7 @@ class IgnoreRules(NamedTuple):
 
     def ignores(self, path: PurePosixPath, *, is_folder: bool) -> bool | None:
         """Return whether the rules name a path below the root; None: they do not say."""
-        inner = str(self.above / path.relative_to(self.folder))
+        inner = os.fsencode(self.above / path.relative_to(self.folder))
         return next((each.ignores for each in self.patterns if each.matches(inner, is_folder=is_folder)), None)
 
 
@@ -89,21 +103,64 @@ def rules_of(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> It
         file = os.open(RULES, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
         with os.fdopen(file, "rb") as stream:
             data = stream.read(MAX_RULES) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-        lines = data.decode(errors="surrogateescape").removeprefix("\ufeff").split("\n")
-        if lines[0] != REMARK:
+        lines = data.removeprefix(BOM_UTF8).split(b"\n")
+        if lines[0] != REMARK.encode():
             patterns = [pattern for line in reversed(lines) if (pattern := _pattern(line))]
             rules = IgnoreRules(patterns, above, folder)
             if folder.parts or not all(rules.ignores(PurePosixPath(probe), is_folder=False) for probe in PROBES):
                 yield rules
 
 
-def _pattern(line: str) -> Pattern | None:
-    """Return the pattern of a line of rules; None for an empty line or a remark."""
-    text = TRAILING_SPACES.sub("", line.removesuffix("\r"))
-    ignores = not text.startswith("!")
-    text = text if ignores else text[1:]
-    name = text.removesuffix("/")
-    if line.startswith("#") or not name:
+def _pattern(line: bytes) -> Pattern | None:
+    """Return the pattern of a line of rules; None if nothing can match it."""
+    found = WITHOUT_TRAILING_SPACES.match(line.removesuffix(b"\r").partition(b"\0")[0])
+    text = found[0] if found else b""
+    name = text.removeprefix(b"!").removesuffix(b"/")
+    if line.startswith(b"#") or not name:
         return None
-    [regex], _ = translate(name.removeprefix("/"), flags=WILDCARDS)
-    return Pattern(re.compile(regex), "/" in name, name != text, ignores)
+    try:
+        regex = _regex(name.removeprefix(b"/"))
+    except ValueError:
+        return None
+    return Pattern(regex, b"/" in name, text.endswith(b"/"), not text.startswith(b"!"))
+
+
+def _regex(pattern: bytes) -> re.Pattern[bytes]:
+    """Return a regular expression for a whole name or path. Raises ValueError if nothing matches the pattern.
+
+    What follows a `*`, up to the next one, is searched for once, so that no pattern takes long. As in Git, `**/` also
+    stands for folders right behind the letters that the pattern begins with.
+    """
+    letters = LITERAL.match(pattern)
+    at = letters.end() if letters else 0
+    parts, rest, at = [re.escape(pattern[:at])], pattern[at:], 0
+    folders_open, star_open = b"", b""  # what ends the groups
+    while at < len(rest):
+        found = WILDCARD.match(rest, at)
+        if found is None:
+            raise ValueError
+        at = found.end()
+        if found["any_folders"] is not None:
+            parts += [star_open, folders_open, rb"(?>", rb"(?:.*?/)??" if found["slash"] else rb".*?"]
+            folders_open, star_open = b")", b""
+        elif found["star"]:
+            parts += [star_open, rb"(?>[^/]*?"]
+            star_open = b")"
+        elif found["one"]:
+            parts.append(rb"[^/]")
+        elif found["literal"]:
+            parts.append(re.escape(found["literal"][-1:]))
+        else:
+            start = rb"[^/" if found["negated"] else rb"(?!/)[\x00"
+            parts += [start, *map(_member, MEMBERS.finditer(found["members"])), rb"]"]
+    return re.compile(b"".join([*parts, rb"\Z", star_open, folders_open]), re.DOTALL)
+
+
+def _member(found: re.Match[bytes]) -> bytes:
+    """Return a member of a set of letters for a regular expression. Raises ValueError for an unknown class."""
+    name, first, last = found.groups()
+    if name is not None:
+        if name not in CLASSES:
+            raise ValueError
+        return CLASSES[name]
+    return rb"\x%02x-\x%02x" % (ord(first), ord(max(first, last or first)))
