@@ -23,7 +23,7 @@ DOGS = "# Animals\n\n## Where the dog runs\n\nThe dog runs in the park every mor
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two documents, one of them below, and three files that cannot be stored."""
+    """Two documents, one of them below, and five files that cannot be stored."""
     folder = tmp_path_factory.mktemp("demo") / "docs"
     (folder / "more").mkdir(parents=True)
     (folder / "cats.md").write_text(CATS)
@@ -31,6 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "more" / "twin.md").write_text(CATS)
     (folder / "blank.md").write_text(" \n")
     (folder / "bytes.md").write_bytes(b"\xff\xfe\xfa")
+    (folder / "large.md").touch()
+    os.truncate(folder / "large.md", 2**27)
+    os.mkfifo(folder / "pipe.md")
     return folder
 
 
@@ -73,6 +76,8 @@ def test_files_that_cannot_be_stored_are_named_with_the_reason(shown: str) -> No
     assert "not stored: more/twin.md: has the same text as cats.md" in shown
     assert "not stored: bytes.md: is not text in UTF-8" in shown
     assert "not stored: blank.md: content must not be empty" in shown
+    assert "not stored: large.md: it is longer than 2,000,003 bytes" in shown
+    assert "not stored: pipe.md: it is a named pipe, not a file" in shown
 
 
 def test_the_last_step_is_one_command_that_connects_an_agent(kept: Path, shown: str, tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_limit_is_said(folder: Path) -> None:
     """When files are left out, the demo says so and how to have them."""
     text = io.StringIO()
     Output(Console(file=text, width=80)).intro(find_subject(folder, limit=1))
-    assert "Storing 1 Markdown file (the first of 5; see --limit)" in one_line(text.getvalue())
+    assert "Storing 1 Markdown file (the first of 7; see --limit)" in one_line(text.getvalue())
 
 
 def test_a_temporary_memory_is_reported() -> None:

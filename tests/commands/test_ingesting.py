@@ -146,6 +146,37 @@ def test_a_file_that_cannot_be_stored_does_not_stop_the_others(notes: Path, run:
     assert "Not stored: notes/caf\\udce9.md: Its path is not UTF-8: rename it." in ended.out
 
 
+def test_a_pipe_a_socket_or_a_device_in_a_folder_is_left_out(notes: Path, run: Run) -> None:
+    os.mkfifo(notes / "pipe.md")
+    (notes / "link.md").symlink_to("pipe.md")
+    (notes / "endless.txt").symlink_to("/dev/zero")
+    ended = run("ingest", "notes", "--session", "s")
+    assert (ended.code, ended.err) == (0, "")
+    for name in ("pipe.md", "link.md", "endless.txt"):
+        assert f"Left out: notes/{name}: it is not a file, but a pipe, a socket or a device.\n" in ended.out
+    assert "Stored 2 files in session s; 0 already stored; 0 failed." in ended.out
+
+
+@pytest.mark.parametrize("word", ["notes/pipe.md", "notes/p*.md"])
+def test_a_pipe_that_is_named_fails_and_the_others_are_stored(notes: Path, run: Run, word: str) -> None:
+    os.mkfifo(notes / "pipe.md")
+    ended = run("ingest", word, "notes/a.md", "--session", "s")
+    assert ended.code == 1
+    assert "Not stored: notes/pipe.md: It cannot be read (it is a named pipe, not a file)." in ended.out
+    assert "Stored 1 file in session s; 0 already stored; 1 failed." in ended.out
+
+
+def test_a_file_that_is_much_too_long_is_not_read_whole(notes: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.truncate(notes / "a.md", 2**27)
+    ended = run("ingest", "notes", "--session", "s")
+    refusal = "content is longer than 500,000 characters:"
+    assert f"Not stored: notes/a.md: {refusal}" in ended.out
+    assert "Stored 1 file in session s; 0 already stored; 1 failed." in ended.out
+    monkeypatch.setattr(ingesting, "MAX_CONTENT_BYTES", 3)
+    ended = run("ingest", "-", "--session", "s", stdin=b"more")
+    assert f"Not stored: -: {refusal}" in ended.out
+
+
 def test_a_folder_whose_name_is_not_utf_8_gives_no_session_and_no_source(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

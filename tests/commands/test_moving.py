@@ -72,6 +72,7 @@ def test_without_a_model_texts_are_imported_and_a_message_says_so(
         pytest.param(["export", "-o", "memory.db", "--overwrite"], ITSELF, marks=IN_FILE),
         pytest.param(["report", "outage", "-o", "memory.db", "--overwrite"], ITSELF, marks=IN_FILE),
         (["import", "nope.jsonl"], "nope.jsonl cannot be read (No such file or directory)"),
+        (["import", "/dev/zero"], "/dev/zero cannot be read (it is a device, not a file)"),
         pytest.param(["import", "memory.db"], "The database is not one of the tagged memory server", marks=IN_FILE),
     ],
 )

@@ -1,6 +1,7 @@
 """What a relay answers, in this process: everything of the shared memory, and sentences when that is away."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -195,6 +196,10 @@ def test_a_token_file_must_exist_and_be_private(tmp_path: Path) -> None:
     token = tmp_path / "token"
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_token(token)
+    os.mkfifo(token, 0o600)
+    with pytest.raises(ConfigurationError, match="cannot be read: it is a named pipe"):
+        read_token(token)
+    token.unlink()
     token.write_text(" vm_x\n")
     token.chmod(0o640)
     with pytest.raises(ConfigurationError, match="chmod 600"):

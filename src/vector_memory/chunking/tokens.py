@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vector_memory.domain import Span
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.settings.reading import read_file
 
 # tiktoken stores a downloaded encoding under the SHA-1 of its URL. If the file's SHA-256 is wrong, it deletes the file
 # and downloads it again (tiktoken/load.py, read_file_cached), so it must only ever see the correct file.
@@ -115,7 +116,7 @@ def has_cl100k() -> bool:
     if folder is None:
         return False
     try:
-        return hashlib.sha256((folder / CL100K_FILE).read_bytes()).hexdigest() == CL100K_SHA256
+        return hashlib.sha256(read_file(folder / CL100K_FILE)).hexdigest() == CL100K_SHA256
     except OSError:
         return False
 

@@ -11,6 +11,8 @@ from vector_memory.errors import ValidationError
 C = TypeVar("C", bound=StrEnum)
 
 MAX_CONTENT = 500_000
+MAX_CONTENT_BYTES = 4 * MAX_CONTENT + 3
+"""Of a content in UTF-8, with a byte order mark."""
 MAX_IDENTIFIER = 200
 MAX_TITLE = 500
 MAX_DESCRIPTION = 5_000

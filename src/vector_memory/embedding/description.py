@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from vector_memory.domain import MatchLevel
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.settings.reading import read_file
 
 INSTEAD_OF_TOKENS = 0.1
 """A late score is by so much higher than the cosine, in the middle: the estimate where tokens were not compared."""
@@ -190,7 +191,7 @@ def read_description(folder: Path) -> Description:
     if file.stat().st_size > MAX_BYTES:
         raise EmbeddingUnavailableError(f"{DESCRIPTION_FILE} is longer than {MAX_BYTES:,} bytes: shorten it.")
     try:
-        return TypeAdapter(Description).validate_json(file.read_bytes())
+        return TypeAdapter(Description).validate_json(read_file(file))
     except OSError as error:
         raise EmbeddingUnavailableError(f"{DESCRIPTION_FILE} in the model's folder cannot be read.") from error
     except ValidationError as error:

@@ -24,6 +24,7 @@ from vector_memory.files.syncing import FileStatus
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, write_refusal
 from vector_memory.settings import MEMORY_FOLDER
+from vector_memory.settings.reading import open_regular
 from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.disk.ignoring import keep_folder_out_of_git
 from vector_memory.storage.disk.locking import lock
@@ -241,20 +242,13 @@ def opened_file(parent: int, name: str, flags: int = os.O_RDONLY) -> Iterator[in
     """Yield a descriptor of a regular file. Links are not followed. A file that this creates is for its owner only."""
     if is_database(parent, name):  # it must not even be opened: closing it would drop SQLite's locks
         raise OSError(errno.EINVAL, "the file is a database")
-    descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=parent)
+    descriptor = open_regular(name, flags | os.O_NOFOLLOW, parent)
     try:
-        require_ordinary(os.fstat(descriptor))
+        if not is_ordinary(os.fstat(descriptor)):
+            raise OSError(errno.ELOOP, "the file has other names (hard links), which may be outside the folder")
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def require_ordinary(status: os.stat_result) -> None:
-    """Raise an OSError unless this is a regular file without other hard links."""
-    if not stat.S_ISREG(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is not a file")
-    if not is_ordinary(status):
-        raise OSError(errno.ELOOP, "the file has other names (hard links), which may be outside the folder")
 
 
 def is_ordinary(status: os.stat_result) -> bool:

@@ -6,13 +6,13 @@ walks through folders does not look into ignored ones.
 
 import os
 import re
-import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from vector_memory.settings.reading import open_regular
 from vector_memory.settings.repository import repository_of
 from vector_memory.storage.disk.ignoring import REMARK, RULES
 
@@ -100,9 +100,8 @@ def _from_above(root: Path, work_tree: Path) -> Iterator[IgnoreRules]:
 def rules_of(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> Iterator[IgnoreRules]:
     """Yield the rules that an open folder has. Those that would leave out a memory at the root do not count."""
     with suppress(OSError):
-        file = os.open(RULES, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
-        with os.fdopen(file, "rb") as stream:
-            data = stream.read(MAX_RULES) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        with os.fdopen(open_regular(RULES, os.O_RDONLY | os.O_NOFOLLOW, descriptor), "rb") as stream:
+            data = stream.read(MAX_RULES)
         lines = data.removeprefix(BOM_UTF8).split(b"\n")
         if lines[0] != REMARK.encode():
             patterns = [pattern for line in reversed(lines) if (pattern := _pattern(line))]

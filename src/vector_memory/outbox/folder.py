@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from vector_memory.errors import DatabaseError
 from vector_memory.settings import MemoryAddress, state_folder
+from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_at
 from vector_memory.storage.disk.filesystem import flush_to_disk, make_private_folders, size_of
 from vector_memory.storage.disk.ignoring import make_own_folder
@@ -119,10 +119,7 @@ class Outbox:
         """Yield what waits, the oldest first. A file that cannot be read is set aside."""
         for path in self.paths():
             try:
-                if not stat.S_ISREG(path.lstat().st_mode):  # to open a pipe would wait for whoever writes to it
-                    self.set_aside(path, "It is not a file.")
-                    continue
-                body = json.loads(path.read_bytes())
+                body = json.loads(read_file(path, links=False))
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -267,7 +264,7 @@ def _numbered(folder: Path) -> list[Path]:
 def _text_of_file(path: Path) -> str:
     """Return the text of a file; empty if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return read_file(path).decode(errors="replace").strip()
     except OSError:
         return ""
 

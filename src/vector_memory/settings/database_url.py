@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 from pydantic_core import PydanticCustomError
 
 from vector_memory.errors import ConfigurationError
+from vector_memory.settings.reading import read_file
 
 
 def refused_together(message: str, *names: str) -> PydanticCustomError:
@@ -121,7 +122,7 @@ class DatabaseUrl:
         if self.password_file is None:
             return self.url
         try:
-            password = self.password_file.read_text(encoding="utf-8-sig").rstrip("\r\n")
+            password = read_file(self.password_file).decode("utf-8-sig").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise ConfigurationError(f"The password file {self.password_file} cannot be read: {reason}.") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vector_memory.errors import ConfigurationError, QuotaExceededError
 from vector_memory.sessions.writer import require_room
+from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import make_private_folders
 from vector_memory.storage.disk.locking import lock, lock_file
@@ -48,7 +49,7 @@ class Quota:
 def read_quota(folder: Path) -> Quota:
     """Return the quota in the folder of a namespace. Raises ConfigurationError if its file is damaged."""
     try:
-        data = json.loads((folder / FILE).read_bytes())
+        data = json.loads(read_file(folder / FILE))
         return Quota(**{field.name: data.get(field.name) for field in fields(Quota)})
     except FileNotFoundError:
         return Quota()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.errors import DatabaseError, NotFoundError, ValidationError
 from vector_memory.settings import DATABASE_NAME, DEFAULT_DIM, DatabaseUrl, MemoryAddress
+from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_of, make_private_folders, size_of
 from vector_memory.storage.disk.ignoring import make_own_folder
@@ -155,7 +156,7 @@ class FolderRegistry(Registry):
                 with draft.open() as stream:
                     stream.write(os.urandom(KEY_BYTES))
                 draft.publish()
-        return path.read_bytes()
+        return read_file(path)
 
 
 QUOTA_SECONDS = 2.0

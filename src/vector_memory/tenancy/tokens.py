@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from pydantic import ValidationError as InvalidEntry
 
 from vector_memory.errors import AccessDeniedError, ConfigurationError, NotFoundError, ValidationError
+from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.disk.locking import lock, lock_file
@@ -196,7 +197,7 @@ class TokenFile(Tokens):
         seen = (status.st_ino, status.st_size, status.st_mtime_ns)
         last = self._last
         if last is None or last.seen != seen:
-            last = reading_of(self._path.read_bytes(), seen)
+            last = reading_of(read_file(self._path), seen)
             if last.problem is None:
                 self._good = last.tokens
             self._last = last

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.domain.validation import MAX_TITLE
+from vector_memory.settings.reading import read_file
 from vector_memory.transcripts.conversation import Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (
     Branches,
@@ -238,7 +239,7 @@ class Reading:
     def _meta(self, path: Path) -> dict[str, Any]:
         """Return what is known of a sub-agent; nothing for earlier releases, which wrote no such file."""
         try:
-            meta = json.loads(path.with_suffix(".meta.json").read_bytes())
+            meta = json.loads(read_file(path.with_suffix(".meta.json")))
         except FileNotFoundError:
             return {}
         except ValueError:

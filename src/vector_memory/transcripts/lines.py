@@ -7,13 +7,15 @@ number: a reader that guesses would store words that were never said.
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vector_memory.domain.times import utc
 from vector_memory.errors import ValidationError
+from vector_memory.settings.reading import MAX_BYTES, opened
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -56,8 +58,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, Line | FormatError]]:
 @contextmanager
 def opened_transcript(path: Path) -> Iterator[Iterator[bytes]]:
     """Open a transcript, which may be compressed."""
-    with zstd.open(path) if path.suffix == COMPRESSED else path.open("rb") as file:
-        yield iter(file)
+    with opened(path) as file, zstd.open(file) if path.suffix == COMPRESSED else nullcontext(file) as lines:
+        yield iter(partial(lines.readline, MAX_BYTES), b"")  # a longer line is not JSON
 
 
 def parsed(number: int, text: bytes) -> Line | FormatError | None:

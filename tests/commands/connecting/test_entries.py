@@ -199,7 +199,7 @@ def test_a_file_that_is_a_pipe_is_refused_without_waiting(run: Run, home: Path) 
     os.mkfifo(home / ".codex" / "config.toml")
     ended = run("install", "codex", "--yes")
     assert ended.code == 2
-    assert "config.toml is not a file: nothing was changed" in ended.err
+    assert "config.toml could not be read (it is a named pipe, not a file): nothing was changed" in ended.err
 
 
 def test_in_a_folder_that_was_deleted_the_user_is_told(run: Run, tmp_path: Path) -> None:

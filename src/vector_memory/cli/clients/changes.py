@@ -10,6 +10,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 
 SUFFIX = ".before-vector-memory"
@@ -29,9 +30,7 @@ class Backup(Enum):
 def read_text(path: Path) -> str | None:
     """Return a file's text with its line ends; None if there is no file."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ConfigurationError(f"{path} is not a file: nothing was changed.")
-        return path.read_bytes().decode()
+        return read_file(path).decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

@@ -1,5 +1,6 @@
 """Finds the files that `ingest` stores, and stores each as a memory, or in sync with the memories stored earlier."""
 
+import errno
 import glob
 import os
 import re
@@ -15,12 +16,13 @@ from vector_memory.chunking import read_front_matter, title_of
 from vector_memory.cli.terminal import progress
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Scope
 from vector_memory.domain.text import text_in, without_halves
-from vector_memory.domain.validation import MAX_TAG, MAX_TAGS, as_title
+from vector_memory.domain.validation import MAX_CONTENT, MAX_CONTENT_BYTES, MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.files.following import follow
 from vector_memory.files.syncing import FileSync, Outcome, UnreadableFileError, outcome_of, status_of
 from vector_memory.files.walking import walk
 from vector_memory.sessions.sync import Origin, Sync
+from vector_memory.settings.reading import read_file, read_up_to
 from vector_memory.settings.repository import main_checkout
 from vector_memory.storage.disk.protection import is_open
 from vector_memory.store import SessionMemoryStore
@@ -50,12 +52,12 @@ def matched_files(words: Sequence[str], skip: Callable[[str, str], None]) -> dic
 
 def _files(word: str, skip: Callable[[str, str], None]) -> Iterator[str]:
     path = Path(word).expanduser()
-    if word == STANDARD_INPUT or path.is_file():
+    if word == STANDARD_INPUT or (path.exists() and not path.is_dir()):
         yield word if word == STANDARD_INPUT else str(path)
     elif path.is_dir():
         yield from _files_below(path, skip)
     else:
-        yield from sorted(name for name in glob.glob(str(path), recursive=True) if Path(name).is_file())  # noqa: PTH207 - a pattern may be absolute
+        yield from sorted(name for name in glob.glob(str(path), recursive=True) if not Path(name).is_dir())  # noqa: PTH207 - a pattern may be absolute
 
 
 def _files_below(folder: Path, skip: Callable[[str, str], None]) -> Iterator[str]:
@@ -66,7 +68,13 @@ def _files_below(folder: Path, skip: Callable[[str, str], None]) -> Iterator[str
     except OSError as error:
         # Not skipped: --sync would take its files for deleted.
         raise ConfigurationError(f"A folder in {folder} cannot be read ({error.strerror}).") from None
-    yield from (str(folder / path) for path in found if path.suffix.lower() in SUFFIXES)
+    for path in found:
+        if path.suffix.lower() in SUFFIXES:
+            file = folder / path
+            if os.path.exists(file) and not os.path.isfile(file):  # noqa: PTH110, PTH113 - Path.is_file may raise
+                skip(str(file), "it is not a file, but a pipe, a socket or a device")
+            else:
+                yield str(file)
 
 
 def absolute(word: str | Path) -> Path:
@@ -120,16 +128,18 @@ def text_in_file(file: str) -> str:
     except UnicodeEncodeError:
         raise ValidationError("Its path is not UTF-8: rename it.") from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise ValidationError(f"content is longer than {MAX_CONTENT:,} characters: split the file.") from None
         raise UnreadableFileError(f"It cannot be read ({error.strerror}).") from None
 
 
 def bytes_of(file: str) -> bytes:
     """Return the bytes of a file. The memory itself must not be opened: closing it would drop SQLite's locks."""
     if file == STANDARD_INPUT:
-        return sys.stdin.buffer.read()
+        return read_up_to(sys.stdin.buffer, MAX_CONTENT_BYTES)
     if is_open(Path(file)):
         raise UnreadableFileError("It is the memory itself, or a file that this command uses: choose another file.")
-    return Path(file).read_bytes()
+    return read_file(file, MAX_CONTENT_BYTES)
 
 
 def facts_in(file: str, text: str) -> MemoryFields:

@@ -1,6 +1,7 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that export, import and copy memories, and store past sessions of clients."""
 
+import os
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, 
 from vector_memory.maintenance.copying import CopiedMemories, copying
 from vector_memory.maintenance.transfer import is_sqlite, new_file, notes_as_export
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, Settings
+from vector_memory.settings.reading import open_regular
 from vector_memory.storage.opening import open_storage
 from vector_memory.store import SessionMemoryStore
 
@@ -156,10 +158,10 @@ def opened_export(source: Path) -> Iterator[IO[bytes]]:
             yield copy
         return
     try:
-        stream = given_path(source).open("rb")
+        descriptor = open_regular(given_path(source))
     except OSError as error:
         raise ValidationError(f"{source} cannot be read ({error.strerror}): choose a file written by export.") from None
-    with stream:
+    with os.fdopen(descriptor, "rb") as stream:
         if not is_sqlite(stream):
             yield stream
             return

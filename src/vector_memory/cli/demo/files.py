@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vector_memory.chunking import headings
+from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import ConfigurationError
 from vector_memory.files.walking import walk
+from vector_memory.settings.reading import read_file
 
 SUFFIXES = {".md", ".markdown"}
 
@@ -67,6 +69,6 @@ def _asked_by_headings(files: Sequence[Path]) -> list[str]:
 
 def _headings_of(file: Path) -> list[str]:
     try:
-        return [heading for heading in headings(file.read_text(encoding="utf-8", errors="ignore")) if heading]
+        return [heading for heading in headings(read_file(file, MAX_CONTENT_BYTES).decode(errors="ignore")) if heading]
     except OSError:
         return []

@@ -15,8 +15,10 @@ from mcp import MCPError
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.demo.output import Grain, Output, Stored
 from vector_memory.domain.text import text_in
+from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import ValidationError, VectorMemoryError
 from vector_memory.results.sessions import StoreMemoryResult
+from vector_memory.settings.reading import read_file
 
 AGENT, SESSION = "demo-agent", "demo"
 RESULTS_ASKED = 3
@@ -59,7 +61,7 @@ class Demo:
                 title = subject.title(file)
                 advance(title)
                 try:
-                    text = text_in(file.read_bytes())
+                    text = text_in(read_file(file, MAX_CONTENT_BYTES))
                 except ValidationError:
                     stored.skip(title, "is not text in UTF-8")
                 except OSError as error:

@@ -57,6 +57,7 @@ from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.server.turns import in_intake_thread
 from vector_memory.settings import Redact, ServerOptions
+from vector_memory.settings.reading import read_file
 
 logger = logging.getLogger(__name__)
 
@@ -267,7 +268,7 @@ def read_token(path: Path) -> str:
     try:
         if path.stat().st_mode & 0o077:
             raise ConfigurationError(f"Others can read the token in {path}: run `chmod 600 {path}`.")
-        return path.read_text(encoding="utf-8").strip()
+        return read_file(path).decode().strip()
     except OSError as error:
         raise ConfigurationError(f"The token file {path} cannot be read: {error.strerror}.") from error
 

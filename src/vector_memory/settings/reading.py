@@ -1,0 +1,72 @@
+"""Reads files that users and clients name. What is no regular file is not opened: a pipe waits, a device never ends."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from typing import IO
+
+MAX_BYTES = 100_000_000
+"""Longest file of which nothing else is known: configuration, tokens, keys."""
+
+KINDS = {
+    stat.S_IFDIR: "it is a folder",
+    stat.S_IFLNK: "it is a link",
+    stat.S_IFIFO: "it is a named pipe, not a file",
+    stat.S_IFSOCK: "it is a socket, not a file",
+    stat.S_IFCHR: "it is a device, not a file",
+    stat.S_IFBLK: "it is a device, not a file",
+}
+
+Name = str | os.PathLike[str]
+
+
+def open_regular(name: Name, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
+    """Return a descriptor of a regular file, which `flags` may create.
+
+    `folder`: the open folder that a relative name is in. Raises OSError, whose `strerror` says what else it is.
+    """
+    with suppress(FileNotFoundError):
+        _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=not flags & os.O_NOFOLLOW))
+    descriptor = os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600, dir_fd=folder)
+    try:
+        _require_regular(os.fstat(descriptor))  # it may have been replaced
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = stat.S_IFMT(status.st_mode)
+        raise OSError(errno.ELOOP if kind == stat.S_IFLNK else errno.EISDIR, KINDS.get(kind, "it is not a file"))
+
+
+@contextmanager
+def opened(name: Name, longest: int | None = None, *, links: bool = True) -> Iterator[BufferedReader]:
+    """Yield a regular file, open for reading. Raises OSError, with EFBIG if it has more than `longest` bytes."""
+    with os.fdopen(open_regular(name, os.O_RDONLY if links else os.O_NOFOLLOW), "rb") as stream:
+        if longest is not None and os.fstat(stream.fileno()).st_size > longest:
+            raise _too_long(longest)
+        yield stream
+
+
+def read_file(name: Name, longest: int = MAX_BYTES, *, links: bool = True) -> bytes:
+    """Return the bytes of a regular file. Raises OSError, with EFBIG if it has more than `longest` bytes."""
+    with opened(name, longest, links=links) as stream:
+        return read_up_to(stream, longest)
+
+
+def read_up_to(stream: IO[bytes], longest: int) -> bytes:
+    """Return the rest of a stream. Raises OSError with EFBIG if it has more than `longest` bytes."""
+    data = stream.read(longest + 1)
+    if len(data) > longest:
+        raise _too_long(longest)
+    return data
+
+
+def _too_long(longest: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is longer than {longest:,} bytes")
