@@ -11,14 +11,7 @@ from typing import IO
 MAX_BYTES = 100_000_000
 """Longest file of which nothing else is known: configuration, tokens, keys."""
 
-KINDS = {
-    stat.S_IFDIR: "it is a folder",
-    stat.S_IFLNK: "it is a link",
-    stat.S_IFIFO: "it is a named pipe, not a file",
-    stat.S_IFSOCK: "it is a socket, not a file",
-    stat.S_IFCHR: "it is a device, not a file",
-    stat.S_IFBLK: "it is a device, not a file",
-}
+KINDS = {"d": "a folder", "l": "a link", "p": "a named pipe", "s": "a socket", "c": "a device", "b": "a device"}
 
 Name = str | os.PathLike[str]
 
@@ -41,8 +34,9 @@ def open_regular(name: Name, flags: int = os.O_RDONLY, folder: int | None = None
 
 def _require_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = stat.S_IFMT(status.st_mode)
-        raise OSError(errno.ELOOP if kind == stat.S_IFLNK else errno.EISDIR, KINDS.get(kind, "it is not a file"))
+        kind = stat.filemode(status.st_mode)[0]
+        number = errno.ELOOP if kind == "l" else errno.EISDIR
+        raise OSError(number, f"it is {KINDS.get(kind, 'something else')}, not a file")
 
 
 @contextmanager
