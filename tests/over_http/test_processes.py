@@ -266,16 +266,18 @@ def test_a_port_that_is_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["alone", "workers"])
-@pytest.mark.parametrize("wrong", ["data-dir", "tls-cert", "missing"])
+@pytest.mark.parametrize("wrong", ["data-dir", "tls-cert", "missing", "pipe"])
 def test_files_that_cannot_be_used_are_an_error_and_not_tried_again(
     tmp_path: Path, wrong: str, flags: tuple[str, ...]
 ) -> None:
-    nonsense, missing = tmp_path / "nonsense", tmp_path / "missing"
+    nonsense, missing, pipe = tmp_path / "nonsense", tmp_path / "missing", tmp_path / "pipe"
     nonsense.write_text("nonsense")
+    os.mkfifo(pipe)
     files = {"data-dir": tmp_path} | {
         "data-dir": {"data-dir": nonsense},
         "tls-cert": {"tls-cert": nonsense, "tls-key": nonsense},
         "missing": {"tls-cert": missing, "tls-key": missing},
+        "pipe": {"tls-cert": pipe, "tls-key": pipe},
     }[wrong]
     words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
     ended = finished("serve", "--http", "--port", "0", *words, *flags, cwd=tmp_path)

@@ -40,17 +40,15 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 @contextmanager
-def opened(name: Name, longest: int | None = None, *, links: bool = True) -> Iterator[BufferedReader]:
-    """Yield a regular file, open for reading. Raises OSError, with EFBIG if it has more than `longest` bytes."""
+def opened(name: Name, *, links: bool = True) -> Iterator[BufferedReader]:
+    """Yield a regular file, open for reading. Raises OSError."""
     with os.fdopen(open_regular(name, os.O_RDONLY if links else os.O_NOFOLLOW), "rb") as stream:
-        if longest is not None and os.fstat(stream.fileno()).st_size > longest:
-            raise _too_long(longest)
         yield stream
 
 
 def read_file(name: Name, longest: int = MAX_BYTES, *, links: bool = True) -> bytes:
     """Return the bytes of a regular file. Raises OSError, with EFBIG if it has more than `longest` bytes."""
-    with opened(name, longest, links=links) as stream:
+    with opened(name, links=links) as stream:
         return read_up_to(stream, longest)
 
 
@@ -58,9 +56,5 @@ def read_up_to(stream: IO[bytes], longest: int) -> bytes:
     """Return the rest of a stream. Raises OSError with EFBIG if it has more than `longest` bytes."""
     data = stream.read(longest + 1)
     if len(data) > longest:
-        raise _too_long(longest)
+        raise OSError(errno.EFBIG, f"it is longer than {longest:,} bytes")
     return data
-
-
-def _too_long(longest: int) -> OSError:
-    return OSError(errno.EFBIG, f"it is longer than {longest:,} bytes")

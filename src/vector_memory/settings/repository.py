@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from vector_memory.settings.reading import read_file
-
 GIT_FILE = b"gitdir: "
 BARE = re.compile(rb"^\s*(\[core\]\s*)?bare\s*(=\s*(true|yes|on|1))?\s*$", re.IGNORECASE | re.MULTILINE)
 
@@ -89,12 +87,12 @@ def checkouts(folder: Path) -> list[Path]:
 def is_bare(git_folder: Path) -> bool:
     """Return whether a repository has no checkout of its own."""
     files = [git_folder / name for name in ("config", "config.worktree")]
-    return any(BARE.search(read_file(file)) for file in files if file.is_file())
+    return any(BARE.search(file.read_bytes()) for file in files if file.is_file())
 
 
 def named_in(file: Path) -> Path:
     """Return the path that a file of Git contains."""
-    return file.parent / os.fsdecode(read_file(file).removeprefix(GIT_FILE).rstrip(b"\r\n"))
+    return file.parent / os.fsdecode(file.read_bytes().removeprefix(GIT_FILE).rstrip(b"\r\n"))
 
 
 def _repository_at(work_tree: Path) -> Repository | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import state_folder
-from vector_memory.settings.reading import MAX_BYTES, opened
+from vector_memory.settings.reading import MAX_BYTES, opened, read_up_to
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import make_private_folders
 
@@ -54,10 +54,10 @@ class AuditKeys:
     def all(self) -> list[AuditKey]:
         """Return the keys, the oldest first; none if there is no file. Raises ConfigurationError."""
         try:
-            with opened(self.path, MAX_BYTES) as stream:
+            with opened(self.path) as stream:
                 if os.fstat(stream.fileno()).st_mode & 0o077:
                     raise ConfigurationError(f"Others can use the key in {self.path}: run `chmod 600 {self.path}`.")
-                keys = [bytes.fromhex(line.decode()) for line in stream]
+                keys = [bytes.fromhex(line.decode()) for line in read_up_to(stream, MAX_BYTES).splitlines()]
         except FileNotFoundError:
             return []
         except OSError as error:

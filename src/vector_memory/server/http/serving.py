@@ -35,6 +35,7 @@ from vector_memory.server.http.workers import inherited, supervise, take_connect
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
+from vector_memory.settings.reading import opened
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
@@ -133,7 +134,8 @@ def require_usable(http: HttpOptions) -> None:
     """
     if http.tls_cert is not None:
         try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(http.tls_cert, http.tls_key)
+            with opened(http.tls_cert), opened(http.tls_key or http.tls_cert):  # OpenSSL would wait for a pipe
+                ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(http.tls_cert, http.tls_key)
         except OSError as error:  # also that of the ssl module
             reason = "not a certificate chain and its key" if isinstance(error, ssl.SSLError) else error.strerror
             raise ConfigurationError(f"--tls-cert and --tls-key cannot be used: {reason}.") from error
