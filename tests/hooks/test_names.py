@@ -1,11 +1,15 @@
 """Names that a caller may leave out."""
 
+import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from hook_texts import PROMPT, REPORT
+from hooks.conftest import OWN
+from vector_memory.server.conversation import Conversation
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +29,7 @@ async def test_a_text_alone_is_enough(talk: Any, tool: str, others: dict[str, st
     stored = await talk.call(tool, content=REPORT, **others)
     is_of_main_agent = tool in {"store_session_context", "store_input_prompt"}
     assert stored["agent_id"] == ("main-orchestrator" if is_of_main_agent else "mcp")
-    day = stored["created_at"][:10]
+    day = datetime.fromisoformat(stored["created_at"]).astimezone().date()
     assert stored["session_id"] == (None if tool == "store_knowledge_base" else f"shop-{day}")
 
 
@@ -53,6 +57,34 @@ async def test_last_is_the_session_before_this_one(talk: Any) -> None:
         one["id"] for one in (await talk.call("load_session_context_for_task", session_id="last"))["recent_reports"]
     ]
     assert (await talk.call("store_working_memory", content=REPORT, session_id="last"))["session_id"] == "one"
+
+
+async def test_last_is_the_session_before_this_one_also_without_hooks(talk: Any) -> None:
+    async def last() -> str:
+        return (await talk.call("get_session_stats", session_id="last"))["session_id"]
+
+    talk.store.store_memory("session_context", "The plan.", session_id="shop-2026-01-01")
+    assert await last() == "shop-2026-01-01"
+    today = (await talk.call("store_report", content=REPORT))["session_id"]
+    assert await last() == "shop-2026-01-01"
+    for session, before in (("mine", today), ("another", "mine")):
+        await talk.call("store_report", content=REPORT, session_id=session)
+        assert await last() == before
+    assert (await talk.call("store_report", content="x", session_id="last"))["session_id"] == "mine"
+    await talk.call("store_report", content="", session_id="refused")
+    assert await last() == "mine"
+
+
+@pytest.mark.parametrize(("zone", "day"), [("America/Los_Angeles", 22), ("UTC", 23), ("Asia/Tokyo", 23)])
+def test_the_session_of_a_day_is_that_of_the_local_day_on_which_the_conversation_began(
+    monkeypatch: pytest.MonkeyPatch, zone: str, day: int
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", zone)
+        time.tzset()
+        began = Conversation(OWN, may_store=True, is_over_http=False, started="2026-11-23T02:00:00.000000+00:00")
+        assert began.session() == f"shop-2026-11-{day}"
+    time.tzset()
 
 
 async def test_the_first_session_has_none_before_it(talk: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from over_http.calling import answer_in, post
+from over_http.calling import answer_in, called, post
 from over_http.conftest import Team, serving
 from servers import MODERN
 from vector_memory.errors import ConfigurationError
@@ -55,6 +55,14 @@ def test_a_revoked_token_is_refused_at_the_next_call(team: Team) -> None:
 def test_a_token_of_a_namespace_that_is_gone_opens_nothing(team: Team) -> None:
     answer = post(team.url, team.token(next(NAMES), "gone"))
     assert "There is no namespace gone" in answer_in(answer)["message"]
+
+
+def test_last_is_the_session_before_that_of_the_day_for_callers_that_name_none(team: Team) -> None:
+    secret = team.token("today", "zoo")
+    called(team.url, secret, "store_session_context", session_id="zoo-2026-01-01", content="The plan.")
+    for text in ("one", "two"):
+        assert called(team.url, secret, "store_report", content=text)["session_id"] != "zoo-2026-01-01"
+        assert called(team.url, secret, "get_session_stats", session_id="last")["session_id"] == "zoo-2026-01-01"
 
 
 def test_a_token_bound_to_an_agent_stores_as_that_agent_only(team: Team) -> None:

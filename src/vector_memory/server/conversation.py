@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -37,24 +38,34 @@ class HeardSession:
 
 @dataclass(slots=True)
 class Conversation:
-    """What the server learns of its client. `session_id`: the client's own session, if a hook has named it.
+    """What the server learns of its client: all of it over standard streams, one call of it over HTTP.
 
-    `is_over_http`: the client is on another machine, as far as the server knows. `started`: when the server started.
-    `heard`: sessions that hooks report. `prompts`: hashes and times of the prompts of each, which may not be stored
-    yet.
+    `is_over_http`: the client is on another machine, as far as the server knows. `session_id`: the client's own
+    session, if a hook has named it. `stored_in`: the session of its latest store. `started`: when the conversation
+    started. `heard`: sessions that hooks report. `prompts`: hashes and times of the prompts of each, which may not be
+    stored yet.
     """
 
     project: Project
     may_store: bool
     is_over_http: bool
     session_id: str | None = None
+    stored_in: str | None = None
     started: str = field(default_factory=utc_now)
     heard: dict[str, HeardSession] = field(default_factory=dict)
     prompts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def session(self) -> str:
-        """Return the session for a store that names none: the client's own, or one for the project and the day."""
-        return self.session_id or self.project.session_on(utc_now()[: len("2000-01-01")])
+        """Return the session for a store that names none: the client's own, or one for the project and the day.
+
+        That is the day on which the conversation started, in this machine's time zone.
+        """
+        started = datetime.fromisoformat(self.started).astimezone()
+        return self.session_id or self.project.session_on(started.date().isoformat())
+
+    def in_use(self) -> str:
+        """Return the session that this conversation is: the client's own, or the one that it stored in last."""
+        return self.session_id or self.stored_in or self.session()
 
 
 def conversation_of(context: Context) -> Conversation:
@@ -89,7 +100,7 @@ async def with_names(given: dict[str, Any], properties: Mapping[str, Any], conte
     if given.get("session_id") == LAST:
         conversation = conversation_of(context)
         past = store_of_caller(context.lifespan_context).past
-        found = await run_sync(past.last_session, conversation.project, conversation.session_id)
+        found = await run_sync(past.last_session, conversation.project, conversation.in_use())
         given["session_id"] = found or (conversation.session() if stores else LAST)
     if stores and "session_id" in properties:
         given.setdefault("session_id", conversation_of(context).session())

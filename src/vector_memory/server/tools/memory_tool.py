@@ -15,12 +15,13 @@ from fastmcp.tools import FunctionTool, ToolResult
 from mcp_types import TextContent
 from pydantic import TypeAdapter, ValidationError
 
+from vector_memory.domain.search_request import LAST
 from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.lean import IS_LEAN, lean
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
-from vector_memory.server.conversation import with_names
+from vector_memory.server.conversation import conversation_of, with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.params import WholeNumber
@@ -99,14 +100,17 @@ class MemoryTool(FunctionTool):
             if name not in unused and (value is not None or name not in known)
         }
         IS_LEAN.set(self.is_lean)
+        stores = self.name.startswith("store_")
         try:
             LONGEST.set(longest_answer(given))
-            await with_names(given, known, get_context(), stores=self.name.startswith("store_"))
+            await with_names(given, known, get_context(), stores=stores)
             # Others choose a thread themselves, or wait for what may happen.
             is_simple = reads(self.fn) and not iscoroutinefunction(self.fn)
             work = "searches" if given.keys() & {"query", "queries"} else "look-ups"
             async with turn_of_caller(work) if is_simple else nullcontext():
                 answer = await super().run(given)
+            if stores and "session_id" in given and arguments.get("session_id") != LAST:
+                conversation_of(get_context()).stored_in = given["session_id"]
         except Exception as error:  # the outermost handler: every exception becomes an answer
             answer = failed_result(self.result_model, to_memory_error(error, self))
         return for_client(answer, get_context())
