@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,31 @@ def test_a_dry_run_reports_what_the_real_run_does(store: SessionMemoryStore) -> 
     assert (real.memories_deleted, real.chunks_deleted) == (dry.memories_deleted, dry.chunks_deleted)
     assert store.get_session_stats("s").total_memories == 2
     assert store.cleanup_old_memories().memories_deleted == 0
+
+
+def test_a_clean_up_leaves_what_supersedes_or_corrects_a_memory_that_stays_and_says_so(
+    store: SessionMemoryStore,
+) -> None:
+    def stored(kind: str, content: str, **fields: Any) -> int:
+        return store.store_memory(kind, content, created_at="2020-01-01T00:00:00Z", **fields).memory_id or 0
+
+    monday = stored("report", "Deploys go out on Monday.", session_id="s")
+    friday = stored("working_memory", "Deploys moved to Friday.", session_id="t", agent_id="b", supersedes=[monday])
+    corrected = stored("report", "The cookie is SameSite=Lax.", session_id="s")
+    fields: dict[str, Any] = {"parent_report_id": corrected, "corrects": True}
+    correction = stored("report_observation", "It is SameSite=Strict.", session_id="u", **fields)
+    stored("report_observation", "It was seen twice.", session_id="u", parent_report_id=corrected)
+    store.pin(monday)
+    store.pin(corrected)
+    dry = store.cleanup_old_memories(90)
+    assert (dry.memories_deleted, dry.memories_kept) == (1, 2)
+    assert "Kept 2 old memories: what supersedes or corrects one that stays, stays." in str(dry.message)
+    done = store.cleanup_old_memories(90, dry_run=False)
+    assert (done.memories_deleted, done.memories_kept) == (1, 2)
+    assert [entry.memory_id for entry in store.get_timeline(Scope()).entries] == [friday, corrected, correction]
+    store.unpin(monday)
+    assert store.cleanup_old_memories(90, dry_run=False).memories_deleted == 2
+    assert [entry.memory_id for entry in store.get_timeline(Scope()).entries] == [corrected, correction]
 
 
 @pytest.mark.parametrize("days", [-1, 36_501, True])

@@ -69,6 +69,22 @@ def test_policies_delete_what_is_older_than_they_permit_but_nothing_that_is_pinn
     assert run("cleanup", "--policy", *rules).out.startswith("Deleted 1 memory")
 
 
+def test_policies_leave_what_supersedes_a_memory_that_stays_and_a_dry_run_says_so(memory: Path, run: Run) -> None:
+    with SessionMemoryStore(memory) as store:
+        newer = store.store_memory("working_memory", "Moved.", session_id="x", supersedes=[1]).memory_id
+        execute(store, "update session_memories set created_at = '2020-01-01T00:00:00+00:00'")
+    rules = ("--policy", "--retention", "working_memory=30d")
+    said = ["Would delete 0 memories older than policies permit.", "Kept 1 old memory: what supersedes or corrects"]
+    out = run("cleanup", "--dry-run", *rules).out.splitlines()
+    assert [line.startswith(part) for line, part in zip(out, said, strict=False)] == [True, True]
+    assert out[2] == "  working_memory=30d: 0 memories"
+    assert run("cleanup", *rules, "--json").json["memories_kept"] == 1
+    assert run("show", newer).code == 0
+    answer = run("cleanup", "--policy", "--retention", "working_memory=30d; session:*=30d", "--json").json
+    assert (answer["memories_kept"], answer["by_rule"]["working_memory=30d"]) == (0, 1)
+    assert run("show", newer).code == 1
+
+
 @pytest.mark.usefixtures("memory")
 def test_tags_are_added_and_removed_and_others_stay(run: Run) -> None:
     before = run("show", 2, "--json").json["tags"]

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from engines import execute
+from inside import storage_of
 from memory_files import change, create_file
+from vector_memory.domain import ANY, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
@@ -26,6 +28,17 @@ def fill(store: SessionMemoryStore, ages: Sequence[int], uses: Sequence[int]) ->
         stored_at = (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="microseconds")
         sql = "update session_memories set created_at = ?, access_count = ? where id = ?"
         execute(store, sql, stored_at, used, number)
+
+
+def supersede(store: SessionMemoryStore, newer: int, older: int) -> None:
+    with storage_of(store).write() as writer:
+        writer.supersede(newer, [older])
+
+
+def stored(store: SessionMemoryStore) -> set[int]:
+    """Return all ids, also of what is superseded."""
+    with storage_of(store).read() as reader:
+        return set(reader.ids(Scope(as_of=ANY)))
 
 
 def kept(store: SessionMemoryStore) -> set[int]:
@@ -102,6 +115,25 @@ def test_a_clean_up_deletes(
     assert kept(toy_store) == left
     assert asked.get("dry_run") or answer.remaining_count == len(left)
     assert said in str(answer.message)
+
+
+@pytest.mark.parametrize(("keep", "left"), [(3, {2, 3, 4}), (2, {3, 4}), (1, {4}), (0, set())])
+def test_a_clean_up_deletes_what_a_note_supersedes_before_it(
+    toy_store: SessionMemoryStore, keep: int, left: set[int]
+) -> None:
+    fill(toy_store, ages=[90, 90, 90, 90], uses=[9, 9, 0, 1])
+    supersede(toy_store, 3, 2)
+    supersede(toy_store, 2, 1)
+    toy_store.tagged.clear(days_old=30, max_to_keep=keep)
+    assert stored(toy_store) == left
+
+
+def test_a_clean_up_leaves_a_note_that_supersedes_one_that_stays(toy_store: SessionMemoryStore) -> None:
+    fill(toy_store, ages=[1, 90, 90], uses=[0, 0, 9])
+    supersede(toy_store, 2, 1)
+    answer = toy_store.tagged.clear(days_old=30, max_to_keep=0)
+    assert stored(toy_store) == {1, 2}
+    assert "or supersede what stays" in str(answer.message)
 
 
 def test_a_clean_up_counts_the_remaining_notes_although_another_process_deletes_some(

@@ -129,6 +129,7 @@ def added_keys(tool: str) -> set[str]:
         "load_session_context_for_task": OBSERVATIONS | {"recent_observations", "omitted", "superseded", "pinned"},
         "get_memory_by_id": OBSERVATIONS,
         "get_session_stats": {"latest_iteration", "without_vectors"},
+        "cleanup_old_memories": {"memories_kept"},
     }
     return added.get(tool, set())
 

@@ -123,11 +123,12 @@ class CleanupResult(Result):
 
     memories_deleted: int = 0
     chunks_deleted: int = 0
+    memories_kept: int = Field(default=0, description="Old, but they supersede or correct memories that stay")
     dry_run: bool
 
 
 class PolicyResult(CleanupResult):
-    """What policies have deleted or, in a dry run, would. `by_rule`: memories that each rule names."""
+    """What policies have deleted or, in a dry run, would. `by_rule`: memories that each rule deletes."""
 
     by_rule: dict[str, int] = Field(default={})
 

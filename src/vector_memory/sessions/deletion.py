@@ -42,26 +42,29 @@ class Deletion:
     def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
         """Delete memories created more than `days_old` days ago, unless they are pinned; a dry run only counts them.
 
-        Each memory is deleted in its own transaction, so other processes can store in between. After a failure the
-        remaining memories still exist, and the call can be repeated. What has expired is erased, too.
+        What supersedes or corrects a memory that stays, stays too, so that nothing outdated becomes current. Each
+        memory is deleted in its own transaction, so other processes can store in between. After a failure the remaining
+        memories still exist, and the call can be repeated. What has expired is erased, too.
         """
         with self._storage.read() as reader:
             found = reader.expendable(older_than(days_old))
-        memories, chunks = len(found), sum(memory.chunk_count for memory in found)
+            going = oldest_ends(reader, found)
+        memories, chunks, kept = len(going), sum(one.chunk_count for one in going), len(found) - len(going)
         if not dry_run:
-            memories, chunks = self.delete_all(memory.id for memory in found)
+            memories, chunks = self.delete_all(memory.id for memory in going)
             self.erase_expired()
         done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
         return CleanupResult(
             memories_deleted=memories,
             chunks_deleted=chunks,
+            memories_kept=kept,
             dry_run=dry_run,
             message=f"{counted(memories, 'memory', 'memories')} with {counted(chunks, 'chunk')} older than "
-            f"{counted(days_old, 'day')} {done}.",
+            f"{counted(days_old, 'day')} {done}." + (f" {kept_message(kept)}" if kept else ""),
         )
 
     def apply(self, retention: str, *, dry_run: bool) -> PolicyResult:
-        """Delete the memories that are older than a rule for them permits, unless they are pinned.
+        """Delete the memories that are older than a rule for them permits, unless they stay as those of `clean_up` do.
 
         Of several rules the strictest counts. A dry run only counts them. Raises ValidationError if there is no rule.
         """
@@ -70,16 +73,18 @@ class Deletion:
             raise ValidationError("There is no policy: set VECTOR_MEMORY_RETENTION, for example to working_memory=30d.")
         with self._storage.read() as reader:
             by_rule = {str(rule): expendable_by(reader, rule) for rule in rules}
-        found = {memory.id: memory.chunk_count for each in by_rule.values() for memory in each}
-        memories, chunks = len(found), sum(found.values())
+            found = {memory.id: memory for each in by_rule.values() for memory in each}
+            going = {memory.id: memory.chunk_count for memory in oldest_ends(reader, list(found.values()))}
+        memories, chunks = len(going), sum(going.values())
         if not dry_run:
-            memories, chunks = self.delete_all(found)
+            memories, chunks = self.delete_all(going)
             self.erase_expired()
         return PolicyResult(
             memories_deleted=memories,
             chunks_deleted=chunks,
+            memories_kept=len(found) - len(going),
             dry_run=dry_run,
-            by_rule={rule: len(each) for rule, each in by_rule.items()},
+            by_rule={rule: sum(memory.id in going for memory in each) for rule, each in by_rule.items()},
         )
 
     def erase_expired(self) -> int:
@@ -123,6 +128,30 @@ def older_than(days: int, kind: MemoryKind | None = None, **filters: object) -> 
     check_range("days_old", days, 0, MAX_DAYS)
     before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
     return Scope(kind, created_before=before, as_of=ANY, **filters)  # type: ignore[arg-type]
+
+
+def oldest_ends(reader: Reader, found: Sequence[Expendable]) -> list[Expendable]:
+    """Return the memories that can be deleted so that nothing outdated becomes current, in the order to delete them.
+
+    What supersedes or corrects a memory that stays, stays. The others keep their order, but what a memory supersedes or
+    corrects comes before it, so that this also holds if only the first are deleted.
+    """
+    places = {memory.id: place for place, memory in enumerate(found)}
+    links = [*reader.superseded_by(places), *reader.corrections(places)]
+    kept = set[int]()
+    for link in sorted(links, key=lambda link: link.newer_id):  # ids ascend along a chain
+        if link.older_id not in places or link.older_id in kept:
+            kept.add(link.newer_id)
+    for link in sorted(links, key=lambda link: -link.newer_id):
+        if link.older_id in places:
+            places[link.older_id] = min(places[link.older_id], places[link.newer_id])
+    left = [memory for memory in found if memory.id not in kept]
+    return sorted(left, key=lambda memory: (places[memory.id], memory.id))
+
+
+def kept_message(number: int) -> str:
+    """Say that a clean-up leaves memories that are old enough, and why."""
+    return f"Kept {counted(number, 'old memory', 'old memories')}: what supersedes or corrects one that stays, stays."
 
 
 def expendable_by(reader: Reader, rule: Rule) -> list[Expendable]:

@@ -118,7 +118,10 @@ def clearing_message(deleted: int, left: int, days_old: int, max_to_keep: int) -
     """Say what a clean-up deleted, and why it did not delete more."""
     message = f"{deleted:,} deleted, {left:,} kept."
     if left > max_to_keep:
-        return f"{message} The others are newer than days_old ({days_old:,}): send a smaller days_old to delete more."
+        return (
+            f"{message} The others are newer than days_old ({days_old:,}), pinned, or supersede what stays: "
+            "send a smaller days_old to delete more."
+        )
     if not deleted:
         return f"{message} There are no more than max_to_keep: send a smaller max_to_keep to delete some."
     return message

@@ -34,7 +34,7 @@ from vector_memory.results.tagged import (
     TaggedStatsResult,
 )
 from vector_memory.search import CoarseSearch
-from vector_memory.sessions.deletion import MAX_DAYS, Deletion, older_than
+from vector_memory.sessions.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Reader, Storage, Writer
@@ -248,14 +248,16 @@ class TaggedMemories:
     def clear(self, days_old: int = 30, max_to_keep: int = 1000, *, dry_run: bool = False) -> ClearResult:
         """Delete notes older than `days_old` days until `max_to_keep` notes are left.
 
-        The least used are deleted first, and the oldest of these. Newer notes are kept even if there are more than
-        `max_to_keep`. `dry_run`: only count.
+        The least used are deleted first, and the oldest of these, but what a note supersedes comes before it. Newer
+        notes, and those that supersede a memory that stays, are kept even if there are more than `max_to_keep`.
+        `dry_run`: only count.
         """
         check_range("days_old", days_old, 0, MAX_DAYS)
         check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
         with self._storage.read() as reader:
             total = reader.count(STORED_TAGGED)
-            surplus = reader.expendable(older_than(days_old, MemoryKind.TAGGED), max(0, total - max_to_keep))
+            old = reader.expendable(older_than(days_old, MemoryKind.TAGGED))
+            surplus = oldest_ends(reader, old)[: max(0, total - max_to_keep)]
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
             deleted, _ = self._deletion.delete_all(memory.id for memory in surplus)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engine_memories import Engine, add, new_memory
 from faults.effort import effort
-from vector_memory.domain import ANY, STORED, Scope, utc_now
+from vector_memory.domain import ANY, STORED, MemoryKind, Scope, utc_now
+from vector_memory.sessions.deletion import oldest_ends
 from vector_memory.storage.base import Storage
 
 DAYS = st.integers(1, 9)
@@ -119,6 +120,62 @@ def test_what_is_current_follows_from_the_links_whatever_happens(
         for number in set(writer.ids(Scope(session_id=session, as_of=STORED))).difference(found[ANY]):
             writer.delete(number)
     assert answers(storage, session) == found
+
+
+KINDS = st.sampled_from(["old", "old", "old", "young", "pinned", "expired"])
+BACK = st.integers(1, 3)
+CHAINS = st.lists(st.tuples(KINDS, st.sets(BACK, max_size=2), st.none() | BACK), min_size=2, max_size=8)
+
+
+@settings(
+    max_examples=effort(quick=25, long=300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(chains=CHAINS)
+def test_a_clean_up_makes_nothing_current_that_was_not_and_leaves_only_what_it_must(
+    storage: Storage, chains: list[tuple[str, set[int], int | None]]
+) -> None:
+    """Forks, chains, corrections, pinned and expired memories between them, and wherever it is interrupted."""
+    session, kinds, older_of = uuid4().hex, dict[int, str](), dict[int, set[int]]()
+    for kind, supersedes, corrects in chains:
+        earlier = dict(enumerate(reversed(kinds), start=1))
+        older = {earlier[back] for back in supersedes if back in earlier}
+        report = earlier.get(corrects or 0)
+        new = new_memory(
+            f"text {len(kinds)}", MemoryKind.REPORT_OBSERVATION if report else MemoryKind.REPORT, session_id=session,
+            supersedes=tuple(older), metadata={"parent_report_id": report, "corrects": True} if report else {},
+        )  # fmt: skip
+        number = add(storage, new, model=None, at="2026-01-01" if kind == "young" else "2020-01-01")
+        kinds[number], older_of[number] = kind, older
+        if report is not None and kinds[report] != "expired":
+            older.add(report)
+    with storage.write() as writer:
+        for number, kind in kinds.items():
+            writer.pin(number, pinned=kind == "pinned")
+            writer.expire(number, FUTURE["past"] if kind == "expired" else None)
+
+    def must_stay(number: int) -> bool:
+        return any(kinds[older] in ("young", "pinned") or must_stay(older) for older in older_of[number])
+
+    with storage.read() as reader:
+        going = oldest_ends(reader, reader.expendable(Scope(session_id=session, created_before="2021", as_of=ANY)))
+        before = set(reader.ids(Scope(session_id=session)))
+    numbers = [memory.id for memory in going]
+    assert set(numbers) == {number for number, kind in kinds.items() if kind == "old" and not must_stay(number)}
+    for number in numbers:
+        with storage.write() as writer:
+            writer.delete(number)
+            assert before.issuperset(writer.ids(Scope(session_id=session)))
+
+
+@pytest.mark.parametrize("report", [None, "1", True, 2**70, 99], ids=str)
+def test_a_correction_of_no_report_that_exists_is_none(storage: Storage, report: object) -> None:
+    add(storage, new_memory("a report"))
+    metadata = {"parent_report_id": report, "corrects": True}
+    observation = add(storage, new_memory("no", MemoryKind.REPORT_OBSERVATION, metadata=metadata))
+    with storage.read() as reader:
+        assert reader.corrections([observation]) == []
 
 
 def supersede(storage: Storage, newer: int, *older: int) -> None:

@@ -33,7 +33,7 @@ from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
 from vector_memory.results.overview import PolicyResult
 from vector_memory.results.sessions import MemoryEntry
-from vector_memory.sessions.deletion import Deletion
+from vector_memory.sessions.deletion import Deletion, kept_message
 from vector_memory.sessions.overview import Overview
 from vector_memory.settings import DatabaseLocation
 
@@ -113,6 +113,8 @@ def cleanup(
         elif not dry_run:
             deletion.erase_expired()
     lines = [f"{'Would delete' if dry_run else 'Deleted'} {what}."]
+    if found.memories_kept:
+        lines.append(kept_message(found.memories_kept))
     if isinstance(found, PolicyResult):
         lines += [f"  {rule}: {_memories(number)}" for rule, number in found.by_rule.items()]
     tell(found.model_dump() | {"message": lines[0]}, "\n".join(lines), as_json=as_json)

@@ -1,14 +1,15 @@
 """Whole memories: the rows of `session_memories`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from vector_memory.domain import STORED, AsOf, MemoryKind, Scope
+from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import expired_memory, no_memory
-from vector_memory.storage.connection import UNLIMITED, Counted, Queries
+from vector_memory.storage.connection import Counted, Queries
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.lifecycle import (
@@ -19,6 +20,7 @@ from vector_memory.storage.queries.lifecycle import (
     SUPERSEDED,
     UNEXPIRED,
     UNPINNED,
+    Supersession,
 )
 from vector_memory.storage.records import (
     CountedBy,
@@ -306,7 +308,7 @@ class MemoryQueries(Queries):
         """
         return dict(self.connection.fetch(Counted, sql, stored.parameters))
 
-    def expendable(self, scope: Scope, limit: int | None = None) -> list[Expendable]:
+    def expendable(self, scope: Scope) -> list[Expendable]:
         """Return memories of a scope that are not pinned: tagged ones, the least read first, if it is of that kind.
 
         Else all others, the oldest first.
@@ -316,10 +318,28 @@ class MemoryQueries(Queries):
             select m.id, (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
             from session_memories m
             where (m.memory_type = '{MemoryKind.TAGGED}') = %(tagged)s and {UNPINNED} and {condition.sql}
-            order by case when %(tagged)s then m.access_count else 0 end, m.created_at, m.id limit %(limit)s
+            order by case when %(tagged)s then m.access_count else 0 end, m.created_at, m.id
         """
-        parameters = {"tagged": scope.kind is MemoryKind.TAGGED, "limit": UNLIMITED if limit is None else limit}
-        return self.connection.fetch(Expendable, sql, condition.parameters | parameters)
+        return self.connection.fetch(
+            Expendable, sql, condition.parameters | {"tagged": scope.kind is MemoryKind.TAGGED}
+        )
+
+    def corrections(self, memory_ids: Collection[int]) -> list[Supersession]:
+        """Return which of these memories correct a part of a report that exists."""
+        sql = f"""
+            select m.id, m.content_hash, m.metadata from session_memories m
+            where m.id {{among:ids}} and m.memory_type = '{MemoryKind.REPORT_OBSERVATION}'
+        """
+        found = self.connection.fetch(imprint_from_row, sql, {"ids": list(memory_ids)})
+        links = [
+            Supersession(report, one.id)
+            for one in found
+            if one.metadata.get("corrects") is True
+            and type(report := one.metadata.get("parent_report_id")) is int
+            and 0 < report <= LARGEST
+        ]
+        existing = self.origins([link.older_id for link in links])
+        return [link for link in links if link.older_id in existing]
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         """Return the first `limit` memories of a scope after a cursor, in the order of their commits.
