@@ -45,6 +45,7 @@ TABLES = {
     "embedding_models": "The model that made the vectors. Vectors of different models are never mixed.",
     "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",
     "later_links": "Which memories are on the subject of an older one, and how much says so.",
+    "provenance": "One row: a random name of this memory, and up to which id it was copied from which other one.",
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
     "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
     "pending_vectors": "One row for each memory whose vectors are to come: by whom, until when, and the attempts.",

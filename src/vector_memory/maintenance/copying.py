@@ -1,8 +1,9 @@
 """Copies a memory into an empty one of any engine: bit by bit, with its ids, times and vectors.
 
 What is copied is one snapshot. Memories go first, in the order of their ids; each portion is committed, read back and
-compared. A run that was interrupted is continued: what it has copied is compared, and the rest follows. The words and
-links come last, in the one transaction that completes the copy.
+compared. A run that was interrupted is continued: what it has copied is compared, and the rest follows. What the source
+has lost since goes in the target, too: the target knows up to which id it was copied from where, and what is stored in
+it gets higher ones. The words and links come last, in the one transaction that completes the copy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from vector_memory.maintenance.backfill import Progress
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.queries.memories import EVERYTHING
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import CanonicalTag, Link, TagVectors
 
@@ -31,6 +33,7 @@ OTHERS = (
     "The target has memories that the source does not have. Copy into an empty memory, or continue a copy of the same "
     "source."
 )
+DELETED = "Memories of the source were deleted in the target. Delete them in the source, or start with an empty target."
 IN_USE = "Another process stores memories in the target: end it, then start again with an empty target."
 OTHER_VECTORS = (
     "The target was created for another model, so the vectors of the source cannot be stored there: choose a target "
@@ -42,12 +45,14 @@ UNEQUAL = "The target does not return what was written: check its disk, then sta
 class CopiedMemories(NamedTuple):
     """The number of memories that the target has now, and how many of them this run has written.
 
-    `nul_characters`: those in texts of the original server that became U+FFFD.
+    `nul_characters`: those in texts of the original server that became U+FFFD. `removed`: memories that the source has
+    lost.
     """
 
     memories: int
     written: int
     nul_characters: int = 0
+    removed: int = 0
 
 
 @contextmanager
@@ -64,29 +69,36 @@ class Copying:
         self._source = source
         self._target = target
         self._fingerprint = source.fingerprint()
+        self._provenance = source.upkeep.portions.provenance()
+        self._last_copied = self._newest = 0
 
     def copy_memories(self, on_progress: Progress | None = None) -> CopiedMemories:
-        """Write the memories that the target does not have yet, or not as they are now.
+        """Write the memories that the target does not have yet, or not as they are now; delete those that are lost.
 
         Raises ValidationError if the target has other memories, or if its vectors are of another model.
         """
         self._require_comparable()
-        total, done, written, replaced, last_id = self._source.count(Scope(as_of=STORED)), 0, 0, 0, 0
+        lost = self._lost()
+        total, done, written, replaced, last_id = self._source.count(EVERYTHING), 0, 0, 0, 0
         while memories := self._source.upkeep.portions.memories(last_id, MEMORIES_AT_ONCE):
             replaced += sum(whole.memory.content.count("\0") for whole in memories)
-            written += self._copy(list(map(with_storable_text, memories)), last_id)
+            written += self._copy(list(map(with_storable_text, memories)))
             done, last_id = done + len(memories), memories[-1].memory.id
             if on_progress is not None:
                 on_progress(done, total)
-        if self._stored(last_id, 1):
-            raise ValidationError(OTHERS)
-        return CopiedMemories(done, written, replaced)
+        for start in range(0, len(lost), MEMORIES_AT_ONCE):
+            with self._target.write() as writer:
+                for number in lost[start : start + MEMORIES_AT_ONCE]:
+                    writer.delete(number)
+        if lost:
+            self._target.purge_deleted()
+        return CopiedMemories(done, written, replaced, len(lost))
 
     def complete(self, on_progress: Progress | None = None) -> None:
         """Write how long memories are current, the index of words and the tags, and let only higher ids be given."""
         if self._is_complete():
             return
-        tags, total, done = self._tags(), self._source.count(Scope(as_of=STORED)), 0
+        tags, total, done = self._tags(), self._source.count(EVERYTHING), 0
         with self._target.write() as writer:
             portions = writer.upkeep.portions
             writer.keywords.clear()
@@ -99,6 +111,7 @@ class Copying:
             writer.remove_links()
             for links in links_in(self._source):
                 writer.add_links(links)
+            portions.set_source(self._provenance.memory, self._source.last_ids().memory)
             portions.finish(self._source.last_ids(), ordered_tags(self._source, tags))
             if self._fingerprint is not None:
                 vectors = zip(tags.tags, tags.vectors, strict=True)
@@ -115,39 +128,65 @@ class Copying:
         except EmbeddingUnavailableError:
             raise ValidationError(OTHER_VECTORS) from None
 
-    def _copy(self, memories: Sequence[WholeMemory], after_id: int) -> int:
-        """Write the memories of a portion that are missing or differ; return their number."""
-        stored = self._stored(after_id, len(memories))
-        # zip: the target may have fewer, if it has no memory after the last of them.
-        if not all(mine.is_same(other) for mine, other in zip(memories, stored, strict=False)):
+    def _lost(self) -> list[int]:
+        """Return the memories that came to the target from the source, which has lost them since.
+
+        Raises ValidationError if the target has others, or has lost memories itself, unless these have expired.
+        """
+        with self._target.read() as reader:
+            theirs, known = reader.ids(EVERYTHING), reader.upkeep.portions.provenance()
+        mine, own = self._source.ids(EVERYTHING), self._provenance
+        if known.source == own.memory:
+            self._last_copied = known.last_copied
+        if own.source == known.memory:  # the source is a copy of the target
+            self._last_copied = max(self._last_copied, own.last_copied)
+        self._newest = max(theirs, default=0)
+        lost = sorted(set(theirs).difference(mine))
+        given, gaps = min(self._last_copied, self._source.last_ids().memory), self._source.cursor().gaps
+        if any(number > given or any(number in gap for gap in gaps) for number in lost):
             raise ValidationError(OTHERS)
-        wrong = [mine for mine, other in zip(memories, stored, strict=False) if not mine.equals(other)]
-        missing = memories[len(stored) :]
+        deleted = set(mine).difference(theirs, self._source.expired(len(mine)))
+        if any(number <= max(self._last_copied, self._newest) for number in deleted):
+            raise ValidationError(DELETED)
+        return lost
+
+    def _copy(self, memories: Sequence[WholeMemory]) -> int:
+        """Write the memories of a portion that are missing or differ; return their number."""
+        numbers = [whole.memory.id for whole in memories]
+        stored = {other.memory.id: other for other in self._stored(numbers)}
+        if not all(mine.is_same(stored[mine.memory.id]) for mine in memories if mine.memory.id in stored):
+            raise ValidationError(OTHERS)
+        missing = [mine for mine in memories if mine.memory.id not in stored]
+        wrong = [mine for mine in memories if (other := stored.get(mine.memory.id)) and not mine.equals(other)]
         if not (wrong or missing):
             return 0
+        last_id = max(self._last_copied, numbers[-1])
         with self._target.write() as writer:
             portions = writer.upkeep.portions
-            last_id = stored[-1].memory.id if stored else after_id
-            if missing and portions.memories(last_id, 1):
+            if missing and writer.ids(Scope(after_id=self._newest, as_of=STORED)):
                 raise ValidationError(IN_USE)
             for whole in wrong:
                 writer.delete(whole.memory.id)
             portions.add_memories([*wrong, *missing], self._fingerprint)
-        written = self._stored(after_id, len(memories))
+            portions.set_source(self._provenance.memory, last_id)
+        self._last_copied, self._newest = last_id, max(self._newest, numbers[-1])
+        written = self._stored(numbers)
         if len(written) != len(memories) or not all(map(WholeMemory.equals, memories, written)):
             raise DatabaseError(UNEQUAL)
         return len(wrong) + len(missing)
 
-    def _stored(self, after_id: int, limit: int) -> list[WholeMemory]:
+    def _stored(self, memory_ids: Sequence[int]) -> list[WholeMemory]:
         with self._target.read() as reader:
-            return reader.upkeep.portions.memories(after_id, limit)
+            return reader.upkeep.portions.whole(memory_ids)
 
     def _is_complete(self) -> bool:
         with self._target.read() as reader:
             mine, theirs = self._source.upkeep.portions, reader.upkeep.portions
             tags, copied = self._tags(), reader.tag_vectors(self._dimensions)
+            known, last_ids = theirs.provenance(), self._source.last_ids()
             return (
-                all(own <= other for own, other in zip(self._source.last_ids(), reader.last_ids(), strict=True))
+                known[1:] == (self._provenance.memory, last_ids.memory)
+                and all(own <= other for own, other in zip(last_ids, reader.last_ids(), strict=True))
                 and ordered_tags(self._source, tags) == ordered_tags(reader, copied)
                 and np.array_equal(tags.vectors, copied.vectors)
                 and mine.lifetimes() == theirs.lifetimes()

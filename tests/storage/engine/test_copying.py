@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -239,20 +240,127 @@ def test_a_target_with_other_memories_is_refused_and_not_changed(pair: Pair) -> 
     assert pair.target.version() == version
 
 
-def delete_one(storage: Storage) -> None:
+def delete(storage: Storage, *memory_ids: int) -> None:
     with storage.write() as writer:
-        writer.delete(2)
+        for memory_id in memory_ids:
+            writer.delete(memory_id)
 
 
-@pytest.mark.parametrize("change", [lambda target: add(target, new_memory("stored in the copy")), delete_one])
+def refused(pair: Pair, reason: str = "memories that the source does not have") -> None:
+    """Require that a copy is refused before it changes anything."""
+    version = pair.target.version()
+    with pytest.raises(ValidationError, match=reason):
+        pair.run()
+    assert pair.target.version() == version
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda target: add(target, new_memory("stored in the copy")), "memories that the source does not have"),
+        (lambda target: delete(target, 2), "were deleted in the target"),
+    ],
+)
 def test_a_copy_in_which_memories_were_stored_or_deleted_is_refused(
-    pair: Pair, change: Callable[[Storage], object]
+    pair: Pair, change: Callable[[Storage], object], reason: str
 ) -> None:
     fill(pair.source)
     pair.run()
     change(pair.target)
-    with pytest.raises(ValidationError, match="memories that the source does not have"):
-        pair.run()
+    refused(pair, reason)
+
+
+def test_what_the_source_has_lost_goes_in_the_target_too(pair: Pair) -> None:
+    """The first, the last, one that superseded others, one that has expired; and what is new follows."""
+    fill(pair.source)
+    pair.run()
+    with pair.source.write() as writer:
+        writer.expire(2, "2020-01-01")
+        writer.amend(replace(writer.memory(4), title="New", tags=["new"], metadata={}), None, "2026-04-04")
+        writer.pin(5, pinned=True)
+    delete(pair.source, 1, 2, 9, max(one.memory.id for one in memories_in(pair.source)))
+    add(pair.source, new_memory("later"))
+    assert pair.run() == CopiedMemories(10, 3, removed=4)
+    require_equal(pair.source, pair.target)
+    version = pair.target.version()
+    assert pair.run() == CopiedMemories(10, 0)
+    assert pair.target.version() == version
+
+
+def test_a_copy_follows_although_nothing_is_left_of_what_was_copied(pair: Pair) -> None:
+    add(pair.source, new_memory("the only one"))
+    pair.run()
+    delete(pair.source, 1)
+    assert pair.run() == CopiedMemories(0, 0, removed=1)
+    add(pair.source, new_memory("another"))
+    pair.run()
+    require_equal(pair.source, pair.target)
+
+
+def test_what_was_stored_in_the_target_is_kept_although_the_source_has_given_and_lost_its_id(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    for storage in (pair.source, pair.target):
+        number = add(storage, new_memory("stored in both"))
+    delete(pair.source, number)
+    add(pair.source, new_memory("later"))
+    refused(pair)
+
+
+def test_a_copy_of_another_source_loses_nothing_although_that_has_lost_the_same_ids(pair: Pair, tmp_path: Path) -> None:
+    add(pair.source, new_memory("one"))
+    pair.run()
+    (tmp_path / "other").mkdir()
+    with closing(ENGINES["sqlite"](tmp_path / "other")) as other:
+        for text in ("two", "three"):
+            add(other, new_memory(text))
+        delete(other, 1)
+        pair.source = other
+        refused(pair)
+
+
+def interrupt(_index: KeywordIndex) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_the_source_loses_between_two_parts_of_an_interrupted_copy_goes_too(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(pair.source)
+    with monkeypatch.context() as patched:
+        patched.setattr(KeywordIndex, "clear", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pair.run()
+    delete(pair.source, 2, 8)
+    assert pair.run() == CopiedMemories(11, 0, removed=2)
+    require_equal(pair.source, pair.target)
+
+
+def test_what_has_expired_and_was_erased_in_the_target_first_is_copied_again_until_the_source_erases_it(
+    pair: Pair,
+) -> None:
+    fill(pair.source)
+    pair.run()
+    with pair.source.write() as writer:
+        writer.expire(2, "2020-01-01")
+    delete(pair.target, 2)
+    pair.run()
+    require_equal(pair.source, pair.target)
+    delete(pair.source, 2)
+    pair.run()
+    require_equal(pair.source, pair.target)
+
+
+def test_a_memory_that_moved_goes_back_with_all_that_happened_to_it(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    delete(pair.target, 1, 9)
+    add(pair.target, new_memory("later"))
+    pair.source, pair.target = pair.target, pair.source
+    assert pair.run() == CopiedMemories(12, 1, removed=2)
+    require_equal(pair.source, pair.target)
+    delete(pair.target, 2)
+    refused(pair, "were deleted in the target")
 
 
 def test_a_target_with_vectors_of_another_model_is_refused(pair: Pair) -> None:

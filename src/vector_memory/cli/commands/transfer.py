@@ -199,11 +199,12 @@ def copy(
         copied = copy_all(source_at, target_at)
     before = copied.memories - copied.written
     known = f", {before:,} of them in an earlier run," if before else ""
+    gone = f". Removed {copied.removed:,} that the source no longer has." if copied.removed else ""
     nuls = copied.nul_characters
     replaced = f"Replaced {counted(nuls, 'NUL character')} by U+FFFD.\n" if nuls else ""
     tell(
         {"success": True, **copied._asdict(), "source": str(source_at), "target": str(target_at)},
-        f"{replaced}Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}",
+        f"{replaced}Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}{gone}",
         as_json=as_json,
     )
 

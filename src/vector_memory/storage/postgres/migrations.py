@@ -4,6 +4,7 @@ A migration and its number commit together. Whoever opens a memory that is up to
 """
 
 from collections.abc import Callable, Sequence
+from secrets import token_hex
 
 import psycopg
 from psycopg import errors as postgres
@@ -45,6 +46,7 @@ def create_tables(connection: psycopg.Connection[tuple[object, ...]], dimensions
     connection.execute(
         "insert into namespace (id, schema_version, dimensions) values (1, %s, %s)", (FIRST_VERSION, dimensions)
     )
+    connection.execute("insert into provenance (id, memory) values (1, %s)", (token_hex(16),))
 
 
 def time_promises(connection: psycopg.Connection[tuple[object, ...]]) -> None:

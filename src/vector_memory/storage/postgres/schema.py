@@ -4,10 +4,10 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-FIRST_VERSION = 15
+FIRST_VERSION = 17
 """The version of these tables. Those of lower versions were created during the development, and never by a release."""
 
-VERSION = 16
+VERSION = 18
 """The version that this release writes: each migration raises it by one."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
@@ -207,6 +207,16 @@ create table pending_vectors (
 );
 """
 
+# One row: a random name of this memory, and up to which id it was copied from which other one.
+PROVENANCE = """
+create table provenance (
+    id smallint primary key check (id = 1),
+    memory text not null,
+    source text,
+    last_copied bigint not null default 0
+);
+"""
+
 CANONICAL_TAGS = """
 create table canonical_tags (
     id bigint primary key generated always as identity,
@@ -227,6 +237,7 @@ TABLES = (
     KEYWORDS,
     LATER_LINKS,
     PENDING_VECTORS,
+    PROVENANCE,
     CANONICAL_TAGS,
     GENERATIONS,
 )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -46,6 +47,14 @@ class StoredLifecycle(NamedTuple):
     pinned: bool
 
 
+class Provenance(NamedTuple):
+    """The random name of a memory, and that of the one it was copied from: all memories up to `last_copied` were."""
+
+    memory: str = ""
+    source: str | None = None
+    last_copied: int = 0
+
+
 class Lifetimes(NamedTuple):
     """How long memories are current, and which supersede others."""
 
@@ -75,10 +84,13 @@ class Portions(Queries):
 
     def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
         """Return the first `limit` memories with ids above `after_id`, sorted by id."""
-        sql = f"""
-            select {memories.COLUMNS} from session_memories m where m.id > %(after)s order by m.id limit %(limit)s
-        """
-        found = self.connection.fetch(memories.memory_from_row, sql, {"after": after_id, "limit": limit})
+        sql = "select m.id from session_memories m where m.id > %(after)s order by m.id limit %(limit)s"
+        return self.whole(self.connection.fetch_column(sql, {"after": after_id, "limit": limit}))
+
+    def whole(self, memory_ids: Sequence[int]) -> list[WholeMemory]:
+        """Return the memories that exist, also what has expired, sorted by id."""
+        sql = f"select {memories.COLUMNS} from session_memories m where m.id {{among:ids}} order by m.id"
+        found = self.connection.fetch(memories.memory_from_row, sql, {"ids": list(memory_ids)})
         ids = [memory.id for memory in found]
         parts, passages = self._chunks(ids), self._reader.passages(ids)
         return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
@@ -123,6 +135,19 @@ class Portions(Queries):
         """
         links = "select older_id, newer_id from supersessions order by older_id, newer_id"
         return Lifetimes(*self.connection.batch(Asked(stored_lifecycle, sql), Asked(Supersession, links)))
+
+    def provenance(self) -> Provenance:
+        """Return where this memory was copied from."""
+        sql = "select memory, source, last_copied from provenance"
+        return self.connection.fetch_one(Provenance, sql) or Provenance()
+
+    def set_source(self, source: str, last_copied: int) -> None:
+        """Note that all memories of another one up to this id were copied from there."""
+        sql = """
+            insert into provenance (id, memory, source, last_copied) values (1, %(name)s, %(source)s, %(last)s)
+            on conflict (id) do update set source = excluded.source, last_copied = excluded.last_copied
+        """
+        self.connection.later(sql, {"name": token_hex(16), "source": source, "last": last_copied})
 
     def set_lifetimes(self, lifetimes: Lifetimes) -> None:
         """Replace how long memories are current."""

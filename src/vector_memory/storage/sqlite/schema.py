@@ -90,6 +90,14 @@ create table supersessions (
     primary key (older_id, newer_id)
 ) strict, without rowid;
 
+create table provenance (
+    id integer primary key check (id = 1),
+    memory text not null,
+    source text,
+    last_copied integer not null default 0
+) strict;
+insert into provenance (id, memory) values (1, lower(hex(randomblob(16))));
+
 create table canonical_tags (
     id integer primary key,
     tag text not null unique,
