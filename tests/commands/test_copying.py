@@ -28,6 +28,10 @@ def test_a_copy_has_the_same_ids_and_texts_and_is_healthy(memory: Path, tmp_path
     assert found[0] == found[1]
     assert "5 of them in an earlier run" in run("copy", memory, target).out
     assert run("copy", memory, target, "--json").json["written"] == 0
+    run("delete", 2, "--yes")
+    assert run("copy", memory, target).out.endswith(f" to {target}. Removed 1 that the source no longer has.\n")
+    assert run("copy", memory, target, "--json").json["removed"] == 0
+    assert contents(target) == contents(memory)
 
 
 def test_a_memory_is_not_copied_to_itself(memory: Path, tmp_path: Path, run: Run) -> None:
