@@ -33,7 +33,7 @@ OTHERS = (
     "The target has memories that the source does not have. Copy into an empty memory, or continue a copy of the same "
     "source."
 )
-DELETED = "Memories of the source were deleted in the target. Delete them in the source, or start with an empty target."
+DROPPED = "Memories of the source were deleted in the target. Delete them in the source, or start with an empty target."
 IN_USE = "Another process stores memories in the target: end it, then start again with an empty target."
 OTHER_VECTORS = (
     "The target was created for another model, so the vectors of the source cannot be stored there: choose a target "
@@ -69,7 +69,7 @@ class Copying:
         self._source = source
         self._target = target
         self._fingerprint = source.fingerprint()
-        self._provenance = source.upkeep.portions.provenance()
+        self._origin = source.upkeep.portions.copied_from()
         self._last_copied = self._newest = 0
 
     def copy_memories(self, on_progress: Progress | None = None) -> CopiedMemories:
@@ -111,7 +111,7 @@ class Copying:
             writer.remove_links()
             for links in links_in(self._source):
                 writer.add_links(links)
-            portions.set_source(self._provenance.memory, self._source.last_ids().memory)
+            portions.set_copied_from(self._origin.memory, self._source.last_ids().memory)
             portions.finish(self._source.last_ids(), ordered_tags(self._source, tags))
             if self._fingerprint is not None:
                 vectors = zip(tags.tags, tags.vectors, strict=True)
@@ -134,8 +134,8 @@ class Copying:
         Raises ValidationError if the target has others, or has lost memories itself, unless these have expired.
         """
         with self._target.read() as reader:
-            theirs, known = reader.ids(EVERYTHING), reader.upkeep.portions.provenance()
-        mine, own = self._source.ids(EVERYTHING), self._provenance
+            theirs, known = reader.ids(EVERYTHING), reader.upkeep.portions.copied_from()
+        mine, own = self._source.ids(EVERYTHING), self._origin
         if known.source == own.memory:
             self._last_copied = known.last_copied
         if own.source == known.memory:  # the source is a copy of the target
@@ -147,7 +147,7 @@ class Copying:
             raise ValidationError(OTHERS)
         deleted = set(mine).difference(theirs, self._source.expired(len(mine)))
         if any(number <= max(self._last_copied, self._newest) for number in deleted):
-            raise ValidationError(DELETED)
+            raise ValidationError(DROPPED)
         return lost
 
     def _copy(self, memories: Sequence[WholeMemory]) -> int:
@@ -168,7 +168,7 @@ class Copying:
             for whole in wrong:
                 writer.delete(whole.memory.id)
             portions.add_memories([*wrong, *missing], self._fingerprint)
-            portions.set_source(self._provenance.memory, last_id)
+            portions.set_copied_from(self._origin.memory, last_id)
         self._last_copied, self._newest = last_id, max(self._newest, numbers[-1])
         written = self._stored(numbers)
         if len(written) != len(memories) or not all(map(WholeMemory.equals, memories, written)):
@@ -183,9 +183,9 @@ class Copying:
         with self._target.read() as reader:
             mine, theirs = self._source.upkeep.portions, reader.upkeep.portions
             tags, copied = self._tags(), reader.tag_vectors(self._dimensions)
-            known, last_ids = theirs.provenance(), self._source.last_ids()
+            known, last_ids = theirs.copied_from(), self._source.last_ids()
             return (
-                known[1:] == (self._provenance.memory, last_ids.memory)
+                known[1:] == (self._origin.memory, last_ids.memory)
                 and all(own <= other for own, other in zip(last_ids, reader.last_ids(), strict=True))
                 and ordered_tags(self._source, tags) == ordered_tags(reader, copied)
                 and np.array_equal(tags.vectors, copied.vectors)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.connection import Asked, Queries
+from vector_memory.storage.connection import Asked, Parameters, Queries
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import BUCKETS, Contents, row_id
 from vector_memory.storage.queries import chunks, memories
@@ -47,7 +47,7 @@ class StoredLifecycle(NamedTuple):
     pinned: bool
 
 
-class Provenance(NamedTuple):
+class CopiedFrom(NamedTuple):
     """The random name of a memory, and that of the one it was copied from: all memories up to `last_copied` were."""
 
     memory: str = ""
@@ -84,13 +84,15 @@ class Portions(Queries):
 
     def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
         """Return the first `limit` memories with ids above `after_id`, sorted by id."""
-        sql = "select m.id from session_memories m where m.id > %(after)s order by m.id limit %(limit)s"
-        return self.whole(self.connection.fetch_column(sql, {"after": after_id, "limit": limit}))
+        return self._whole("m.id > %(after)s order by m.id limit %(limit)s", {"after": after_id, "limit": limit})
 
     def whole(self, memory_ids: Sequence[int]) -> list[WholeMemory]:
         """Return the memories that exist, also what has expired, sorted by id."""
-        sql = f"select {memories.COLUMNS} from session_memories m where m.id {{among:ids}} order by m.id"
-        found = self.connection.fetch(memories.memory_from_row, sql, {"ids": list(memory_ids)})
+        return self._whole("m.id {among:ids} order by m.id", {"ids": list(memory_ids)})
+
+    def _whole(self, which: str, parameters: Parameters) -> list[WholeMemory]:
+        sql = f"select {memories.COLUMNS} from session_memories m where {which}"
+        found = self.connection.fetch(memories.memory_from_row, sql, parameters)
         ids = [memory.id for memory in found]
         parts, passages = self._chunks(ids), self._reader.passages(ids)
         return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
@@ -136,12 +138,12 @@ class Portions(Queries):
         links = "select older_id, newer_id from supersessions order by older_id, newer_id"
         return Lifetimes(*self.connection.batch(Asked(stored_lifecycle, sql), Asked(Supersession, links)))
 
-    def provenance(self) -> Provenance:
+    def copied_from(self) -> CopiedFrom:
         """Return where this memory was copied from."""
         sql = "select memory, source, last_copied from provenance"
-        return self.connection.fetch_one(Provenance, sql) or Provenance()
+        return self.connection.fetch_one(CopiedFrom, sql) or CopiedFrom()
 
-    def set_source(self, source: str, last_copied: int) -> None:
+    def set_copied_from(self, source: str, last_copied: int) -> None:
         """Note that all memories of another one up to this id were copied from there."""
         sql = """
             insert into provenance (id, memory, source, last_copied) values (1, %(name)s, %(source)s, %(last)s)
