@@ -33,7 +33,7 @@ OTHERS = (
     "The target has memories that the source does not have. Copy into an empty memory, or continue a copy of the same "
     "source."
 )
-DROPPED = "Memories of the source were deleted in the target. Delete them in the source, or start with an empty target."
+LACKS = "Memories of the source were deleted in the target. Delete them in the source, or start with an empty target."
 IN_USE = "Another process stores memories in the target: end it, then start again with an empty target."
 OTHER_VECTORS = (
     "The target was created for another model, so the vectors of the source cannot be stored there: choose a target "
@@ -147,7 +147,7 @@ class Copying:
             raise ValidationError(OTHERS)
         deleted = set(mine).difference(theirs, self._source.expired(len(mine)))
         if any(number <= max(self._last_copied, self._newest) for number in deleted):
-            raise ValidationError(DROPPED)
+            raise ValidationError(LACKS)
         return lost
 
     def _copy(self, memories: Sequence[WholeMemory]) -> int:
