@@ -76,6 +76,12 @@ REFUSED = [
     (["--embedding-modle", "x"], {}, "Unknown option: --embedding-modle. Did you mean --embedding-model?"),
     (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
     (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
+    *(
+        ([word], {}, f'Unknown command "{word}". Run `vector-memory --help` to list the commands.')
+        for word in ("store", "restor", "delte", "clenup", "unistall", "remove", "sessoin")
+    ),
+    (["restore", "copy.db", "--overwite"], {}, "Unknown option: --overwite. Run `vector-memory restore --help`"),
+    (["show", "1", "--sessions"], {}, "Unknown option: --sessions. Run `vector-memory show --help`"),
     (["serve", "--toolsets", "session,chess"], {}, '--toolsets is "session,chess": choose from session, tagged, files'),
     (["--", "serve"], {}, 'Unexpected argument "serve": see'),
     (["show"], {}, "MEMORY_ID is required: `vector-memory show MEMORY_ID`. See `vector-memory show --help`."),

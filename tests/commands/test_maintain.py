@@ -17,10 +17,10 @@ from vector_memory.store import SessionMemoryStore
 
 def test_delete_removes_a_memory_for_good(memory: Path, run: Run) -> None:
     """The others stay; a second time there is nothing to delete."""
-    assert run("delete", 2) == (0, 'Deleted report 2, "Outage", with all its chunks.\n', "")
+    assert run("delete", 2, "--yes") == (0, 'Deleted report 2, "Outage", with all its chunks.\n', "")
     assert len(contents(memory)) == 4
-    assert run("delete", 2).code == 1
-    assert run("delete", 3, "--json").json["memory_id"] == 3
+    assert run("delete", 2, "--yes").code == 1
+    assert run("delete", 3, "-y", "--json").json["memory_id"] == 3
 
 
 def test_a_session_is_deleted_whole(memory: Path, run: Run) -> None:
@@ -29,7 +29,7 @@ def test_a_session_is_deleted_whole(memory: Path, run: Run) -> None:
     assert run("delete", "--session", "outage", "--dry-run").out == "Would delete 3 memories of session outage.\n"
     assert run("delete", 2, 4, "--dry-run").out == "Would delete 2 memories.\n"
     assert bytes_of(memory.parent) == before
-    assert run("delete", "--session", "outage", "--json").json["memory_ids"] == [1, 2, 3]
+    assert run("delete", "--session", "outage", "--yes", "--json").json["memory_ids"] == [1, 2, 3]
     assert contents(memory) == ["# Other\n\nNothing of that.\n", "A lease is a lock that ends by itself."]
     for words in ([], [4, "--session", "other"]):
         assert run("delete", *words).err == (
@@ -43,7 +43,7 @@ def test_a_cleanup_deletes_what_is_old(memory: Path, run: Run) -> None:
         execute(store, "update session_memories set created_at = '2020-01-01T00:00:00+00:00' where id in (1, 5)")
     assert run("cleanup", "--dry-run").out == "Would delete 2 memories older than 90 days.\n"
     assert len(contents(memory)) == 5
-    assert run("cleanup", "--days", "30", "--json").json["memories_deleted"] == 2
+    assert run("cleanup", "--days", "30", "--yes", "--json").json["memories_deleted"] == 2
     assert run("cleanup").out == "Deleted 0 memories older than 90 days.\n"
     assert len(contents(memory)) == 3
 
@@ -61,12 +61,12 @@ def test_policies_delete_what_is_older_than_they_permit_but_nothing_that_is_pinn
     said = "Would delete 2 memories older than policies permit.\n  session:out*=30d: 2 memories\n"
     assert run("cleanup", "--policy", "--dry-run", *rules).out.startswith(said)
     assert len(contents(memory)) == 5
-    answer = run("cleanup", "--policy", "--json", *rules).json
+    answer = run("cleanup", "--policy", "--yes", "--json", *rules).json
     assert (answer["memories_deleted"], answer["by_rule"]["agent:nobody=1d"]) == (2, 0)
     assert len(contents(memory)) == 3
     assert run("unpin", number, 10**6).code == 1
     assert run("unpin", number, "--json").json["memory_ids"] == [number]
-    assert run("cleanup", "--policy", *rules).out.startswith("Deleted 1 memory")
+    assert run("cleanup", "--policy", "--yes", *rules).out.startswith("Deleted 1 memory")
 
 
 def test_policies_leave_what_supersedes_a_memory_that_stays_and_a_dry_run_says_so(memory: Path, run: Run) -> None:
@@ -126,6 +126,23 @@ def test_ingested_files_expire(memory: Path, run: Run, tmp_path: Path) -> None:
     assert run("ingest", tmp_path / "notes", "--expires-at", "2999").code == 0
     with SessionMemoryStore(memory) as store:
         assert execute(store, "select expires_at from memory_lifecycle") == [("2999-12-31T23:59:59.999999+00:00",)]
+
+
+@pytest.mark.parametrize("words", [["delete", 2], ["delete", "--session", "outage"], ["cleanup"]], ids=str)
+@pytest.mark.parametrize("said", [b"", b"y\n"])
+def test_without_a_terminal_to_ask_in_nothing_is_deleted(
+    words: list[object], said: bytes, memory: Path, run: Run
+) -> None:
+    """A pipe that says yes is none. --yes deletes, and --dry-run needs no answer."""
+    with SessionMemoryStore(memory) as store:
+        execute(store, "update session_memories set created_at = '2020-01-01T00:00:00+00:00'")
+    answer = run(*words, stdin=said)
+    assert (answer.code, answer.out) == (2, "")
+    assert "add --yes to make the change, or --dry-run" in answer.err
+    assert run(*words, "--dry-run").code == 0
+    assert len(contents(memory)) == 5
+    assert run(*words, "--yes").code == 0
+    assert len(contents(memory)) < 5
 
 
 @pytest.mark.parametrize(("answer", "left"), [(b"\n", 5), (b"n\n", 5), (b"y\n", 2)])

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
@@ -23,6 +22,7 @@ from cyclopts import (
     ValidationError,
 )
 
+from vector_memory.domain.text import near
 from vector_memory.settings import (
     ALTERNATIVES,
     SPECIFIED,
@@ -57,6 +57,12 @@ SEEN_BY_OTHERS = (
     "Every user of this machine can see the password in the database URL in the list of processes: keep it in "
     "~/.pgpass, in the variable PGPASSWORD, or in a file that --database-password-file names."
 )
+
+NEVER_SUGGESTED = {
+    *("cleanup", "delete", "edit", "reembed", "restore", "supersede", "uninstall"),
+    *("--drop", "--overwrite", "--sync", "--watch", "--yes"),
+}
+"""Commands and flags that replace or delete something."""
 
 DEFAULT_COMMAND = "serve"
 OF_ALL = ("--help", "-h", "--version")
@@ -139,8 +145,13 @@ def _joined_switches(words: Sequence[str]) -> list[str]:
 
 def _unknown_command(word: str, commands: Sequence[str]) -> str:
     # Not left to cyclopts, which imports all commands to find similar names.
-    meant = "".join(f' Did you mean "{command}"?' for command in get_close_matches(word, commands, n=1))
+    meant = "".join(f' Did you mean "{command}"?' for command in _meant(word, commands))
     return f'Unknown command "{word}".{meant} Run `vector-memory --help` to list the commands.'
+
+
+def _meant(word: str, known: Sequence[str]) -> list[str]:
+    """Return a similar word, unless it replaces or deletes something: nobody should do that because of a typo."""
+    return [one for one in near(word, known) if len(one) > len("-y") and one not in NEVER_SUGGESTED][:1]
 
 
 def _explained(error: CycloptsError) -> str:
@@ -155,8 +166,11 @@ def _explained(error: CycloptsError) -> str:
             return _missing(argument, error)
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return f'Unexpected argument "{word}": see `{_help_of(error)}`.'
-        case UnknownOptionError():
-            return f"{error} Run `{_help_of(error)}` to list the flags."
+        case UnknownOptionError(token=Token() as token, argument_collection=ArgumentCollection() as arguments):
+            flag = token.keyword or token.value
+            known = [name for argument in arguments for name in argument.names]
+            meant = "".join(f" Did you mean {name}?" for name in _meant(flag, known))
+            return f"Unknown option: {flag}.{meant} Run `{_help_of(error)}` to list the flags."
         case _:
             return str(error)
 

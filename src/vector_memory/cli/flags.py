@@ -2,7 +2,6 @@
 
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +10,7 @@ from cyclopts import Parameter
 from pydantic import create_model
 
 from vector_memory.domain import ANY, MemoryKind, Scope, Window
+from vector_memory.domain.text import near
 from vector_memory.domain.times import beginning_of, end_of
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
@@ -186,6 +186,6 @@ def require_session(storage: Storage, session: str) -> None:
             return
         names, _ = reader.find_names("session_id", "", Scope(as_of=ANY), NAMES_COMPARED)
     by_lower_case = {name.lower(): name for name in names}
-    similar = get_close_matches(session.lower(), by_lower_case, n=1)
+    similar = near(session.lower(), by_lower_case)
     advice = f'did you mean "{by_lower_case[similar[0]]}"?' if similar else "run `vector-memory sessions` to list them."
     raise NotFoundError(f'There is no session "{session}": {advice}')

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from vector_memory.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -88,7 +90,9 @@ def tell(body: Any, message: str, *, as_json: bool) -> None:
 
 
 def agreed(question: str, otherwise: str) -> bool:
-    """Ask the user; if the answer is not yes, print `otherwise`."""
+    """Ask the user; if the answer is not yes, print `otherwise`. Raises ConfigurationError if nobody can answer."""
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        raise ConfigurationError("There is no terminal to ask in: add --yes to make the change, or --dry-run.")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() in {"y", "yes"}:

@@ -1,5 +1,6 @@
 """Parts of texts, and what makes the vectors of texts comparable."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +10,19 @@ from vector_memory.errors import OtherModelError, ValidationError
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun in the singular or plural; `plural` defaults to the noun with an "s"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def near(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known words that are the same but for one letter more, less or other, or two neighbours swapped."""
+    return [one for one in known if _is_near(word, one)]
+
+
+def _is_near(word: str, other: str) -> bool:
+    while word and word[:1] == other[:1]:
+        word, other = word[1:], other[1:]
+    while word and word[-1:] == other[-1:]:
+        word, other = word[:-1], other[:-1]
+    return max(len(word), len(other)) <= 1 or (not word[2:] and word == other[::-1])
 
 
 def without_halves(text: str) -> str:

@@ -1,7 +1,6 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that connect a client to this server, and disconnect it."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,8 +215,6 @@ def _is_agreed(place: "ClientConfiguration", changes: "Sequence[Change]", how: H
         say("\n".join(change.shown()) + "\n")
     if how.dry_run or how.yes:
         return not how.dry_run
-    if not sys.stdin.isatty():
-        raise ConfigurationError("There is no terminal to ask in: add --yes to make the change, or --dry-run.")
     return agreed("Make this change?", "Nothing was changed.")
 
 

@@ -1,7 +1,6 @@
 """The maintenance commands: deleting, vectors, models, backups, database servers, and completion in a shell."""
 
 import importlib.util
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -56,7 +55,7 @@ def delete(
 ) -> int:
     """Permanently delete memories and everything derived from them. Only a backup can bring them back.
 
-    In a terminal it asks first.
+    It asks first, and refuses where it cannot ask, unless --yes is given.
     """
     if bool(memory_ids) == (session is not None):
         raise ConfigurationError("Name what to delete: ids of memories, or a session with --session.")
@@ -93,9 +92,9 @@ def cleanup(
     place: LocationFlags = DatabaseLocation(),
     settings: RetentionFlags = WITH_RETENTION,
 ) -> int:
-    """Permanently delete old memories of all kinds, except tagged and pinned ones. In a terminal it asks first.
+    """Permanently delete old memories of all kinds, except tagged and pinned ones. What has expired is erased, too.
 
-    What has expired is erased, too.
+    It asks first, and refuses where it cannot ask, unless --yes is given.
     """
     if policy and days is not None:
         raise ConfigurationError("--policy has its own numbers of days: omit --days, or --policy.")
@@ -131,9 +130,8 @@ def _named(entry: MemoryEntry) -> str:
 
 
 def _may_delete(what: str, *, yes: bool) -> bool:
-    """Ask whether to delete, if somebody can answer."""
-    can_ask = sys.stdin.isatty() and sys.stderr.isatty()
-    return yes or not can_ask or agreed(f"Delete {what}? This cannot be undone.", "Nothing was deleted.")
+    """Ask whether to delete. Raises ConfigurationError if nobody can answer."""
+    return yes or agreed(f"Delete {what}? This cannot be undone.", "Nothing was deleted.")
 
 
 def backfill(
