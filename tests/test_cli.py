@@ -91,6 +91,10 @@ REFUSED = [
     (["timeline", "s", "--kind", "gossip"], {}, '--kind is "gossip"; accepted: session_context, input_prompt, '),
     (["serve", "memory.db"], {}, 'Unexpected argument "memory.db": see'),
     (["demo", "--limit", "few"], {}, '--limit is "few"; accepted: an integer.'),
+    (["demo", "--limit", "1.5"], {}, '--limit is "1.5"; accepted: an integer.'),
+    (["cleanup", "--days", "0.4"], {}, '--days is "0.4"; accepted: an integer.'),
+    (["cleanup", "--days", "many"], {}, '--days is "many"; accepted: an integer.'),
+    (["ingest", "x", "--ttl-days", "true"], {}, '--ttl-days is "true"; accepted: a number.'),
     (["demo", "--limit", "0"], {}, "--limit"),
 ]
 

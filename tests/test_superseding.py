@@ -219,8 +219,8 @@ def test_an_observation_that_corrects_is_named_first_and_marked(store: SessionMe
     assert (notes[0].id, notes[0].corrects, len(notes)) == (correction, True, 20)
     assert not {first, last} & {note.id for note in notes[:1]}
     assert not any("corrects" in note.model_dump() for note in notes[1:])
-    assert store.search_chunks(QUERY, reports(None)).observations[0].id == correction
-    assert store.search_chunks([QUERY, "CSV"], reports(None)).observations[0].id == correction
+    assert store.search_chunks(QUERY, reports(None)).results[0].observations[0].id == correction
+    assert store.search_chunks([QUERY, "CSV"], reports(None)).results[0].observations[0].id == correction
     assert store.load_session_context_for_task("s").observations[0].id == correction
     assert store.get_memory_by_id(correction).memory.metadata == {"parent_report_id": report, "corrects": True}
     with pytest.raises(ValidationError, match="corrects needs parent_report_id"):
@@ -232,8 +232,8 @@ def test_a_superseded_observation_is_not_named(store: SessionMemoryStore) -> Non
     observe = partial(store.store_memory, "report_observation", session_id="s", parent_report_id=report)
     first = observe("Wrong.").memory_id
     second = observe("Right.", supersedes=[first]).memory_id
-    assert [note.id for note in store.search_chunks(QUERY, reports(None)).observations] == [second]
-    assert [note.id for note in store.search_chunks(QUERY, reports("any")).observations] == [first, second]
+    assert [note.id for note in store.search_chunks(QUERY, reports(None)).results[0].observations] == [second]
+    assert [note.id for note in store.search_chunks(QUERY, reports("any")).results[0].observations] == [first, second]
 
 
 def test_a_limited_view_supersedes_nothing_of_others_and_does_not_see_what_they_replaced_it_with(

@@ -5,6 +5,10 @@ from typing import Any
 import pytest
 
 from eras import Call
+from vector_memory.search import confidence
+from vector_memory.search.fusion import Hit, SearchHits
+from vector_memory.search.question import Question
+from vector_memory.search.relevance import weighed
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +41,10 @@ def corrected(store: SessionMemoryStore) -> SessionMemoryStore:
 @pytest.mark.parametrize(("tool", "arguments"), RETURNING.items(), ids=RETURNING)
 @pytest.mark.parametrize("era", ["2026-07-28"])
 async def test_a_correction_is_named_with_its_report(call: Call, tool: str, arguments: dict[str, Any]) -> None:
-    (named,) = (await call(tool, **arguments)).structured_content["observations"]
+    answer = (await call(tool, **arguments)).structured_content
+    inside = next((result for result in answer.get("results", ()) if "observations" in result), answer)
+    assert ("observations" in answer) == (inside is answer)
+    (named,) = inside["observations"]
     assert (named["id"], named["report_id"], named["agent_id"]) == (2, 1, "b")
     assert CORRECTION.startswith(named["beginning"])
     assert "not 10" in named["beginning"]
@@ -52,6 +59,24 @@ async def test_a_report_that_nobody_corrected_has_no_such_key(call: Call) -> Non
         ("search_working_memory_full_documents", {}),
     ):
         assert "observations" not in (await call(tool, **arguments)).structured_content
+
+
+@pytest.mark.parametrize("era", ["2026-07-28"])
+async def test_an_observation_stands_in_a_strong_result_only(
+    call: Call, corrected: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One on a report that hardly matches would say something that nobody asked for."""
+
+    def levels(found: SearchHits, question: Question) -> list[Hit]:
+        return [hit._replace(match="strong" if hit.memory_id == 3 else "related") for hit in weighed(found, question)]
+
+    corrected.store_memory("report_observation", "Now 6 entries.", session_id="t", parent_report_id=3, corrects=True)
+    monkeypatch.setattr(confidence, "weighed", levels)
+    for grain in ("specific_chunks", "section_context", "full_documents"):
+        answer = (await call(f"search_reports_{grain}", query="how many connections or entries")).structured_content
+        named = {result.get("memory_id", result.get("id")): result.get("observations") for result in answer["results"]}
+        assert "observations" not in answer
+        assert (named[1], [one["report_id"] for one in named[3]]) == (None, [3])
 
 
 @pytest.mark.usefixtures("corrected")

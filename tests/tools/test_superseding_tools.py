@@ -77,4 +77,5 @@ async def test_a_lean_answer_counts_what_it_left_out_and_marks_what_was_supersed
         lean = (await client.call_tool(SEARCH, {"query": "exports", "as_of": "any"})).structured_content or {}
         marks = {one["memory_id"]: one.get("superseded_by") for one in lean["results"]}
         assert marks == {report: [newer], newer: None}
-        assert [note["corrects"] for note in lean["observations"]] == [True]
+        notes = {one["memory_id"]: one.get("observations") for one in lean["results"]}
+        assert [note["corrects"] for note in notes[report]] == [True]

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -9,7 +10,7 @@ import pytest
 from fastmcp import Client
 
 from eras import Call, Rows
-from tool_calls import SESSION_TOOLS
+from tool_calls import SESSION_TOOLS, good_arguments
 from vector_memory.errors import (
     ChunkingError,
     DatabaseError,
@@ -19,7 +20,8 @@ from vector_memory.errors import (
     VectorMemoryError,
 )
 from vector_memory.server.app import create_server
-from vector_memory.settings import Settings
+from vector_memory.server.tools import offered
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +104,66 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "days out of range": ("cleanup_old_memories", {"days_old": -1, "dry_run": False}, "days_old must be"),
     "unknown tool": ("store_reports", REPORT, "Unknown tool"),
 }
+
+
+WRONG: dict[str, list[object]] = {
+    "integer": [True, 2.5, "nan", "1e400", "many", "true", [], [1], {}],
+    "number": [True, False, "nan", "Infinity", "1e400", "many", "true", [], {}],
+    "boolean": [0, 1, 2.5, "off", "yes", "1", [], {}],
+    "string": [True, 5, 2.5, [], {}],
+    "array": [True, 5, 2.5, "x", "5", {}],
+    "object": [True, 5, 2.5, "x", "[1]", [], [{}]],
+}
+"""Values that are of none of these types of JSON."""
+
+WRONG_WITHIN: dict[str, list[object]] = {
+    "integer": [[True], [2.5], ["x"], ["nan"], "[true]", "[NaN]", [[]]],
+    "string": [[True], [5], "[5]", [None], [{}]],
+}
+"""Lists whose members are not of the type."""
+
+NAMES = {"integer": "an integer", "number": "a number", "boolean": "true or false", "string": "a string"}
+
+
+def wrong_for(schema: dict[str, Any]) -> list[object]:
+    """Return values that a parameter of this schema does not take."""
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    within = WRONG_WITHIN[schema["items"]["type"]] if "items" in schema else []
+    return [value for value in WRONG[types[-1]] if not (isinstance(value, str) and "string" in types)] + within
+
+
+def expected_for(schema: dict[str, Any]) -> str:
+    """Return how a message names the type of a schema."""
+    if "items" in schema:
+        return f"a list of {schema['items']['type']}s"
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return " or ".join((NAMES | {"object": "an object"})[one] for one in types)
+
+
+@pytest.mark.parametrize("era", ["2026-07-28"])
+async def test_a_value_of_another_type_is_refused_by_every_parameter_with_the_type_it_takes(
+    era: str, store: SessionMemoryStore, rows: Rows
+) -> None:
+    files = SimpleNamespace(settings=store.settings)
+    server = create_server(lambda: nullcontext(store), ServerOptions(toolsets="all"), lambda: nullcontext(files))
+    tools = {tool.name: tool for tool in offered(list(Toolset))}
+    tried = set()
+    async with Client(server, mode=era) as client:
+        await client.call_tool("store_report", REPORT)
+        before = rows()
+        for tool in tools.values():
+            for name, schema in tool.parameters["properties"].items():
+                if "enum" in schema or schema["type"] == "string":
+                    continue
+                for value in wrong_for(schema)[: 1 if name in {known for _, known in tried} else None]:
+                    arguments = good_arguments(tool) | {name: value}
+                    answer = await client.call_tool(tool.name, arguments, raise_on_error=False)
+                    said = (answer.structured_content or {})["message"]
+                    assert answer.is_error, (tool.name, arguments)
+                    assert said.startswith(f"{name} must be {expected_for(schema)}"), (tool.name, arguments, said)
+                    tried.add((tool.name, name))
+        assert rows() == before
+    assert {("store_report", "ttl_days"), ("supersede_memories", "older_ids"), ("memory_get", "lines")} <= tried
 
 
 class BrokenStore:

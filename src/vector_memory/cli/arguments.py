@@ -1,6 +1,7 @@
 """Parses flags and environment variables, and explains errors in one sentence."""
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -65,6 +66,7 @@ NEVER_SUGGESTED = {
 """Commands and flags that replace or delete something."""
 
 DEFAULT_COMMAND = "serve"
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.0)?")
 OF_ALL = ("--help", "-h", "--version")
 """Flags of the program itself; other flags without a command belong to the default command."""
 
@@ -96,6 +98,9 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
         if argument.hint is not bool and any(token.value == "" for token in argument.tokens):
             advice = "give it a value or omit it" if argument.name.startswith("-") else "give it a value"
             raise UsageError(f"{argument.name} is empty: {advice}.")
+        for given in argument.tokens if _type(argument.hint) is int else ():
+            if not WHOLE_NUMBER.fullmatch(given.value):  # cyclopts would round 0.4 to 0
+                raise UsageError(_refused(argument, given))
     known = _by_name(arguments)
     flagged = {name for name, argument in known.items() if argument.tokens}
     # A flag for the location overrides all variables for the location.
@@ -214,12 +219,18 @@ def _accepted_by(argument: Argument) -> str:
     if choices := _choices(argument.hint):
         *others, last = choices
         return f"{', '.join(others)} or {last}"
-    return {bool: "true or false", int: "an integer", Path: "a path"}.get(argument.hint, "text")
+    types = {bool: "true or false", int: "an integer", float: "a number", Path: "a path"}
+    return types.get(_type(argument.hint), "text")
+
+
+def _type(hint: Any) -> Any:
+    """Return the type of a flag's value, if it is given."""
+    return next((arm for arm in get_args(hint) if arm is not NoneType), hint) if NoneType in get_args(hint) else hint
 
 
 def _choices(hint: object) -> list[str]:
     """Return the values that a flag of this type accepts, if they are a fixed set."""
-    hint = next((arm for arm in get_args(hint) if arm is not NoneType), hint) if NoneType in get_args(hint) else hint
+    hint = _type(hint)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return list(hint)
     return list(get_args(hint)) if get_origin(hint) is Literal else []

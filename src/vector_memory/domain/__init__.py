@@ -23,6 +23,7 @@ from vector_memory.domain.text import Span as Span
 from vector_memory.domain.times import beginning_of, check_lifetime, end_of, past_time
 from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.domain.validation import (
+    LARGEST,
     MAX_CONTENT,
     MAX_DESCRIPTION,
     MAX_IDENTIFIER,
@@ -31,6 +32,7 @@ from vector_memory.domain.validation import (
     check_label,
     check_metadata,
     check_optional_label,
+    check_range,
     check_tags,
     parse_choice,
     parse_id,
@@ -165,7 +167,9 @@ class NewMemory:
         parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
-        if fields.get("corrects"):
+        if corrects := fields.get("corrects"):
+            if not isinstance(corrects, bool):
+                raise ValidationError("corrects must be true or false.")
             if report_id is None:
                 raise ValidationError("corrects needs parent_report_id: the report that is partly wrong.")
             extra["corrects"] = True
@@ -294,7 +298,7 @@ class Scope:
             "category": check_optional_label("category", category, MAX_IDENTIFIER),
             "tags": check_tags(tags),
             "own_agent_id": check_optional_label("own_agent_id", own_agent_id, MAX_IDENTIFIER),
-            "after_id": after_id,
+            "after_id": None if after_id is None else check_range("after_id", after_id, 0, LARGEST),
             "created_after": None if created_after is None else beginning_of("created_after", created_after),
             "created_before": None if created_before is None else end_of("created_before", created_before),
             "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of, or_else='"any"'),

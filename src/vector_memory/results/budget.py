@@ -7,8 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from pydantic import BaseModel
 
 from vector_memory.domain import Page
-from vector_memory.domain.validation import MAX_LIMIT
-from vector_memory.errors import ValidationError
+from vector_memory.domain.validation import MAX_LIMIT, check_range
 from vector_memory.results.lean import IS_LEAN, text_of
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection, Omitted, StoredText
 from vector_memory.results.shortening import MARK, bounded, clipped, json_size, noted, prefix, size, slimmed, value_size
@@ -95,9 +94,7 @@ class ResponseBudget:
 
         Raises ValidationError for an offset outside the text.
         """
-        if not 0 <= offset <= len(text):
-            raise ValidationError(f"offset must be between 0 and {len(text):,}, the length of the content.")
-        return cut(text, offset, self._bytes // times)
+        return cut(text, check_range("offset", offset, 0, len(text)), self._bytes // times)
 
     def slim(self, item: T, share: int = 2) -> T:
         """Return the item with its longest fields shortened to one of `share` equal shares of an answer."""

@@ -125,13 +125,14 @@ WHAT = (
     "context_after",
     "later",
     "later_more",
+    "observations",
 )
 """The fields of a memory, in the order in which a model reads them; `WHERE` says which it is."""
 
 ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata")
 """Further fields of a memory that is read on its own."""
 
-READ = ("success", "message", *WHERE, *ALONE, *WHAT, "observations")
+READ = ("success", "message", *WHERE, *ALONE, *WHAT)
 """The fields of an answer that is one memory, or a part of one."""
 
 RECEIPT = ("success", "message", "memory_id", "session_id", "rejected_tags", "redacted")

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.domain import AsOf, MemoryKind, Scope
 from vector_memory.results.budget import cut
@@ -11,6 +11,7 @@ from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import (
     Beginning,
     FineSearchResult,
+    FoundBeginning,
     FoundChunk,
     FoundMemory,
     FoundSection,
@@ -23,6 +24,8 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Memory, Origin
+
+R = TypeVar("R", FoundChunk, FoundSection, FoundMemory, FoundBeginning)
 
 ORIGIN = set(SharedProvenance.model_fields)
 """The fields that say where a found text comes from."""
@@ -112,6 +115,16 @@ def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) ->
     return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
 
 
+def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R]:
+    """Put observations into the results that they speak of, unless these match the question only weakly."""
+    return [
+        result.model_copy(update={"observations": [note for note in notes if note.report_id == result.memory_id]})
+        if result.match in (None, "strong")
+        else result
+        for result in results
+    ]
+
+
 def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Superseded:
     """Return what is superseded: what a scope of current memories leaves out, or of these memories of any other."""
     if scope.as_of is None:
@@ -164,11 +177,15 @@ def hoist_common_fields(answer: Result) -> Result:
         alike = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
         shared = {name: value for name, value in alike.items() if name not in kept}
     seen: set[int] = set()
+    noted: set[int] = set()
     results = []
     for result in answer.results:
         left_out = set(ORIGIN if result.memory_id in seen else shared) - kept
         left_out |= {"title"} if has_title_in_path(result) else set()
-        emptied = {"later": [], "later_more": 0} if result.memory_id in seen else {}
+        emptied: dict[str, Any] = {"later": [], "later_more": 0} if result.memory_id in seen else {}
+        if result.observations:
+            emptied |= {"observations": []} if result.memory_id in noted else {}
+            noted.add(result.memory_id)
         left_out |= {"content_start"} if isinstance(result, FoundChunk) and result.content_end is None else set()
         results.append(result.model_copy(update=dict.fromkeys(left_out) | emptied))
         seen.add(result.memory_id)

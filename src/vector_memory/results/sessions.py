@@ -26,6 +26,7 @@ SCORE = "What results are sorted by, 0 to 1"
 MATCH = "strong: it probably answers; related: on the topic; weak"
 LATER = "Newer memories on its subject, which may correct it; the newest first"
 LATER_MORE = "Further ones"
+OBSERVATIONS = "Corrections of the report, and additions"
 COPIES = "Older memories that say the same"
 REDACTED = "Private parts and secrets removed"
 SUPERSEDED = 'Superseded memories in the scope that were left out; as_of="any" finds them'
@@ -83,6 +84,20 @@ class LaterMemory(Value):
     beginning: str | None = unless_empty()
 
 
+class ObservationNote(Value):
+    """A correction of or an addition to a report of the answer: read the whole of it with get_memory_by_id.
+
+    What `corrects` the report stands before what adds to it.
+    """
+
+    id: int
+    report_id: int
+    agent_id: str
+    created_at: Time
+    corrects: bool = Field(default=False, description="Part of the report is wrong", exclude_if=lambda held: not held)
+    beginning: str
+
+
 class StoredText(Value):
     """The text of a memory, or the part of it that fits, and where it comes from."""
 
@@ -99,6 +114,11 @@ class StoredText(Value):
     content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
     expires_at: Time | None = unless_empty()
     pinned: bool | None = unless_empty()
+
+    @property
+    def memory_id(self) -> int:
+        """The name of `id` in results that are parts of a memory."""
+        return self.id
 
 
 class Succession(Value):
@@ -173,14 +193,10 @@ class FoundMemory(MemoryEntry, InContext):
     later: list[LaterMemory] = unless_empty([], LATER)
     later_more: int = unless_zero(LATER_MORE)
     copies: list[int] = unless_empty([], COPIES)
+    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
     similarity: Share | None = SCOPED_MATCH
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
     sources: list[Source] = unless_both()
-
-    @property
-    def memory_id(self) -> int:
-        """The name of `id` in results that are parts of a memory."""
-        return self.id
 
 
 class Beginning(StoredText, Succession):
@@ -200,21 +216,8 @@ class FoundBeginning(Beginning):
     score: Score | None = unless_empty(description=SCORE)
     match: MatchLevel | None = unless_empty(description=MATCH)
     copies: list[int] = unless_empty([], COPIES)
+    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
     similarity: Share | None = SCOPED_MATCH
-
-
-class ObservationNote(Value):
-    """A correction of or an addition to a report of the answer: read the whole of it with get_memory_by_id.
-
-    What `corrects` the report stands before what adds to it.
-    """
-
-    id: int
-    report_id: int
-    agent_id: str
-    created_at: Time
-    corrects: bool = Field(default=False, description="Part of the report is wrong", exclude_if=lambda held: not held)
-    beginning: str
 
 
 class Omitted(Value):
@@ -227,10 +230,10 @@ class Omitted(Value):
 class ReportsResult(Result):
     """Base of results that may hold reports: it names the observations on them."""
 
-    observations: list[ObservationNote] = unless_empty([], "Corrections of these reports, and additions")
+    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
 
 
-class SearchResult(ReportsResult):
+class SearchResult(Result):
     """Base of all search results. `confidence` is None if nothing was compared by meaning."""
 
     total_results: int = 0
@@ -309,6 +312,7 @@ class FoundChunk(SharedProvenance, InContext, Succession):
     later: list[LaterMemory] = unless_empty([], LATER)
     later_more: int = unless_zero(LATER_MORE)
     copies: list[int] = unless_empty([], COPIES)
+    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
     similarity: Share | None
     source: Literal["chunk"] = "chunk"
     sources: list[Source] = unless_both()
@@ -331,6 +335,7 @@ class FoundSection(SharedProvenance, Succession, Joinable):
     later: list[LaterMemory] = unless_empty([], LATER)
     later_more: int = unless_zero(LATER_MORE)
     copies: list[int] = unless_empty([], COPIES)
+    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
     similarity: Share | None
     source: Literal["expanded_section"] = "expanded_section"
     sources: list[Source] = unless_both()
@@ -372,7 +377,7 @@ class CoarseSearchResult(SearchMemoriesResult):
     granularity: Literal["coarse"] = "coarse"
 
 
-class ChangesResult(ReportsResult):
+class ChangesResult(Result):
     """What others stored in a session since a cursor: oldest first, or with a query, best matches first."""
 
     results: list[FoundBeginning] = Field(default=[])

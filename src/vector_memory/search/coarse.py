@@ -16,8 +16,9 @@ from vector_memory.results.mapping import (
     observations_on,
     said_of_cut,
     superseded_in,
+    with_notes,
 )
-from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
+from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, SearchMemoriesResult
 from vector_memory.search.arranging import needed_for, newer_of, results_of
 from vector_memory.search.confidence import Judgement
 from vector_memory.search.copies import said_in, whole_runs
@@ -41,14 +42,13 @@ A = TypeVar("A", bound=SearchMemoriesResult)
 
 
 class Looked(NamedTuple):
-    """What was found for a page, what is to be said of it, and observations on it.
+    """What was found for a page, and what is to be said of it.
 
     `more`: further results follow. `left_out`: how many weak ones the page does not show.
     """
 
     found: Sequence[FoundMemory]
     judgement: Judgement
-    observations: Sequence[ObservationNote] = ()
     neighbours: Mapping[int, Neighbours] = MappingProxyType({})
     more: bool = False
     left_out: int = 0
@@ -118,7 +118,7 @@ class CoarseSearch:
             notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
         found = [found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
         said = Judgement(notes=(*notes, *filter(None, [note])))
-        return Looked(found, said, observations, more=len(memories) > page.limit, superseded=superseded)
+        return Looked(with_notes(found, observations), said, more=len(memories) > page.limit, superseded=superseded)
 
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
@@ -152,11 +152,12 @@ class CoarseSearch:
             )
             for hit in hits
         ]
+        matched = with_notes(matched, observations)
         if page.is_part:
             for memory in matched:
                 said = said_in(memories[memory.id], memory.content) if folds else None
                 memory.saying(said, newer.get(memory.id, ()))
-        return Looked(matched, judgement, observations, known, more=more, left_out=left_out, superseded=superseded)
+        return Looked(matched, judgement, known, more=more, left_out=left_out, superseded=superseded)
 
     def _answer(
         self,
@@ -186,7 +187,7 @@ class CoarseSearch:
 
     def _found_fields(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields of an answer, with as many results as fit, or one line for each memory."""
-        _, judgement, observations, known, more, left_out, superseded = looked
+        _, judgement, known, more, left_out, superseded = looked
         found = [one.model_copy(update={"superseded_by": superseded.by.get(one.id, [])}) for one in looked.found]
         if page.detail == LINES:
             lines, answer = listed(budget, found, page, more=more)
@@ -195,7 +196,7 @@ class CoarseSearch:
             shared = budget.share(found)
             shown = budget.with_more(shared, beside(shared, known)) if known else shared
             answer = budget.packed(found, shown, page, omitted_memory, more=more)
-            fields = answer.fields() | {"observations": list(observations)}
+            fields = answer.fields()
         return fields | {
             "total_results": counted_with_copies(answer.results),
             "confidence": judgement.confidence,

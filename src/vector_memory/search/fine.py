@@ -3,7 +3,7 @@
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
-from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in
+from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in, with_notes
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.arranging import needed_for, newer_of, results_of
 from vector_memory.search.copies import said_in, whole_runs
@@ -54,6 +54,7 @@ class FineSearch:
         require_all(sources, numbers)
         beside_each = with_superseding(later, superseded.by)
         matched = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id], beside_each) for hit in hits]
+        matched = with_notes(matched, observations)
         if page.is_part:
             for chunk in matched:
                 stored = chunks[chunk.chunk_id].chunk
@@ -74,7 +75,6 @@ class FineSearch:
                 weak=left_out,
                 superseded=superseded.number,
                 elsewhere=judgement.elsewhere,
-                observations=observations,
                 message=explain("chunk", answer, notes, read_with="expand_chunk_context"),
             ).noting(judgement.notes)
 

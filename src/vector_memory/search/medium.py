@@ -7,10 +7,10 @@ from itertools import groupby
 from math import fsum
 from typing import NamedTuple
 
-from vector_memory.domain import LATEST, MatchLevel, MemoryKind, Page, Scope, SearchMode, best_of
+from vector_memory.domain import LATEST, MatchLevel, Page, Scope, SearchMode, best_of
 from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
-from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in
+from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in, with_notes
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.arranging import found_for, newer_of, preferred
 from vector_memory.search.confidence import judged
@@ -20,7 +20,7 @@ from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import LaterFields, with_superseding
 from vector_memory.search.messages import said_with
 from vector_memory.search.relevance import CANDIDATES, on_page
-from vector_memory.search.retrieval import Retrieval
+from vector_memory.search.retrieval import Retrieval, reports_among
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import ChunkOutline, Memory
@@ -119,7 +119,7 @@ class MediumSearch:
                 shown = {match.section.memory_id for match in sections}
                 memories, observations, superseded, later, newer = reader.together(
                     lambda reader: reader.memories(sorted(shown)),
-                    lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else (), scope.as_of),
+                    lambda reader: notes_on(reader, reports_among(scope, sections), scope.as_of),
                     lambda reader: superseded_in(reader, scope, shown),
                     lambda reader: self._retriever.later_of(reader, sorted(shown), scope, page),
                     lambda reader: newer_of(reader, scope, sorted(shown), page) if page.is_part else {},
@@ -128,6 +128,7 @@ class MediumSearch:
         require_all(memories, shown)
         beside_each = with_superseding(later, superseded.by)
         matched = [found_section(match, memories, beside_each) for match in sections]
+        matched = with_notes(matched, observations)
         if page.is_part:
             for section, match in zip(matched, sections, strict=True):
                 said = section_said(match.section, memories[match.memory_id]) if folds else None
@@ -145,7 +146,6 @@ class MediumSearch:
                 weak=left_out,
                 superseded=superseded.number,
                 elsewhere=judgement.elsewhere,
-                observations=observations,
                 message=explain("section", answer, notes, read_with="get_memory_by_id"),
             ).noting(judgement.notes)
 

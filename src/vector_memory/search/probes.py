@@ -8,7 +8,7 @@ from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import ResponseBudget, explain, listed
-from vector_memory.results.mapping import NOTED, READ_WITH, counted_with_copies, said_of_cut
+from vector_memory.results.mapping import READ_WITH, counted_with_copies, said_of_cut
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
@@ -16,7 +16,6 @@ from vector_memory.results.sessions import (
     FoundMemory,
     FoundSection,
     MediumSearchResult,
-    ObservationNote,
     Omitted,
     SearchResult,
 )
@@ -118,7 +117,6 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
         "confidence": best,
         "weak": left_out,
         "elsewhere": elsewhere_of(answers) if best != LEVELS[0] else {},
-        "observations": [note for note in of_all(answers) if note.report_id in {hit.memory_id for hit in shown}],
         "message": explain(noun, packed, notes, read_with=read_with),
     }
     if isinstance(first, CoarseSearchResult):
@@ -159,7 +157,8 @@ def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
 def better(one: H, other: H) -> H:
     """Return the hit of two on the same text that has the higher score, with the better match of both."""
     match = next((level for level in LEVELS if level in (one.match, other.match)), None)
-    return cast("H", max(one, other, key=score_of).model_copy(update={"match": match}))
+    update = {"match": match, "observations": one.observations or other.observations}
+    return cast("H", max(one, other, key=score_of).model_copy(update=update))
 
 
 def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:
@@ -199,10 +198,3 @@ def notes_of(answers: Sequence[SearchResult], best: MatchLevel | None) -> Iterat
         elif answer.confidence is not None:
             places = f" {somewhere_else(answer.elsewhere, advise=True)}" if answer.elsewhere else ""
             yield f"No close match for question {number}.{places}"
-
-
-def of_all(answers: Sequence[SearchResult]) -> list[ObservationNote]:
-    """Return the latest observations of all answers, each once: corrections first, and of each the oldest."""
-    known = {note.id: note for answer in answers for note in answer.observations}
-    latest = sorted(known.values(), key=lambda note: (note.corrects, note.id))[-NOTED:]
-    return sorted(latest, key=lambda note: (not note.corrects, note.id))

@@ -16,6 +16,7 @@ from vector_memory.search.fusion import (
 )
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
+from vector_memory.search.relevance import J
 from vector_memory.search.scan import COUNTED, Found, Method, Scan, index_read, reads
 from vector_memory.storage.base import Reader
 from vector_memory.storage.damaged import require_all
@@ -220,6 +221,7 @@ def noted_together(one: Origin, other: Origin) -> bool:
     return is_same and abs(microseconds(one.created_at) - microseconds(other.created_at)) < IN_ONE_GO
 
 
-def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
-    """Return the ids of the memories of hits of a scope if they are reports."""
-    return {hit.memory_id for hit in hits} if scope.kind is MemoryKind.REPORT else set()
+def reports_among(scope: Scope, hits: Sequence[J]) -> set[int]:
+    """Return the ids of the reports of a scope that match well, or of all if that was not judged."""
+    is_wanted = scope.kind is MemoryKind.REPORT
+    return {hit.memory_id for hit in hits if is_wanted and hit.match in (None, "strong")}

@@ -15,6 +15,7 @@ from vector_memory.results.mapping import (
     replaced_by,
     said_of_beginnings,
     superseded_in,
+    with_notes,
 )
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
@@ -91,6 +92,7 @@ class Changes:
             )
             for memory in memories
         ]
+        found = with_notes(found, observations)
 
         def build(budget: ResponseBudget) -> ChangesResult:
             shown = budget.share(found)
@@ -102,7 +104,6 @@ class Changes:
                 has_more=has_more,
                 total_new=total,
                 superseded=superseded.number,
-                observations=observations,
                 message=" ".join(filter(None, (lost, said))),
             )
 
@@ -144,6 +145,7 @@ class Changes:
             )
             for hit in hits
         ]
+        found = with_notes(found, observations)
         total = sum(counts.values())
         confidence = best_of([hit.match for hit in matches])
         notes = (
@@ -160,7 +162,6 @@ class Changes:
                 results=shown,
                 cursor=str(end),
                 total_new=total,
-                observations=observations,
                 confidence=confidence,
                 weak=left_out,
                 superseded=superseded.number,

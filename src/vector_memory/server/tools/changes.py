@@ -20,6 +20,7 @@ from vector_memory.server.tools.params import (
     OfIteration,
     OfTask,
     Store,
+    Switch,
     WholeNumber,
     found_by,
 )
@@ -53,7 +54,7 @@ async def search_changes(
     created_before: CreatedBefore = None,
     as_of: AsOf = None,
     limit: Limit = 20,
-    full: Annotated[bool, Field(description="Whole texts, as far as they fit, not beginnings")] = False,
+    full: Annotated[Switch, Field(description="Whole texts, as far as they fit, not beginnings")] = False,
     max_tokens: MaxTokens = None,
     wait: Annotated[
         WholeNumber, Field(description="Seconds to wait while nothing is new, up to 50; answers once something is")

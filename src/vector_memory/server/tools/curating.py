@@ -14,6 +14,7 @@ from vector_memory.server.tools.params import (
     MemoryId,
     OfSession,
     Store,
+    Switch,
     WholeNumber,
     from_json,
 )
@@ -32,7 +33,7 @@ async def supersede_memories(
     store: Store,
     memory_id: MemoryId,
     older_ids: Annotated[list[WholeNumber], Field(description="Ids it replaces"), BeforeValidator(from_json)],
-    release: Annotated[bool, Field(description="true: they are current again")] = False,
+    release: Annotated[Switch, Field(description="true: they are current again")] = False,
 ) -> SupersedeResult:
     """Say that a stored memory replaces older ones, or no longer does."""
     return await in_writers_thread(store.release if release else store.supersede, memory_id, *older_ids)
@@ -40,7 +41,7 @@ async def supersede_memories(
 
 @tool(title="Pin memory", annotations=STORES)
 async def pin_memory(
-    *, store: Store, memory_id: MemoryId, pinned: Annotated[bool, Field(description="false: unpin")] = True
+    *, store: Store, memory_id: MemoryId, pinned: Annotated[Switch, Field(description="false: unpin")] = True
 ) -> AmendResult:
     """Keep a memory whatever its age, first in its session's context."""
     return await in_writers_thread(store.pin if pinned else store.unpin, memory_id)

@@ -22,6 +22,7 @@ from vector_memory.server.tools.params import (
     MemoryId,
     Offset,
     Store,
+    Switch,
     WholeNumber,
     found_by,
 )
@@ -76,7 +77,7 @@ def write_document_to_file(
     store: Store,
     memory_id: MemoryId,
     output_path: Annotated[str, Field(description="Path inside the export folder")],
-    overwrite: Annotated[bool, Field(description="Replace an existing file")] = False,
+    overwrite: Annotated[Switch, Field(description="Replace an existing file")] = False,
 ) -> ExportResult:
     """Export a memory to a Markdown file with YAML front matter."""
     return store.write_document_to_file(memory_id, output_path, overwrite=overwrite)

@@ -39,7 +39,7 @@ WORDS = {
     "integer": "an integer",
     "number": "a number",
     "boolean": "true or false",
-    "array": "a list of strings",
+    "array": "a list of {items}",
     "object": "an object",
 }
 """JSON types as messages name them."""
@@ -132,7 +132,7 @@ def _expected(schema: Schema) -> str:
     if "enum" in schema:
         return " or ".join(f'"{choice}"' for choice in schema["enum"])
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    return " or ".join(WORDS[name] for name in types)
+    return " or ".join(WORDS[name] for name in types).format(items=f"{schema.get('items', {}).get('type', '')}s")
 
 
 def _unknown(names: Sequence[str], tool_name: str, parameters: Schema) -> str:

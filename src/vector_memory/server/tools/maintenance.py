@@ -27,6 +27,7 @@ from vector_memory.server.tools.params import (
     MemoryId,
     OfAgent,
     Store,
+    Switch,
     WholeNumber,
     found_by,
 )
@@ -72,7 +73,7 @@ async def cleanup_old_memories(
     store: Store,
     context: Context,
     days_old: Annotated[WholeNumber, Field(description="Minimum age in days")] = 90,
-    dry_run: Annotated[bool, Field(description="Only count")] = True,
+    dry_run: Annotated[Switch, Field(description="Only count")] = True,
 ) -> CleanupResult | InputRequiredResult:
     """Count the memories of all sessions older than days_old; with dry_run=false, permanently delete them."""
     if dry_run:

@@ -16,8 +16,7 @@ from fastmcp.dependencies import Depends
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
-from pydantic import BeforeValidator, Field, StrictInt
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
 
 from vector_memory.domain import LATEST, LINES, SearchMode, SearchOrder
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
@@ -64,7 +63,7 @@ async def current_progress() -> Callable[[int, int], None]:
 
 
 def from_json(value: object) -> object:
-    """Parse a list or object that a client sent as JSON text, as many do; return any other value unchanged."""
+    """Parse what a client sent as JSON text in place of a list, object or number; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -73,23 +72,16 @@ def from_json(value: object) -> object:
         return value
 
 
-def _no_switch(value: object) -> object:
-    """Refuse true and false in place of a number: pydantic would read them as 1 and 0."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("int_type", "not a number")
-    return value
-
-
-WholeNumber = Annotated[int, BeforeValidator(_no_switch)]
-
-
 def _whole(value: object) -> object:
     """Return a number without decimals, such as 1.0, as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+# Strict, because pydantic would read true as the number 1, "nan" as a number, and 0 or "off" as false.
 Number = Annotated[StrictInt, BeforeValidator(_whole)]
 """A number where a text is accepted too, so that no text is read as one."""
+WholeNumber = Annotated[Number, BeforeValidator(from_json)]
+Switch = Annotated[StrictBool, BeforeValidator(from_json)]
 
 
 def _year_as_text(value: object) -> object:
@@ -131,7 +123,7 @@ Tags = Annotated[
     # Stop at the first bad tag, so that a million bad tags give one message.
     list[str] | None, Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True), BeforeValidator(from_json)
 ]
-TtlDays = Annotated[float | None, Field(description="Lifetime")]
+TtlDays = Annotated[StrictFloat | None, Field(description="Lifetime"), BeforeValidator(from_json)]
 Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
 
 Supersedes = Annotated[
@@ -153,7 +145,7 @@ Detail = Annotated[str | None, Field(description="One line a memory", json_schem
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
 Mode = Annotated[str | None, Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)})]
 Prefer = Annotated[str | None, Field(description="For state", json_schema_extra={"enum": [LATEST]})]
-LatestFirst = Annotated[bool, Field(description="false: oldest first")]
+LatestFirst = Annotated[Switch, Field(description="false: oldest first")]
 Order = Annotated[
     str | None,
     Field(description="Default relevance with a query, else recent", json_schema_extra={"enum": list(SearchOrder)}),
@@ -163,7 +155,7 @@ Order = Annotated[
 MemoryId = Annotated[str | Number, Field(description="From a store or search")]
 ChunkId = Annotated[str | Number, Field(description="chunk_id from a search")]
 ReportId = Annotated[str | Number | None, Field(description="The report")]
-Corrects = Annotated[bool, Field(description="Part of it is wrong")]
+Corrects = Annotated[Switch, Field(description="Part of it is wrong")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
 ]

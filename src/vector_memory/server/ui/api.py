@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from vector_memory.domain import ANY, MemoryKind, Page, Scope, SearchMode, best_of, utc_now
-from vector_memory.domain.validation import MAX_LIMIT, parse_choice
+from vector_memory.domain.validation import LARGEST, MAX_LIMIT, parse_choice
 from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
 from vector_memory.files.memory import ListedFile
 from vector_memory.maintenance.report.rendering import render
@@ -281,7 +281,7 @@ def scope_of(request: Request, names: Collection[str] = FILTERS) -> Scope:
 def number_of(request: Request, name: str, default: int) -> int:
     """Return a whole number of an address. Raises ValidationError."""
     given = request.query_params.get(name, str(default))
-    if not given.isdecimal():
+    if not given.isdecimal() or len(given) >= len(str(LARGEST)):
         raise ValidationError(f"{name} must be a whole number.")
     return int(given)
 
