@@ -91,6 +91,21 @@ def test_names_numbers_and_short_words_are_not_read_as_others(filled: SessionMem
     assert "searched" not in asked(filled, query)[1]
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [("Banks close at noon.", "how do I bake bread"), ("We met at the stations.", "statio"), ("Errors occur.", "eror"),
+     ("The error_count and ErrorPage.", "eror"), ("Die Straßen sind leer.", "strase")],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["working_memory", "session_context"])
+def test_a_word_that_stands_in_no_text_is_not_searched(
+    store: SessionMemoryStore, kind: str, text: str, query: str
+) -> None:
+    """The index has only its stem, which other words have, too."""
+    store.store_memory(kind, text, session_id="s")
+    said = store.search_memories(query, Scope(kind, session_id="s"), mode=SearchMode.KEYWORD).message or ""
+    assert "searched" not in said
+
+
 def test_a_misspelt_stop_word_is_not_read_as_another(filled: SessionMemoryStore) -> None:
     assert "their" in one_letter_off("thier")
     filled.store_memory("working_memory", "A tier of servers.", session_id="s", agent_id="a")

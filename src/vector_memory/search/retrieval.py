@@ -177,7 +177,7 @@ class Retrieval:
         """Return the best units or memories by their fused scores, with misspelt words read as those that are meant."""
         visible, depth = self.reader.visible(scope), max(DEPTH, count)
         scan = self._scan(visible, depth)
-        if self.question.plain and (respelt := scan.respelt()):
+        if self.question.plain and (respelt := scan.respelt(self.reader)):
             self.question, self._last_scan = self.question.read_as(respelt), None
             scan = self._scan(visible, depth)
         elif self.question.plain:

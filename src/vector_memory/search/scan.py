@@ -1,11 +1,11 @@
 """Finds the best units of a scope: by the cosine of their nearest passage, by BM25, or by both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vector_memory.domain import Scope
+from vector_memory.domain import TRAITS, Scope
 from vector_memory.search.comparison import (
     MAX_EXACT_UNITS,
     MAX_EXACT_UNITS_OF_SESSION,
@@ -37,6 +37,7 @@ from vector_memory.storage.postings import BUCKETS, buckets_of
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, IndexedScope, Likely
 from vector_memory.storage.scoring import Numbers, Vectors, are_in, best, cosines, rounded
 from vector_memory.storage.spelling import MOST_BLOCKS, Spelling
+from vector_memory.storage.unit_text import searchable_text
 from vector_memory.storage.units import OUTSIDE
 
 PROBED = 16_384
@@ -135,14 +136,24 @@ class Scan:
         hits = self._hits(nearby, lacking, weight, count, by_meaning=True, memories=memories)
         return SearchHits(hits[:count], nearest, nearby.partial, covered, weight)
 
-    def respelt(self) -> dict[str, Spelling]:
+    def respelt(self, reader: Reader) -> dict[str, Spelling]:
         """Return what words of the question that the scope does not have may be read as, by their terms."""
         plain, words = self._question.plain, self._words
         missing = {} if words is None else {term: plain[term] for term in words.missing if term in plain}
         if not missing or not 0 < len(self._units.block_ids) <= MOST_BLOCKS:
             return {}
         rows = self._source.indexed(self._scope, list(range(BUCKETS))).postings
-        return respell(self._units, rows, missing, self._question.terms or ())
+        is_chunked = self._scope.kind is not None and TRAITS[self._scope.kind].chunked
+
+        def texts_of(unit_ids: list[int]) -> Iterator[str]:
+            chunks = reader.chunks(unit_ids) if is_chunked else {}
+            memories = reader.memories(sorted({one.memory_id for one in chunks.values()}) if is_chunked else unit_ids)
+            for one in chunks.values():
+                yield searchable_text(memories[one.memory_id].title, one.chunk.headings, one.chunk.text)
+            for memory in () if is_chunked else memories.values():
+                yield searchable_text(memory.title, (), memory.content)
+
+        return respell(self._units, rows, missing, self._question.terms or (), texts_of)
 
     def likeliest(self, reader: Reader) -> Likely | None:
         """Return the likeliest of the newest passages."""

@@ -1,6 +1,6 @@
 """BM25 over the units of a scope, with the statistics of the scope."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from vector_memory.storage.postings import Occurrences, PostingRows, all_occurrences, key_of, occurrences
 from vector_memory.storage.scoring import Numbers, divisor_of, highest_score, scores_for
-from vector_memory.storage.spelling import Spelling, spellings
+from vector_memory.storage.spelling import Occurring, Spelling, spellings
 from vector_memory.storage.terms import named_by
 from vector_memory.storage.units import Units
 
@@ -52,10 +52,18 @@ def inside(units: Units, found: Occurrences) -> tuple[Numbers, NDArray[np.uint16
     return entries[there], found.counts[there]
 
 
-def respell(units: Units, rows: PostingRows, missing: Mapping[str, str], others: Sequence[str]) -> dict[str, Spelling]:
+def respell(
+    units: Units,
+    rows: PostingRows,
+    missing: Mapping[str, str],
+    others: Sequence[str],
+    texts_of: Callable[[list[int]], Iterable[str]],
+) -> dict[str, Spelling]:
     """Return what words that a scope does not have may be read as (see `spellings`). `rows`: all its postings."""
     keys, everywhere = all_occurrences(rows, len(units.block_ids))
-    return spellings(missing, others, keys[units.inside[units.entries_at(everywhere)]], key_of)
+    entries = units.entries_at(everywhere)
+    there = units.inside[entries]
+    return spellings(missing, others, Occurring(keys[there], units.ids[entries[there]]), key_of, texts_of)
 
 
 def covered_by_best(

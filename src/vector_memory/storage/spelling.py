@@ -4,7 +4,8 @@ The index keeps hashes of terms, no words. So what a misspelt word may have been
 is asked which of these it has.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from vector_memory.storage.terms import STOP_WORDS, stems_of
 
 MOST_BLOCKS = 128
 """All postings of a scope are read. One with more blocks of them is not asked: it takes too long."""
+MOST_TEXTS = 64
+"""So many of the latest texts with a term are searched for the word itself."""
+WORD = re.compile(r"\w+")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LONG = 6
 """In shorter words, another letter gives another word more often than a slip (hide, hike)."""
@@ -36,28 +40,43 @@ class Spelling(NamedTuple):
     term: str
 
 
+class Occurring(NamedTuple):
+    """The terms of a scope: the `keys` of all postings, and the `units` that have them."""
+
+    keys: NDArray[np.int64]
+    units: NDArray[np.int64]
+
+
 def spellings(
-    missing: Mapping[str, str], others: Collection[str], keys: NDArray[np.int64], key_of: Callable[[str], int]
+    missing: Mapping[str, str],
+    others: Collection[str],
+    found: Occurring,
+    key_of: Callable[[str], int],
+    texts_of: Callable[[list[int]], Iterable[str]],
 ) -> dict[str, Spelling]:
     """Return what the `missing` words were probably meant to be, by their terms, as far as the scope has such words.
 
-    `keys`: of the terms of all postings of the scope. `others`: what the query asks for already.
+    `others`: what the query asks for already. `texts_of`: the texts of units. A key stands for all words of one stem,
+    so the texts tell which of them is there: nothing is read as a word that nobody wrote.
     """
-    found: dict[str, Spelling] = {}
+    respelt: dict[str, Spelling] = {}
     for term, typed in missing.items():
         words = list(dict.fromkeys(one_letter_off(typed.lower())))
-        # In reverse, so that of several words with one term the first is kept, which often has all its letters.
-        stems = zip(stems_of(words)[::-1], words[::-1], strict=True)
-        known = {key_of(other): (word, other) for other, word in stems if other not in STOP_STEMS}
-        ascending = np.sort(np.array(list(known), np.int64))
-        has_one = ascending.take(ascending.searchsorted(keys), mode="clip") == keys
+        stems = [(word, stem) for word, stem in zip(words, stems_of(words), strict=True) if stem not in STOP_STEMS]
+        ascending = np.unique(np.array([key_of(stem) for _, stem in stems], np.int64))
+        has_one = ascending.take(ascending.searchsorted(found.keys), mode="clip") == found.keys
         if not has_one.any() or not STOP_WORDS.isdisjoint(words):
             continue
-        counts = dict(zip(*map(np.ndarray.tolist, np.unique(keys[has_one], return_counts=True)), strict=True))
-        word, other = known[max(reversed(known), key=lambda key: counts.get(key, 0))]
-        if other not in others:
-            found[term] = Spelling(typed, word, other)
-    return found
+        keys, counts = np.unique(found.keys[has_one], return_counts=True)
+        for key in keys[np.argsort(-counts, kind="stable")].tolist():
+            texts = texts_of(found.units[found.keys == key][-MOST_TEXTS:].tolist())
+            there = {word for text in texts for word in WORD.findall(text.lower())}
+            known = next(((word, stem) for word, stem in stems if word in there and key_of(stem) == key), None)
+            if known is not None:
+                if known[1] not in others:
+                    respelt[term] = Spelling(typed, *known)
+                break
+    return respelt
 
 
 def one_letter_off(word: str) -> Iterator[str]:
