@@ -116,9 +116,9 @@ Nothing is sent anywhere.
 def added_keys(tool: str) -> set[str]:
     """Return the keys that answers have beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return SEARCHED | OBSERVATIONS | PROVENANCE
+        return SEARCHED | PROVENANCE
     if tool.startswith("search_"):
-        return SEARCHED | OBSERVATIONS | {"lines"}
+        return SEARCHED | {"lines"}
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted", "expires_at"}
     added = {
