@@ -137,9 +137,9 @@ def added_keys(tool: str) -> set[str]:
 def added_item_keys(tool: str) -> set[str]:
     """Return the keys of single results beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return PROVENANCE | {"content_start", "content_end", "sources", "score", "match", "later"}
+        return PROVENANCE | {"content_start", "content_end", "sources", "score", "match", "later"} | OBSERVATIONS
     if tool.startswith("search_"):
-        return CUT | {"sources", "score", "match", "later"}
+        return CUT | OBSERVATIONS | {"sources", "score", "match", "later"}
     if tool == "get_memory_by_id":
         return CUT
     return {"agents", "agent_count"} if tool == "list_sessions" else set()
