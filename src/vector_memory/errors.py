@@ -3,6 +3,7 @@
 VectorMemoryError
 ├── ValidationError             a parameter is invalid
 │   ├── DuplicateMemoryError    the same content is already stored in the same place
+│   ├── DeletedEarlierError     a hook, an import or a sync brings what was deleted
 │   ├── NotFoundError           no memory, chunk or session has this id
 │   ├── AccessDeniedError       the caller's token does not permit it
 │   └── QuotaExceededError      the caller's namespace is full, or called too often
@@ -50,6 +51,13 @@ class DuplicateMemoryError(ValidationError):
             f"memory_id {memory_id}."
         )
         self.memory_id = memory_id
+
+
+class DeletedEarlierError(ValidationError):
+    """The memory of this text was deleted, and its source brings the text again; nothing was stored."""
+
+    def __init__(self) -> None:
+        super().__init__("It was deleted earlier: store it with a tool or a command if you want it again.")
 
 
 class NotFoundError(ValidationError):

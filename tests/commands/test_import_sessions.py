@@ -46,6 +46,7 @@ def test_json_has_every_number(run: Run) -> None:
         "stored": 11,
         "kinds": {"input_prompt": 7, "working_memory": 1, "report": 1, "session_context": 2},
         "skipped": 0,
+        "deleted_earlier": 0,
         "redacted": 1,
         "nul_characters": 0,
         "unread": [],

@@ -89,6 +89,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "import-sessions": {
         "import-sessions --dry-run": "say what would be stored of this project",
         "import-sessions --all --client codex": "all sessions of Codex",
+        "import-sessions --again": "also what was deleted since",
     },
     "supersede": {
         "supersede 9 4 7": "9 replaces 4 and 7",

@@ -18,7 +18,7 @@ from vector_memory.sessions.sync import Origin, Sync
 
 logger = logging.getLogger(__name__)
 
-State = Literal["stored", "updated", "unchanged", "removed", "skipped", "failed"]
+State = Literal["stored", "updated", "unchanged", "removed", "skipped", "deleted_earlier", "failed"]
 
 Progress = Callable[[int, int], None]
 """Called with the number of files that are done, and of all that are new or have changed."""

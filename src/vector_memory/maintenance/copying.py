@@ -95,7 +95,7 @@ class Copying:
         return CopiedMemories(done, written, replaced, len(lost))
 
     def complete(self, on_progress: Progress | None = None) -> None:
-        """Write how long memories are current, the index of words and the tags, and let only higher ids be given."""
+        """Write how long memories are current, traces, the index of words and the tags; give only higher ids."""
         if self._is_complete():
             return
         tags, total, done = self._tags(), self._source.count(EVERYTHING), 0
@@ -108,6 +108,7 @@ class Copying:
                 if on_progress is not None:
                     on_progress(done, total)
             portions.set_lifetimes(self._source.upkeep.portions.lifetimes())
+            writer.set_traces(self._source.traces())
             writer.remove_links()
             for links in links_in(self._source):
                 writer.add_links(links)
@@ -166,7 +167,7 @@ class Copying:
             if missing and writer.ids(Scope(after_id=self._newest, as_of=STORED)):
                 raise ValidationError(IN_USE)
             for whole in wrong:
-                writer.delete(whole.memory.id)
+                writer.delete(whole.memory.id, for_good=False)
             portions.add_memories([*wrong, *missing], self._fingerprint)
             portions.set_copied_from(self._origin.memory, last_id)
         self._last_copied, self._newest = last_id, max(self._newest, numbers[-1])
@@ -190,6 +191,7 @@ class Copying:
                 and ordered_tags(self._source, tags) == ordered_tags(reader, copied)
                 and np.array_equal(tags.vectors, copied.vectors)
                 and mine.lifetimes() == theirs.lifetimes()
+                and self._source.traces() == reader.traces()
                 and all(own == other for own, other in zip_longest(self._blocks(mine), self._blocks(theirs)))
                 and all(own == other for own, other in zip_longest(links_in(self._source), links_in(reader)))
             )

@@ -1,13 +1,27 @@
 """Stores many memories at a time, such as a client's history."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
-from vector_memory.domain import NewMemory, utc_now
+from vector_memory.domain import MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.sessions.writer import hash_of, time_of_prompt, with_title
+from vector_memory.sessions.writer import find_stored, hash_of, is_deleted, with_title
 from vector_memory.storage.base import Storage
+from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import History
+
+Forms = Mapping[str, Collection[str]]
+"""By the hash of a text, the hashes of all its forms: with secrets and without. The others have one form."""
+
+NO_FORMS: Forms = {}
+
+
+class Sifted(NamedTuple):
+    """The memories to store, and the number of those that are left out because they were deleted."""
+
+    new: list[NewMemory]
+    deleted: int
 
 
 class Batches:
@@ -17,11 +31,19 @@ class Batches:
         self._storage = storage
         self._indexer = indexer
 
-    def new_among(self, memories: Sequence[NewMemory], on_the_way: Collection[tuple[str, str]] = ()) -> list[NewMemory]:
-        """Return the memories of sessions that are not stored yet, without repetitions.
+    def new_among(
+        self,
+        memories: Sequence[NewMemory],
+        on_the_way: Collection[tuple[str, str]] = (),
+        forms: Forms = NO_FORMS,
+        *,
+        again: bool = False,
+    ) -> Sifted:
+        """Find the memories of sessions that are not stored yet, without repetitions, and were not deleted.
 
         A prompt that its user has repeated is none: each stored one stands for the nearest in time. A session's prompts
-        are therefore compared at once. `on_the_way`: hashes and times of prompts that are about to be stored.
+        are therefore compared at once. `on_the_way`: hashes and times of prompts that are about to be stored. `again`:
+        also those that were deleted.
         """
         alike: dict[object, list[NewMemory]] = {}
         for memory in memories:
@@ -29,22 +51,34 @@ class Batches:
             key = (hash_of(memory.content), place, memory.parent_report_id, memory.metadata.get("category"))
             alike.setdefault(key, []).append(memory)
         new: list[NewMemory] = []
+        deleted = 0
         with self._storage.read() as reader:
-            for first, *others in alike.values():
-                content_hash = hash_of(first.content)
-                if time_of_prompt(first) is not None:
-                    times = {time for its_hash, time in on_the_way if its_hash == content_hash}
-                    times.update(reader.times_of_duplicates(first, content_hash))
-                    new += without_nearest([first, *others], times)
-                elif first.created_at in reader.times_of_duplicates(first, content_hash):
-                    continue  # it may have been superseded since
-                elif reader.find_duplicate(first, content_hash) is None:
-                    new.append(first)
+            for each in alike.values():
+                first, content_hash = each[0], hash_of(each[0].content)
+                times = {time for its_hash, time in on_the_way if its_hash == content_hash}
+                times.update(reader.times_of_duplicates(first, content_hash))
+                traces = [] if again else reader.traces_of(first, forms.get(content_hash, (content_hash,)))
+                if first.kind is MemoryKind.INPUT_PROMPT:
+                    missing = without_nearest(each, times)
+                    left = without_nearest(missing, {trace.created_at for trace in traces} - times)
+                    new += left
+                else:  # one stands for all, whatever became of it since
+                    missing = [] if times else each
+                    left = [one for one in missing if not any(covers(trace, one) for trace in traces)]
+                    new += left[:1]
+                deleted += len(missing) - len(left)
         chosen = set(map(id, new))
-        return [memory for memory in memories if id(memory) in chosen]
+        return Sifted([memory for memory in memories if id(memory) in chosen], deleted)
+
+    def forget_traces(self, memories: Sequence[NewMemory], forms: Forms) -> None:
+        """Let memories that were deleted be stored again."""
+        with self._storage.write() as writer:
+            for memory in memories:
+                content_hash = hash_of(memory.content)
+                writer.forget_traces(memory, forms.get(content_hash, (content_hash,)))
 
     def store(self, memories: Sequence[NewMemory]) -> list[NewMemory]:
-        """Store memories in one transaction, and return them without those that were stored before.
+        """Store memories in one transaction, and return them without those that were stored before, or deleted.
 
         Each is found by its words at once. Raises ChunkingError, DatabaseError; then nothing is stored.
         """
@@ -55,7 +89,8 @@ class Batches:
         with self._storage.write() as writer:
             for memory, derived in prepared:
                 content_hash, at = hash_of(memory.content), memory.created_at or now
-                if writer.find_duplicate(memory, content_hash, time_of_prompt(memory)) is None:
+                is_stored = find_stored(writer, memory, content_hash, memory.created_at) is not None
+                if not is_stored and not is_deleted(writer, memory, (content_hash,)):
                     history = History(at, at, at, is_dated=at < utc_now(AT_ONCE_SECONDS))
                     writer.add_memory(memory, derived, content_hash=content_hash, history=history)
                     stored.append(memory)

@@ -107,12 +107,15 @@ class Deletion:
         self._storage.purge_deleted()
         return counts
 
-    def delete_each(self, memory_ids: Iterable[int]) -> tuple[int, int]:
-        """Delete memories, one transaction a memory; return the numbers of those that existed and of their chunks."""
+    def delete_each(self, memory_ids: Iterable[int], *, for_good: bool = True) -> tuple[int, int]:
+        """Delete memories, one transaction a memory; return the numbers of those that existed and of their chunks.
+
+        `for_good`: their texts stay gone when their sources are read again.
+        """
         deleted = chunks = 0
         for number in memory_ids:
             with self._storage.write() as writer:
-                chunk_count = writer.delete(number)
+                chunk_count = writer.delete(number, for_good=for_good)
             if chunk_count is not None:
                 deleted += 1
                 chunks += chunk_count

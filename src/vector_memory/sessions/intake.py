@@ -5,7 +5,7 @@ from copy import copy
 from typing import Any, Self, Unpack
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory
-from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
+from vector_memory.errors import DeletedEarlierError, DuplicateMemoryError, VectorMemoryError
 from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Taken, Verdict, failure
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.restricted import denied
@@ -39,7 +39,7 @@ class Intake:
     def _stored(self, body: Body) -> DeliveryOutcome[None]:
         try:
             self._writer.store(memory_of(body), captured=True)
-        except DuplicateMemoryError:
+        except (DuplicateMemoryError, DeletedEarlierError):
             pass
         except VectorMemoryError as error:
             return failure(error.code, str(error))

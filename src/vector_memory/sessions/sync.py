@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from vector_memory.domain import ANY, NewMemory, Scope
+from vector_memory.errors import DeletedEarlierError
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
@@ -20,10 +21,10 @@ class Origin(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The outcome for a file's memory."""
+    """The outcome for a file's memory; None if there is none, because its text was deleted earlier."""
 
-    state: Literal["stored", "updated", "unchanged"]
-    memory_id: int
+    state: Literal["stored", "updated", "unchanged", "deleted_earlier"]
+    memory_id: int | None
 
 
 class Sync:
@@ -93,7 +94,7 @@ class Sync:
         """Store the text of a file in place of its previous one, and of one that has moved to this file.
 
         `new` is asked for it unless a memory has it. A previous text that another file has now stays until that one is
-        put. Raises as `MemoryWriter.write`.
+        put. A text that was deleted here stays gone until the file is edited. Raises as `MemoryWriter.write`.
         """
         mine = [known for known in self._known.get(origin, ()) if known.content_hash not in self._awaited]
         if origin in self._kept:
@@ -109,7 +110,12 @@ class Sync:
         kept = self._edited(mine, memory) if self._keep_replaced else []
         if kept:  # the date in the file is that of its first text
             memory = replace(memory, supersedes=(*memory.supersedes, *kept), created_at=None)
-        saved = self._writer.write(memory, replacing=[number for number in replaced if number not in kept])
+        try:
+            unkept = [number for number in replaced if number not in kept]
+            saved = self._writer.write(memory, replacing=unkept, from_source=True)
+        except DeletedEarlierError:
+            self._delete(self._unsettled(mine))
+            return Synced("deleted_earlier", None)
         self._settled.update(replaced)
         return Synced("updated" if replaced else "stored", saved.id)
 
@@ -141,7 +147,7 @@ class Sync:
         return [known.id for known in memories if known.id not in self._settled]
 
     def _delete(self, ids: Sequence[int]) -> None:
-        self._deletion.delete_each(ids)
+        self._deletion.delete_each(ids, for_good=False)  # the files may come back
         self._settled.update(ids)
 
     def finish(self) -> None:

@@ -10,7 +10,13 @@ from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
-from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, QuotaExceededError
+from vector_memory.errors import (
+    DeletedEarlierError,
+    DuplicateMemoryError,
+    EmbeddingUnavailableError,
+    NotFoundError,
+    QuotaExceededError,
+)
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked
 from vector_memory.redaction import redact, redact_within
@@ -18,6 +24,7 @@ from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import Embedded, History, Links
 
 InTransaction = Callable[[Writer, NewMemory, str], NewMemory]
@@ -97,19 +104,22 @@ class MemoryWriter:
         *,
         replacing: Collection[int] = (),
         captured: bool = False,
+        from_source: bool = False,
     ) -> StoredMemory:
         """Store a memory with its chunks, words and vectors, and delete the memories that it replaces.
 
         Both happen in one transaction, and what these superseded, it supersedes. `captured`: by a hook or an import,
-        not by an agent. Without a usable model the text is stored anyway, and its vectors are computed once there is a
-        model. Raises DuplicateMemoryError, NotFoundError (the report of an observation, or what it supersedes),
+        not by an agent. `from_source`: it may be read again once it was deleted, as what is captured may. Without a
+        usable model the text is stored anyway, and its vectors are computed once there is a model. Raises
+        DuplicateMemoryError, DeletedEarlierError, NotFoundError (the report of an observation, or what it supersedes),
         QuotaExceededError, ChunkingError, DatabaseError.
         """
         self._storage.require_time_to_write()
+        forms = forms_of(memory.content) if captured or from_source else ()
         memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
-        content_hash, at = hash_of(memory.content), time_of_prompt(memory) if captured else None
+        content_hash, at = hash_of(memory.content), memory.created_at if captured else None
         with self._sure_of_duplicates(), self._storage.read() as reader:
-            require_storable(reader, memory, content_hash, replacing, at=at)
+            require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
             stored = reader.fingerprint()
         is_pending = self._background.defers
         wait = not (captured and is_pending)  # hooks and imports do not wait for a model
@@ -122,7 +132,7 @@ class MemoryWriter:
         links = Links() if embedded is None else self._links_of(memory, embedded)
         with self._sure_of_duplicates(), self._storage.write() as writer:
             memory = in_place_of(writer, memory, replacing)
-            require_storable(writer, memory, content_hash, at=at)
+            require_storable(writer, memory, content_hash, at=at, forms=forms)
             self._room.require(writer)
             embedded, late_problem = usable(writer, embedded)
             if finish is not None:
@@ -197,7 +207,7 @@ def in_place_of(writer: Writer, memory: NewMemory, replaced: Collection[int]) ->
     """Delete what a memory replaces, and return it as superseding also what these superseded."""
     inherited = [older for number in replaced for older in writer.bypass(number)]
     for number in replaced:
-        writer.delete(number)
+        writer.delete(number, for_good=False)
     older = dict.fromkeys([*memory.supersedes, *inherited])
     return replace(memory, supersedes=tuple(number for number in older if number not in replaced))
 
@@ -209,11 +219,6 @@ def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
     return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count
 
 
-def time_of_prompt(memory: NewMemory) -> str | None:
-    """Return when a user wrote a prompt; None for other kinds. A repeated prompt has another time."""
-    return memory.created_at if memory.kind is MemoryKind.INPUT_PROMPT else None
-
-
 def require_room(memories: int, most: int) -> None:
     """Raise QuotaExceededError if the memory is full."""
     if memories >= most:
@@ -222,16 +227,45 @@ def require_room(memories: int, most: int) -> None:
         )
 
 
+def forms_of(content: str) -> set[str]:
+    """Return the hashes of a text as it is and without secrets: the memory that was deleted may have had either."""
+    return {hash_of(content), hash_of(redact(content).text)}
+
+
+def find_stored(reader: Reader, memory: NewMemory, content_hash: str, at: str | None) -> int | None:
+    """Return the id of the current memory with the same text in the same place, or of one of a time, or None.
+
+    A prompt of another time is another one: people repeat themselves.
+    """
+    found = None if at is None else reader.find_duplicate(memory, content_hash, at)
+    if found is None and (at is None or memory.kind is not MemoryKind.INPUT_PROMPT):
+        return reader.find_duplicate(memory, content_hash)
+    return found
+
+
+def is_deleted(reader: Reader, memory: NewMemory, forms: Collection[str]) -> bool:
+    """Return whether a text from a source, with these hashes, is that of a deleted memory."""
+    return any(covers(trace, memory) for trace in reader.traces_of(memory, forms))
+
+
 def require_storable(
-    reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = (), *, at: str | None = None
+    reader: Reader,
+    memory: NewMemory,
+    content_hash: str,
+    replacing: Collection[int] = (),
+    *,
+    at: str | None = None,
+    forms: Collection[str] = (),
 ) -> None:
     """Raise an error if the memory is stored and not replaced, or if its report or what it supersedes does not exist.
 
-    `at`: an equal memory of another time is not the same one.
+    `at`: see `find_stored`. `forms`: hashes of a text from a source, which must not have been deleted.
     """
-    existing = reader.find_duplicate(memory, content_hash, at)
+    existing = find_stored(reader, memory, content_hash, at)
     if existing is not None and existing not in {*replacing, *memory.supersedes}:
         raise DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
+    if forms and is_deleted(reader, memory, forms):
+        raise DeletedEarlierError
     report_id = memory.parent_report_id
     if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
         raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or omit it.")

@@ -14,6 +14,7 @@ from vector_memory.domain import STORED, AsOf, MemoryKind, NewMemory, Project, S
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.lifecycle import Supersession
+from vector_memory.storage.queries.traces import Trace
 from vector_memory.storage.records import (
     Activity,
     ChunkOutline,
@@ -153,6 +154,10 @@ class LimitedReader(Limited[Reader]):
         self.require_writable(new.session_id)
         return self._whole.times_of_duplicates(new, content_hash)
 
+    def traces_of(self, new: NewMemory, hashes: Iterable[str]) -> list[Trace]:
+        self.require_writable(new.session_id)
+        return self._whole.traces_of(new, hashes)
+
     def chunk(self, chunk_id: int) -> StoredChunk | None:
         found = self._whole.chunk(chunk_id)
         if found is not None:
@@ -261,8 +266,8 @@ class LimitedWriter(LimitedReader):
     def bypass(self, memory_id: int) -> list[int]:
         return self._writer.bypass(memory_id) if self.origins([memory_id]) else []
 
-    def delete(self, memory_id: int) -> int | None:
-        return self._writer.delete(memory_id) if self.origins([memory_id]) else None
+    def delete(self, memory_id: int, *, for_good: bool = True) -> int | None:
+        return self._writer.delete(memory_id, for_good=for_good) if self.origins([memory_id]) else None
 
     def pin(self, memory_id: int, *, pinned: bool) -> None:
         self._require(memory_id)

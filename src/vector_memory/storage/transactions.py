@@ -19,6 +19,7 @@ from vector_memory.storage.queries.passages import PassageQueries
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.queries.sessions import SessionQueries
 from vector_memory.storage.queries.tags import TagChanges, TagQueries
+from vector_memory.storage.queries.traces import TraceQueries
 from vector_memory.storage.records import Cursor, LastIds, Memory
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
@@ -37,6 +38,7 @@ class Reader(
     PendingQueries,
     LifecycleQueries,
     LaterQueries,
+    TraceQueries,
 ):
     """One snapshot of a memory."""
 

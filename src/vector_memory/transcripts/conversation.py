@@ -8,6 +8,7 @@ from vector_memory.domain import MAIN_AGENT, MemoryKind
 from vector_memory.domain.text import without_halves, without_nul
 from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.redaction import Redacted, redact
+from vector_memory.sessions.writer import hash_of
 from vector_memory.transcripts.lines import FormatError
 
 
@@ -165,6 +166,11 @@ def report_in(text: str) -> str:
 def summary_in(text: str) -> str:
     """Return the summary of a compacted conversation."""
     return ANALYSIS.sub("", text).strip()
+
+
+def forms_of(text: str) -> set[str]:
+    """Return the hashes of a text as it is stored, with secrets and without."""
+    return {hash_of(storable(text, redacts=redacts).text) for redacts in (True, False)}
 
 
 def storable(text: str, *, redacts: bool) -> Redacted:

@@ -10,11 +10,12 @@ from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ValidationError
+from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Redact
 from vector_memory.settings.repository import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
-from vector_memory.transcripts.conversation import Said, Transcript, storable
+from vector_memory.transcripts.conversation import Said, Transcript, forms_of, storable
 from vector_memory.transcripts.lines import COMPRESSED, FormatError
 
 BATCH = 50
@@ -55,13 +56,15 @@ class ImportedSessions:
     """What an import did, or would do. `stored`: memories by kind. `redacted`: places that were replaced in them.
 
     `nul_characters`: those of their texts that were replaced by U+FFFD.
-    `sessions`: those that something was stored of. `skipped`: memories that were stored before.
+    `sessions`: those that something was stored of. `skipped`: memories that were stored before. `deleted_earlier`:
+    those that were deleted since.
     """
 
     transcripts: int = 0
     stored: Counter[MemoryKind] = field(default_factory=Counter)
     sessions: set[str | None] = field(default_factory=set)
     skipped: int = 0
+    deleted_earlier: int = 0
     redacted: int = 0
     nul_characters: int = 0
     unread: list[Unread] = field(default_factory=list)
@@ -72,12 +75,16 @@ class Importer:
 
     Replaces secrets and private parts if the setting `redact` says so, and never without `redacts`.
 
-    Whatever is stored already, by a hook or an earlier import, is skipped.
+    Whatever is stored already, by a hook or an earlier import, is skipped. So is what was deleted, unless `again`.
     """
 
-    def __init__(self, store: SessionMemoryStore, *, is_dry: bool = False, redacts: bool = True) -> None:
+    def __init__(
+        self, store: SessionMemoryStore, *, is_dry: bool = False, redacts: bool = True, again: bool = False
+    ) -> None:
         self._store = store
         self._is_dry = is_dry
+        self._again = again
+        self._forms: dict[str, set[str]] = {}
         self._redacts = redacts and store.settings.redact is not Redact.OFF
         self._waiting: list[NewMemory] = []
         self._replaced: dict[str, tuple[int, int]] = {}
@@ -114,9 +121,11 @@ class Importer:
         """Have all that was said stored, and name the lines that could not be read."""
         project = str(main_checkout(Path(transcript.project)))
         said = [one for one in transcript.said if not self._is_copy(one, transcript.session_id)]
-        new = self._store.batches.new_among([self._memory(transcript.session_id, project, one) for one in said])
-        self._waiting += new
-        self.result.skipped += len(transcript.said) - len(new)
+        memories = [self._memory(transcript.session_id, project, one) for one in said]
+        found = self._store.batches.new_among(memories, forms=self._forms, again=self._again)
+        self._waiting += found.new
+        self.result.deleted_earlier += found.deleted
+        self.result.skipped += len(transcript.said) - len(found.new) - found.deleted
         self.result.transcripts += 1
         if transcript.unread:
             self.result.unread.append(Unread(transcript.path, reason_of(transcript.unread)))
@@ -130,6 +139,7 @@ class Importer:
         """Return the memory to store for what was said. Raises ValidationError."""
         content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
         self._replaced[content.text] = (content.count + title.count, said.content.count("\0"))
+        self._forms[hash_of(content.text)] = forms_of(said.content)
         return NewMemory.of(
             said.kind,
             content.text,
@@ -144,6 +154,8 @@ class Importer:
         """Store waiting memories in batches while there are at least `least`."""
         while len(self._waiting) >= least:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            if self._again and not self._is_dry:
+                self._store.batches.forget_traces(batch, self._forms)
             stored = batch if self._is_dry else self._store.batches.store(batch)
             result = self.result
             result.skipped += len(batch) - len(stored)
@@ -154,6 +166,7 @@ class Importer:
             result.nul_characters += sum(nuls for _, nuls in replaced)
             if not self._waiting:
                 self._replaced.clear()
+                self._forms.clear()
 
 
 def is_about_project(transcript: Transcript, project: Path | None) -> bool:

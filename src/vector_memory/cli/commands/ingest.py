@@ -28,8 +28,10 @@ from vector_memory.store import SessionMemoryStore
 LINES_SHOWN = 20
 
 ADDED: tuple[State, ...] = ("stored", "skipped", "failed")
-SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipped", "failed")
-WORDS = {"skipped": "already stored"}
+SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipped", "deleted_earlier", "failed")
+WORDS = {"skipped": "already stored", "deleted_earlier": "deleted earlier"}
+SELDOM = {"skipped", "deleted_earlier"}
+"""A sync tells of these if there are any: it skips nothing, unless two files have the same text."""
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,11 @@ class IngestOutput:
         _print_some([f"Not stored: {one_line(outcome.file)}: {outcome.reason}" for outcome in failed], style="red")
         _print_some([f"Left out: {one_line(each.file)}: {each.reason}." for each in left_out])
         place = f" in session {one_line(self._session)}" if self._session else ""
-        # A sync skips nothing, unless two files have the same text.
-        told = [state for state in self._states[1:] if counts[state] or state != "skipped" or self._states == ADDED]
+        told = [state for state in self._states[1:] if counts[state] or state not in SELDOM or self._states == ADDED]
         others = "; ".join(f"{counts[state]:,} {WORDS.get(state, state)}" for state in told)
         out.print(Text.assemble((f"Stored {counted(counts['stored'], 'file')}{place}", "bold"), f"; {others}."))
+        if counts["deleted_earlier"]:
+            out.print("Without --sync and --watch, ingest stores them again.")
 
     def follow(self, ingestion: Ingestion, paths: Sequence[str]) -> None:
         """Keep the memories in step with the files, and say what changes, until it is interrupted."""
@@ -193,7 +196,7 @@ class IngestOutput:
                 except VectorMemoryError as error:  # the next change may help
                     sys.stderr.write(f"vector-memory: {printable(str(error))}\n")
                     continue
-                if any(outcome.state not in {"unchanged", "skipped"} for outcome in outcomes):
+                if any(outcome.state not in {"unchanged", *SELDOM} for outcome in outcomes):
                     self.say(outcomes, 0)
 
 

@@ -257,12 +257,14 @@ def import_sessions(
     ] = None,
     dry_run: Annotated[bool, Switch(help="Only show what would be stored.")] = False,
     no_redact: Annotated[bool, Switch(help="Store secrets and <private> parts too.")] = False,
+    again: Annotated[bool, Switch(help="Store what was deleted or has expired since, too.")] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> int:
     """Store the past sessions of Claude Code and Codex. Can be interrupted and repeated: it adds only what is new.
 
+    What was deleted, cleaned up or has expired stays gone, unless --again brings it back.
     Prompts, long answers, sub-agents' reports and summaries keep their times and session ids.
     Tool results are left out. Secrets and the contents of <private> tags are replaced.
 
@@ -279,7 +281,8 @@ def import_sessions(
     missing, problem = 0, None
     with resumable(), SessionMemoryStore(address, settings, read_only=dry_run) as store:
         with progress("Transcripts") as update:
-            result = Importer(store, is_dry=dry_run, redacts=not no_redact).run(clients, folder, update)
+            importer = Importer(store, is_dry=dry_run, redacts=not no_redact, again=again)
+            result = importer.run(clients, folder, update)
         if result.stored and not dry_run:
             with progress("Vectors") as update:
                 missing, problem = backfilled(store, update)
@@ -296,6 +299,7 @@ def facts_of_sessions(result: "ImportedSessions") -> dict[str, object]:
         "stored": result.stored.total(),
         "kinds": {str(kind): count for kind, count in result.stored.items()},
         "skipped": result.skipped,
+        "deleted_earlier": result.deleted_earlier,
         "redacted": result.redacted,
         "nul_characters": result.nul_characters,
         "unread": [{"file": str(unread.path), "reason": unread.reason} for unread in result.unread],
@@ -313,6 +317,10 @@ def sentences_about(result: "ImportedSessions", *, is_dry: bool) -> list[str]:
     of_what = f" of {sessions}: {', '.join(kinds)}" if kinds else ""
     verb, replaced = ("Would store", "Would replace") if is_dry else ("Stored", "Replaced")
     lines = [*unread, f"{verb} {memories}{of_what}; {result.skipped:,} already stored."]
+    if result.deleted_earlier:
+        verb = "was" if result.deleted_earlier == 1 else "were"
+        pronoun = "it" if result.deleted_earlier == 1 else "them"
+        lines.append(f"{result.deleted_earlier:,} {verb} deleted earlier; --again imports {pronoun}.")
     if result.redacted:
         lines.append(f"{replaced} {counted(result.redacted, 'secret or private part', 'secrets or private parts')}.")
     if result.nul_characters:

@@ -70,7 +70,7 @@ def strip_derived(writer: Writer, faults: Faults, misfiled: Collection[int]) -> 
     lifetimes = writer.upkeep.portions.lifetimes()
     for memory in writer.memories(sorted((faults.derived | set(misfiled)) - faults.text)).values():
         chunks = [] if memory.id in faults.chunks else writer.chunks_of(memory.id)
-        writer.delete(memory.id)
+        writer.delete(memory.id, for_good=False)
         bare = WholeMemory(replace(memory, chunk_count=len(chunks)), chunks, None)
         writer.upkeep.portions.add_memories([bare], None)
     writer.upkeep.portions.set_lifetimes(lifetimes)

@@ -74,14 +74,33 @@ class ModelLine(Line):
         return Fingerprint(**self.model_dump())
 
 
+class TraceLine(Line):
+    """What is left of a deleted memory: a keyed hash in hex, and when it was created and deleted."""
+
+    digest: Annotated[str, Field(pattern="^([0-9a-f]{2}){16}$")]
+    created_at: Time
+    deleted_at: Time
+
+
+class TracesLine(Line):
+    """All traces of a memory, and the keys of their hashes in hex."""
+
+    keys: list[Annotated[str, Field(pattern="^([0-9a-f]{2}){32}$")]]
+    traces: list[TraceLine]
+
+
 class Header(Line):
-    """The first line. `session_id`: the exported session, or None for all. `vectors`: their fingerprint, if any."""
+    """The first line. `session_id`: the exported session, or None for all. `vectors`: their fingerprint, if any.
+
+    `deleted`: what is left of deleted memories, if all are exported.
+    """
 
     format: Literal["vector-memory export"] = FORMAT
     version: Literal[1] = FORMAT_VERSION
     session_id: Name | None = None
     memories: Count
     vectors: ModelLine | None = None
+    deleted: TracesLine | None = Field(default=None, exclude_if=lambda deleted: deleted is None)
 
 
 class StretchLine(Line):

@@ -27,6 +27,8 @@ from vector_memory.maintenance.transfer.lines import (
     ModelLine,
     PassageLine,
     ReportKey,
+    TraceLine,
+    TracesLine,
     check_memory,
     numbered_lines,
     parse_header,
@@ -36,6 +38,7 @@ from vector_memory.maintenance.transfer.lines import (
 from vector_memory.results.mapping import replaced_by
 from vector_memory.sessions.writer import Room, hash_of
 from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.queries.traces import Trace, Traces
 from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
 
 K = TypeVar("K", bound=ReportKey)
@@ -94,7 +97,10 @@ class Transfer:
                 raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
             model = reader.fingerprint() if with_vectors else None
             header = Header(
-                session_id=session_id, memories=len(ids), vectors=None if model is None else ModelLine(**asdict(model))
+                session_id=session_id,
+                memories=len(ids),
+                vectors=None if model is None else ModelLine(**asdict(model)),
+                deleted=traces_line(reader) if session_id is None else None,
             )
             target.write(header.encoded())
             superseded = replaced_by(reader, ids)
@@ -117,6 +123,9 @@ class Transfer:
         header, session_id = checked_header(source, one_session=as_session is not None)
         usable = self._usable(header)
         result = Imported()
+        if header.deleted is not None:
+            with self._storage.write() as writer:
+                writer.add_traces(traces_in(header.deleted))
         for done, (_, line) in enumerate(memory_lines(source), start=1):
             moved = line if as_session is None else renamed(line, session_id, as_session)
             result = result.plus(self._add(without_excess_chunks(moved), usable))
@@ -171,6 +180,19 @@ class Transfer:
         return Imported(
             added=1, without_vectors=int(derived.embedded is None), orphaned=orphaned, nul_characters=nul_characters
         )
+
+
+def traces_line(reader: Reader) -> TracesLine | None:
+    """Return what is left of deleted memories; None if there is nothing."""
+    keys, rows = reader.traces()
+    traces = [TraceLine(digest=digest.hex(), created_at=made, deleted_at=gone) for digest, made, gone in rows]
+    return TracesLine(keys=[key.hex() for key in keys], traces=traces) if keys else None
+
+
+def traces_in(line: TracesLine) -> Traces:
+    """Return the traces of a line."""
+    rows = [Trace(bytes.fromhex(one.digest), one.created_at, one.deleted_at) for one in line.traces]
+    return Traces([bytes.fromhex(key) for key in line.keys], rows)
 
 
 def memory_line(reader: Reader, memory: Memory, superseded: Sequence[int], *, with_vectors: bool) -> MemoryLine:

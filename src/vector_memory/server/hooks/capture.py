@@ -19,7 +19,7 @@ from anyio import fail_after
 from anyio.to_thread import run_sync
 from fastmcp import Context
 
-from vector_memory.domain import MAIN_AGENT, MemoryKind, NewMemory, utc_now
+from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import DatabaseError, VectorMemoryError, where
@@ -31,7 +31,7 @@ from vector_memory.server.turns import in_intake_thread, turn_of_caller
 from vector_memory.sessions.recap import Told
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Recall, Redact
-from vector_memory.transcripts.conversation import Said, answer_in, prompt_in, report_in, storable, summary_in
+from vector_memory.transcripts.conversation import Said, answer_in, forms_of, prompt_in, report_in, storable, summary_in
 from vector_memory.transcripts.importing import is_of_subagent, read_own, reason_of
 from vector_memory.transcripts.lines import FormatError
 
@@ -207,21 +207,27 @@ def missing(event: Event, heard: HeardSession) -> list[Said]:
         logger.warning("A part of a session's transcript was not read: %s", reason_of(transcript.unread))
     reach = datetime.fromisoformat(event.conversation.started) - REACH
     since = max(heard.latest or "", reach.isoformat(timespec="microseconds"))
-    known = known_prompts(event, transcript.said)
-    said = [one for one in transcript.said if one.time > since and one not in known]
-    return [replace(one, agent_id=event.client) if one.kind is MemoryKind.WORKING_MEMORY else one for one in said]
-
-
-def known_prompts(event: Event, said: Sequence[Said]) -> list[Said]:
-    """Return the prompts that are stored, or that a hook has reported: their times differ from the client's."""
-    prompts = [
-        (one, NewMemory.of(one.kind, text, session_id=event.session_id, agent_id=one.agent_id, created_at=one.time))
-        for one in said
-        if one.kind is MemoryKind.INPUT_PROMPT and (text := storable_in(event, one.content))
+    said = [
+        replace(one, agent_id=event.client) if one.kind is MemoryKind.WORKING_MEMORY else one
+        for one in transcript.said
+        if one.time > since or one.kind is MemoryKind.INPUT_PROMPT  # a session's prompts are compared at once
     ]
+    return [one for one in new_among(event, said) if one.time > since]
+
+
+def new_among(event: Event, said: Sequence[Said]) -> list[Said]:
+    """Return what is neither stored nor deleted, and was not reported by a hook: its times differ from the client's."""
+    memories: list[tuple[Said, NewMemory]] = []
+    forms: dict[str, set[str]] = {}
+    for one in said:
+        if text := storable_in(event, one.content):
+            fields = MemoryFields(session_id=event.session_id, agent_id=one.agent_id, created_at=one.time)
+            memories.append((one, NewMemory.of(one.kind, text, **fields)))
+            forms[hash_of(text)] = forms_of(one.content)
     reported = event.conversation.prompts.get(event.session_id, ())
-    new = set(map(id, event.store.batches.new_among([memory for _, memory in prompts], reported)))
-    return [one for one, memory in prompts if id(memory) not in new]
+    found = event.store.batches.new_among([memory for _, memory in memories], reported, forms)
+    new = set(map(id, found.new))
+    return [one for one, memory in memories if id(memory) in new]
 
 
 LEAST_PROMPT = 20

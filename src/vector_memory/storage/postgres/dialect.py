@@ -76,6 +76,8 @@ COLUMNS = {
         "pinned": "boolean",
     },
     "supersessions": {"older_id": "bigint", "newer_id": "bigint"},
+    "trace_keys": {"key": "bytea"},
+    "traces": {"digest": "bytea", "created_at": "text", "deleted_at": "text"},
     "canonical_tags": {"tag": "text", "frequency": "integer", "created_at": "text"},
     "memory_chunks": {
         "id": "bigint",

@@ -29,10 +29,12 @@ KEYS = {
     "keyword_memories": "memory_id",
     "keyword_postings": "id",
     "canonical_tags": "id",
+    "trace_keys": "key",
+    "traces": "digest, created_at",
 }
 """The tables that are copied, in the order in which they refer to each other, and their primary keys."""
 
-LINKS = ("memory_lifecycle", "supersessions", "later_links")
+LINKS = ("memory_lifecycle", "supersessions", "later_links", "trace_keys", "traces")
 NUMBERED = ("keyword_blocks", "canonical_tags")
 """Tables whose ids come from a sequence."""
 

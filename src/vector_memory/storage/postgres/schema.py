@@ -217,6 +217,20 @@ create table provenance (
 );
 """
 
+# Keyed hashes of what was deleted, and their random keys.
+TRACES = """
+create table trace_keys (
+    key bytea primary key
+);
+
+create table traces (
+    digest bytea not null,
+    created_at text collate "C" not null,
+    deleted_at text collate "C" not null,
+    primary key (digest, created_at)
+);
+"""
+
 CANONICAL_TAGS = """
 create table canonical_tags (
     id bigint primary key generated always as identity,
@@ -238,6 +252,7 @@ TABLES = (
     LATER_LINKS,
     PENDING_VECTORS,
     PROVENANCE,
+    TRACES,
     CANONICAL_TAGS,
     GENERATIONS,
 )

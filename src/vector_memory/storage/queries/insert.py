@@ -12,9 +12,10 @@ from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
 from vector_memory.storage.queries.later import LaterChanges
-from vector_memory.storage.queries.lifecycle import CURRENT, UNEXPIRED, LifecycleChanges
+from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage, PassageChanges
 from vector_memory.storage.queries.pending import PendingChanges
+from vector_memory.storage.queries.traces import Deleted, TraceChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
@@ -96,8 +97,11 @@ class DuplicateQueries(Queries):
         return next(iter(self.connection.fetch(*duplicate_of(new, content_hash, at))), None)
 
     def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
-        """Return when the memories with the same text, kind, session, iteration, agent and task were created."""
-        sql = f"select m.created_at {DUPLICATES} and {UNEXPIRED}"
+        """Return when the memories with the same text, kind, session, iteration, agent and task were created.
+
+        Also those that have expired, or were superseded.
+        """
+        sql = f"select m.created_at {DUPLICATES}"
         return self.connection.fetch_column(sql, place_of(new, content_hash))
 
 
@@ -112,7 +116,7 @@ class KeywordQueries(Queries):
         return KeywordIndex(self.connection)
 
 
-class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleChanges, LaterChanges):
+class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleChanges, LaterChanges, TraceChanges):
     """Adds and deletes memories. What is abstract, each engine does in its own way."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
@@ -214,19 +218,25 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         self.discard_vectors(memory.id)
         return True
 
-    def delete(self, memory_id: int) -> int | None:
-        """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""
-        sql = """
-            select (select count(*) from memory_chunks where parent_id = m.id) from session_memories m
-            where m.id = %(id)s
+    def delete(self, memory_id: int, *, for_good: bool = True) -> int | None:
+        """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist.
+
+        `for_good`: leave a trace, so that its text stays gone when its source is read again.
         """
-        chunk_count = self.connection.fetch_value(sql, {"id": memory_id})
-        if chunk_count is None:
+        sql = """
+            select memory_type, session_id, metadata, content_hash, created_at,
+                (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
+            from session_memories m where m.id = %(id)s
+        """
+        found = self.connection.fetch_one(Deleted, sql, {"id": memory_id})
+        if found is None:
             return None
+        if for_good:
+            self.leave_trace(found)
         self.bypass(memory_id)
         self.keywords.remove(memory_id)
         self.connection.later("delete from session_memories where id = %(id)s", {"id": memory_id})
-        return int(chunk_count)
+        return found.chunk_count
 
     def insert_row(self, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
         """Insert the row of a memory. `is_dated`: in the turn of the latest one that was written before it."""

@@ -220,6 +220,8 @@ class Copier:
                 lost += [number for number in portion if not self._copy_alone(number)]
         self._writer.keywords.rebuild()
         self._copy_lifetimes()
+        if traces := attempt(self._reader.traces):
+            self._writer.add_traces(traces)
         self._copy_links(set(ids) - set(lost))
         self._writer.upkeep.portions.finish(self._given, attempt(self._reader.canonical_tags) or [])
         return Salvaged(len(ids) - len(lost), lost)

@@ -98,6 +98,17 @@ create table provenance (
 ) strict;
 insert into provenance (id, memory) values (1, lower(hex(randomblob(16))));
 
+create table trace_keys (
+    key blob primary key
+) strict, without rowid;
+
+create table traces (
+    digest blob not null,
+    created_at text not null,
+    deleted_at text not null,
+    primary key (digest, created_at)
+) strict, without rowid;
+
 create table canonical_tags (
     id integer primary key,
     tag text not null unique,

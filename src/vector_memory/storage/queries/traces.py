@@ -1,0 +1,128 @@
+"""What is left of deleted memories: so they stay gone when the sources of their texts are read again.
+
+A trace is a keyed hash of a text and its origin, with the times at which the memory was created and deleted. Nobody can
+tell the text from it. Each memory has a random key; one that took over another's traces has that one's key, too.
+"""
+
+import hmac
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from secrets import token_bytes
+from typing import Any, NamedTuple
+
+from vector_memory.domain import MemoryKind, NewMemory
+from vector_memory.storage.connection import Asked, Queries
+from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.json_columns import as_json, object_in
+
+KEY_BYTES, DIGEST_BYTES = 32, 16
+
+
+class Deleted(NamedTuple):
+    """What is read of a memory before it is deleted."""
+
+    memory_type: str
+    session_id: str | None
+    metadata: str
+    content_hash: str
+    created_at: str
+    chunk_count: int
+
+
+class Trace(NamedTuple):
+    """A row of `traces`."""
+
+    digest: bytes
+    created_at: str
+    deleted_at: str
+
+
+class Traces(NamedTuple):
+    """All traces of a memory, and the keys of their hashes."""
+
+    keys: list[bytes]
+    rows: list[Trace]
+
+
+class TraceQueries(Queries):
+    """Recognizes texts whose memories were deleted."""
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return self.connection.fetch_column("select key from trace_keys order by key")
+
+    def traces(self) -> Traces:
+        """Return all traces, in a fixed order."""
+        sql = "select digest, created_at, deleted_at from traces order by digest, created_at"
+        return Traces(self._keys, self.connection.fetch(Trace, sql))
+
+    def traces_of(self, new: NewMemory, hashes: Iterable[str]) -> list[Trace]:
+        """Return the traces of a memory whose text had one of these hashes, of the same kind and origin."""
+        sql = "select digest, created_at, deleted_at from traces where digest = %(digest)s"
+        asked = [
+            Asked(Trace, sql, {"digest": digest_of(key, str(new.kind), new.session_id, new.metadata, content_hash)})
+            for key in self._keys
+            for content_hash in set(hashes)
+        ]
+        return [trace for found in self.connection.batch(*asked) for trace in found] if asked else []
+
+
+class TraceChanges(TraceQueries):
+    """Leaves traces."""
+
+    def leave_trace(self, memory: Deleted) -> None:
+        """Note that a memory is deleted, unless it has neither a session nor a file, and so no source."""
+        metadata: Mapping[str, Any] = {}
+        with suppress(DamagedError):
+            metadata = object_in(memory.metadata)
+        if memory.session_id is None and "root" not in metadata:
+            return
+        if not self._keys:
+            self._keys.append(token_bytes(KEY_BYTES))
+            self.connection.insert("trace_keys", [{"key": self._keys[0]}])
+        digest = digest_of(self._keys[0], memory.memory_type, memory.session_id, metadata, memory.content_hash)
+        sql = """
+            insert into traces (digest, created_at, deleted_at) values (%(digest)s, %(created_at)s, {utc})
+            on conflict (digest, created_at) do update set deleted_at = excluded.deleted_at
+        """
+        self.connection.later(sql, {"digest": digest, "created_at": memory.created_at})
+
+    def add_traces(self, traces: Traces) -> None:
+        """Add traces of another memory, with their keys."""
+        self.connection.insert("trace_keys", [{"key": key} for key in traces.keys], "on conflict do nothing")
+        self.connection.insert("traces", [trace._asdict() for trace in traces.rows], "on conflict do nothing")
+        self.__dict__.pop("_keys", None)
+
+    def set_traces(self, traces: Traces) -> None:
+        """Replace all traces by those of another memory."""
+        self.connection.later("delete from traces")
+        self.connection.later("delete from trace_keys")
+        self.add_traces(traces)
+
+    def forget_traces(self, new: NewMemory, hashes: Iterable[str]) -> None:
+        """Forget that a text was deleted: it is wanted again."""
+        for digest in {trace.digest for trace in self.traces_of(new, hashes)}:
+            self.connection.later("delete from traces where digest = %(digest)s", {"digest": digest})
+
+
+def covers(trace: Trace, new: NewMemory) -> bool:
+    """Return whether a text from a source is that of a deleted memory with the same text and origin.
+
+    A prompt is if it was written at the same time: people repeat themselves. Any other memory stood for all its
+    repetitions until it was deleted. A file has its text until it is edited.
+    """
+    if "root" in new.metadata:
+        return True
+    if new.kind is MemoryKind.INPUT_PROMPT:
+        return trace.created_at == new.created_at
+    return new.created_at is not None and new.created_at <= max(trace.deleted_at, trace.created_at)
+
+
+def digest_of(key: bytes, kind: str, session_id: str | None, metadata: Mapping[str, Any], content_hash: str) -> bytes:
+    """Return the keyed hash of a text's hash and its origin: its kind with its session, and the folder of its file.
+
+    Not the agent, whose name depends on who tells it, nor the path, so that a renamed file is the same.
+    """
+    origin = as_json([kind, session_id, metadata.get("root"), content_hash])
+    return hmac.digest(key, origin.encode(), "sha256")[:DIGEST_BYTES]
