@@ -36,7 +36,8 @@ ON_BOTH = (
     "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_clocks.py", "test_deadly_texts.py",
     "test_documents.py", "test_expiry.py", "test_exporting.py", "test_failing_embedders.py", "test_maintenance.py",
     "test_partial_vectors.py", "test_redacted_stores.py", "test_review.py", "test_state_machine.py", "test_storing.py",
-    "test_superseding.py", "test_threads.py", "test_transfer.py", "test_vector_leases.py", "tools", "ui",
+    "test_superseding.py", "test_threads.py", "test_transfer.py", "test_vector_leases.py", "tools",
+    "transcripts/test_importing.py", "ui",
 )  # fmt: skip
 """The folders and files of tests that run on every engine. All else is about files, or about no memory."""
 

@@ -227,6 +227,35 @@ def test_a_prompt_that_was_repeated_is_imported_as_often(store: SessionMemorySto
     assert [other.import_memories(exported(store)).added for _ in range(2)] == [2, 0]
 
 
+def test_what_was_deleted_stays_gone_in_a_memory_that_imports_all(
+    store: SessionMemoryStore, other: SessionMemoryStore
+) -> None:
+    """Of one session nothing is told; and an import brings what it has, because somebody asks for it."""
+    said = [NewMemory.of("report", REPORT, session_id="s", created_at=f"2026-01-0{day}T00:00:00Z") for day in (1, 2)]
+    store.batches.store(said[:1])
+    before = exported(store)
+    store.delete_memory(1)
+    store.store_memory("report", "Something else.", session_id="t")
+    other.import_memories(exported(store, "t"))
+    assert len(other.batches.new_among(said).new) == 1
+    for _ in range(2):
+        other.import_memories(exported(store))
+        assert other.batches.new_among(said) == ([], 2)
+    assert other.import_memories(before).added == 1
+
+
+@pytest.mark.parametrize("name", ["keys", "traces"])
+def test_traces_that_are_not_as_expected_are_refused(
+    name: str, store: SessionMemoryStore, other: SessionMemoryStore
+) -> None:
+    store.store_memory("report", REPORT, session_id="s")
+    store.delete_memory(1)
+    header = json.loads(exported(store).read())
+    header["deleted"][name][0] = "00"
+    with pytest.raises(ValidationError, match=rf"Line 1: deleted\.{name}\.0: "):
+        other.import_memories(io.BytesIO(json.dumps(header).encode()))
+
+
 def test_a_fork_is_independent(store: SessionMemoryStore) -> None:
     """Under another id a session is there twice; the fork's observations are about the fork's reports."""
     report = store.store_memory("report", REPORT, session_id="s").memory_id

@@ -36,6 +36,18 @@ def test_the_command_says_what_it_stores_and_then_that_it_is_stored(run: Run) ->
 
 
 @pytest.mark.usefixtures("home")
+def test_what_was_deleted_is_left_out_and_that_is_said(run: Run) -> None:
+    """Until somebody wants it again."""
+    run("import-sessions", SHOP)
+    run("delete", "1", "--yes")
+    left_out = "Stored 0 memories; 10 already stored.\n1 was deleted earlier; --again imports it.\n"
+    assert run("import-sessions", SHOP).out == left_out
+    run("cleanup", "--days", "0", "--yes")
+    assert "11 were deleted earlier; --again imports them.\n" in run("import-sessions", SHOP).out
+    assert run("import-sessions", SHOP, "--again").out.startswith("Stored 11 memories")
+
+
+@pytest.mark.usefixtures("home")
 def test_json_has_every_number(run: Run) -> None:
     """One object."""
     assert run("import-sessions", "--all", "--client", "claude", "--json").json == {

@@ -351,3 +351,33 @@ def test_texts_that_were_added_without_sync_are_superseded_by_the_latest(notes: 
 def test_keeping_what_is_replaced_needs_something_that_replaces(notes: Path, run: Run) -> None:
     assert "--keep-replaced is for --sync and --watch" in run("ingest", str(notes), "--keep-replaced").err
     assert "leave out --sync" in run("ingest", str(notes), "--sync", "--supersedes", "1").err
+
+
+def test_a_deleted_memory_of_a_file_stays_gone_until_the_file_is_edited(notes: Path, tmp_path: Path, run: Run) -> None:
+    """Whatever the file is called; without --sync it is stored, because somebody asks for it."""
+    run("ingest", "notes", "--sync")
+    run("delete", "1", "--yes")
+    (notes / "a.md").rename(notes / "z.md")
+    for _ in range(2):
+        told = " ".join(run("ingest", "notes", "--sync").out.split())
+        assert "; 1 unchanged; 0 removed; 1 deleted earlier; 0 failed. Without --sync" in told
+    assert run("ingest", "notes", "--sync", "--json").json["deleted_earlier"] == 1
+    (notes / "z.md").write_text("# A\n\nEdited.")
+    assert run("ingest", "notes", "--sync").out.startswith("Stored 1 file")
+    (notes / "z.md").write_text("# A\n\nFirst.")
+    assert run("ingest", "notes", "--sync", "--json").json["deleted_earlier"] == 1
+    assert contents(tmp_path / "memory.db") == ["# B\n\nSecond."]
+    assert run("ingest", "notes").out.startswith("Stored 1 file")
+    assert "2 unchanged" in run("ingest", "notes", "--sync").out
+
+
+def test_what_a_sync_itself_deletes_comes_back_with_the_file(notes: Path, tmp_path: Path, run: Run) -> None:
+    """As when somebody changes to another branch and back."""
+    run("ingest", "notes", "--sync")
+    (notes / "a.md").write_text("# A\n\nEdited.")
+    (notes / "b.md").rename(tmp_path / "b.md")
+    run("ingest", "notes", "--sync")
+    (notes / "a.md").write_text("# A\n\nFirst.")
+    (tmp_path / "b.md").rename(notes / "b.md")
+    run("ingest", "notes", "--sync")
+    assert sorted(contents(tmp_path / "memory.db")) == ["# A\n\nFirst.", "# B\n\nSecond."]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from doctor.test_faults import ENDLESS
+from inside import storage_of
 from memory_files import CHILD, SETTINGS, change, doctor, examine, found
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Level
@@ -41,6 +42,15 @@ except VectorMemoryError as error:
 """
     ended = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert (ended.returncode, "doctor --fix" in ended.stdout) == (0, True), ended.stderr
+
+
+def test_what_was_deleted_stays_gone_when_a_file_is_rebuilt(path: Path) -> None:
+    with SessionMemoryStore(path, SETTINGS) as store:
+        store.delete_memory(1)
+    change(path, "drop index idx_content_hash")
+    assert doctor(path).repair_all(examine(path))[1]
+    with SessionMemoryStore(path, SETTINGS) as store, storage_of(store).read() as reader:
+        assert [len(each) for each in reader.traces()] == [1, 1]
 
 
 def test_a_missing_block_of_vectors_is_reported(path: Path) -> None:

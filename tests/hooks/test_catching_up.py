@@ -128,6 +128,54 @@ async def test_what_was_deleted_does_not_come_back(talking: Callable[..., Any], 
         assert FIRST not in contents(talk)
 
 
+@pytest.mark.parametrize("how", ["deleted", "superseded"])
+async def test_a_session_that_is_gone_does_not_come_back_with_another_server(
+    how: str, talking: Callable[..., Any], write: Write
+) -> None:
+    """Neither what hooks stored, at times of their own, nor what came from the transcript."""
+    path = write(*first_turn(minutes=2), user(NEXT, timestamp=ago()))
+    async with talking(project=HERE) as talk:
+        await ask(talk, path)
+        await talk.hook("hook_answer", session_id="s1", last_assistant_message=f"{ANSWER} {ANSWER}")
+        await settled(talk)
+        assert contents(talk) == [FIRST, ANSWER, NEXT, f"{ANSWER} {ANSWER}"]
+        for memory in talk.memories():
+            if how == "deleted":
+                talk.store.delete_memory(memory.id)
+            else:
+                newer = talk.store.store_memory("report", f"Instead of {memory.id}.", session_id="s2", agent_id="a")
+                talk.store.supersede(newer.memory_id, memory.id)
+    write(*first_turn(minutes=2), user(NEXT, timestamp=ago(seconds=1)), agent(f"{ANSWER} {ANSWER}", timestamp=ago()))
+    async with talking(project=HERE) as talk:
+        await ask(talk, path, "And then?")
+        assert [text for text in contents(talk) if not text.startswith("Instead")] == ["And then?"]
+
+
+async def test_what_was_deleted_is_stored_when_it_is_said_anew(talking: Callable[..., Any], write: Write) -> None:
+    path = write(*first_turn(minutes=1))
+    async with talking(project=HERE) as talk:
+        await ask(talk, path, FIRST)
+        for memory in talk.memories():
+            talk.store.delete_memory(memory.id)
+        await talk.prompt("s1", FIRST)
+        await talk.hook("hook_answer", session_id="s1", last_assistant_message=ANSWER)
+        await settled(talk)
+        assert contents(talk) == [FIRST, ANSWER]
+
+
+async def test_what_was_deleted_stays_gone_if_its_hook_is_sent_again(talking: Callable[..., Any]) -> None:
+    """A relay does so if it had no answer, and an outbox if its process was killed."""
+    heard = {"session_id": "s1", "heard_at": ago(seconds=5)}
+    async with talking(project=HERE) as talk:
+        for how in ("deleted", "sent again"):
+            await talk.hook("hook_prompt", **heard, prompt=FIRST)
+            await talk.hook("hook_answer", **heard, last_assistant_message=ANSWER)
+            await settled(talk)
+            assert contents(talk) == ([FIRST, ANSWER] if how == "deleted" else [])
+            for memory in talk.memories():
+                talk.store.delete_memory(memory.id)
+
+
 async def test_what_was_said_long_before_the_server_started_is_not_stored(
     talking: Callable[..., Any], write: Write
 ) -> None:

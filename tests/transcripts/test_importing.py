@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engines import execute
 from transcripts.conftest import LONG, SHOP, Write, agent, user
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import MAX_CONTENT
@@ -151,6 +152,97 @@ def test_words_that_were_said_twice_are_stored_twice(store: SessionMemoryStore, 
     assert (result.stored.total(), result.skipped) == (2, 1)
     assert [one.created_at[17:19] for one in stored(store)] == ["00", "01", "50"]
     assert (imported(store).stored.total(), imported(store).skipped) == (0, 3)
+
+
+def deleted(store: SessionMemoryStore, how: str) -> None:
+    """Let all prompts and answers be gone, in one of the ways."""
+    numbers = [one.id for kind in ("input_prompt", "working_memory") for one in stored(store, MemoryKind(kind))]
+    for number in numbers:
+        match how:
+            case "deleted":
+                store.delete_memory(number)
+            case "superseded":
+                newer = store.store_memory("report", f"Instead of {number}.", session_id="s2", agent_id="a")
+                store.supersede(newer.memory_id or 0, number)
+            case "expired" | "erased":
+                at = "2026-03-05T00:00:00.000000+00:00"
+                execute(store, "insert into memory_lifecycle (memory_id, expires_at) values (?, ?)", number, at)
+    if how == "cleaned up":
+        store.cleanup_old_memories(1, dry_run=False)
+    if how == "erased":
+        store.erase_expired()
+
+
+WAYS = ["deleted", "cleaned up", "expired", "erased", "superseded"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("at", [1, 300])
+def test_what_is_gone_stays_gone(how: str, at: int, store: SessionMemoryStore, write: Write) -> None:
+    """Whether an import stored it, or a hook at a time of its own; an answer stands for its repetitions."""
+    write(user("Why?"), agent(LONG), user("So?", 2), agent(LONG, 3))
+    hooked = {"session_id": "s1", "agent_id": "claude-code", "metadata": {"project": SHOP}}
+    time = f"2026-03-04T05:06:01.{at:03}000+00:00"
+    store.store_memory("working_memory", LONG.strip(), created_at=time, **hooked)
+    imported(store)
+    deleted(store, how)
+    again = imported(store)
+    assert again.stored.total() == 0
+    assert again.skipped + again.deleted_earlier == 4
+    assert bool(again.deleted_earlier) == (how not in ("expired", "superseded"))
+    assert imported(store, is_dry=True) == again
+
+
+def test_what_was_deleted_comes_back_if_a_person_wants_it(store: SessionMemoryStore, write: Write) -> None:
+    """A dry run says so, and what comes back can be deleted again."""
+    write(user("Why?"), agent(LONG))
+    for _ in range(2):
+        imported(store, again=True)
+        assert imported(store).skipped == 2
+        deleted(store, "deleted")
+        assert imported(store).deleted_earlier == 2
+    assert imported(store, again=True, is_dry=True).stored.total() == 2
+
+
+@pytest.mark.parametrize("way", [(True, False), (False, True)])
+def test_what_was_deleted_stays_gone_with_and_without_its_secrets(
+    way: tuple[bool, bool], store: SessionMemoryStore, write: Write
+) -> None:
+    write(user(f"Use {TOKEN}."), agent(f"{LONG} {TOKEN}"))
+    assert imported(store, redacts=way[0]).stored.total() == 2
+    deleted(store, "deleted")
+    assert imported(store, redacts=way[1]).deleted_earlier == 2
+    assert imported(store, redacts=way[1], again=True).stored.total() == 2
+    deleted(store, "deleted")
+    assert imported(store, redacts=way[0]).deleted_earlier == 2
+
+
+def test_the_same_words_said_anew_are_not_those_that_were_deleted(store: SessionMemoryStore, write: Write) -> None:
+    """Of a prompt each counts, whatever the clock says; another session is another place."""
+    lines = [user("continue"), user("continue", 1)]
+    write(*lines)
+    imported(store)
+    store.delete_memory(stored(store)[0].id)
+    write(*lines, user("continue", 2), agent(LONG, 3))
+    write(user("continue", sessionId="s2"), name="s2.jsonl")
+    grown = imported(store)
+    assert (grown.stored.total(), grown.skipped, grown.deleted_earlier) == (3, 1, 1)
+    assert [one.created_at[17:19] for one in stored(store) if one.session_id == "s1"] == ["01", "02"]
+
+
+def test_two_imports_at_once_do_not_store_what_was_deleted_in_between(store: SessionMemoryStore, write: Write) -> None:
+    """One has read the transcript before the other has stored it."""
+    write(user("Why?"), agent(LONG))
+    late = Importer(store)
+    store_batch = store.batches.store
+
+    def delete_and_store(batch: Any) -> Any:
+        store_batch(batch)
+        deleted(store, "deleted")
+        return store_batch(batch)
+
+    store.batches.store = delete_and_store  # type: ignore[method-assign]
+    assert late.run(["claude"], Path(SHOP), lambda *_: None).stored.total() == 0
 
 
 def test_a_time_in_the_future_becomes_the_present(store: SessionMemoryStore, write: Write) -> None:

@@ -65,6 +65,8 @@ class Batches:
                 else:  # one stands for all, whatever became of it since
                     missing = [] if times else each
                     left = [one for one in missing if not any(covers(trace, one) for trace in traces)]
+                    if traces and left == missing:  # clocks differ: the memory was one of these
+                        left = without_nearest(left, {trace.created_at for trace in traces})
                     new += left[:1]
                 deleted += len(missing) - len(left)
         chosen = set(map(id, new))

@@ -113,6 +113,7 @@ def require_equal(source: Storage, target: Storage) -> None:
         assert np.array_equal(tags.vectors, copied.vectors)
         assert copy.fingerprint() == reader.fingerprint()
         assert copy.upkeep.portions.lifetimes() == reader.upkeep.portions.lifetimes()
+        assert copy.traces() == reader.traces()
         assert replace(copy.statistics(), database_bytes=0) == replace(reader.statistics(), database_bytes=0)
 
 
