@@ -354,20 +354,23 @@ def test_keeping_what_is_replaced_needs_something_that_replaces(notes: Path, run
 
 
 def test_a_deleted_memory_of_a_file_stays_gone_until_the_file_is_edited(notes: Path, tmp_path: Path, run: Run) -> None:
-    """Whatever the file is called; without --sync it is stored, because somebody asks for it."""
+    """Whatever the file is called; if it is named, it is stored, because somebody asks for it."""
     run("ingest", "notes", "--sync")
     run("delete", "1", "--yes")
     (notes / "a.md").rename(notes / "z.md")
     for _ in range(2):
         told = " ".join(run("ingest", "notes", "--sync").out.split())
-        assert "; 1 unchanged; 0 removed; 1 deleted earlier; 0 failed. Without --sync" in told
+        assert "; 1 unchanged; 0 removed; 1 deleted earlier; 0 failed. To store such a file again" in told
     assert run("ingest", "notes", "--sync", "--json").json["deleted_earlier"] == 1
     (notes / "z.md").write_text("# A\n\nEdited.")
     assert run("ingest", "notes", "--sync").out.startswith("Stored 1 file")
     (notes / "z.md").write_text("# A\n\nFirst.")
     assert run("ingest", "notes", "--sync", "--json").json["deleted_earlier"] == 1
     assert contents(tmp_path / "memory.db") == ["# B\n\nSecond."]
-    assert run("ingest", "notes").out.startswith("Stored 1 file")
+    for words in ("notes", "notes/*.md"):
+        left_out = " ".join(run("ingest", words, "--session", "notes").out.split())
+        assert "1 already stored; 1 deleted earlier; 0 failed." in left_out
+    assert run("ingest", "notes/z.md", "--session", "notes").out.startswith("Stored 1 file")
     assert "2 unchanged" in run("ingest", "notes", "--sync").out
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from vector_memory.domain import MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.sessions.writer import find_stored, hash_of, is_deleted, with_title
+from vector_memory.sessions.writer import hash_of, is_deleted, with_title
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import History
@@ -72,7 +72,7 @@ class Batches:
         chosen = set(map(id, new))
         return Sifted([memory for memory in memories if id(memory) in chosen], deleted)
 
-    def forget_traces(self, memories: Sequence[NewMemory], forms: Forms) -> None:
+    def let_return(self, memories: Sequence[NewMemory], forms: Forms) -> None:
         """Let memories that were deleted be stored again."""
         with self._storage.write() as writer:
             for memory in memories:
@@ -91,7 +91,8 @@ class Batches:
         with self._storage.write() as writer:
             for memory, derived in prepared:
                 content_hash, at = hash_of(memory.content), memory.created_at or now
-                is_stored = find_stored(writer, memory, content_hash, memory.created_at) is not None
+                of_prompt = memory.created_at if memory.kind is MemoryKind.INPUT_PROMPT else None
+                is_stored = writer.find_duplicate(memory, content_hash, of_prompt) is not None
                 if not is_stored and not is_deleted(writer, memory, (content_hash,)):
                     history = History(at, at, at, is_dated=at < utc_now(AT_ONCE_SECONDS))
                     writer.add_memory(memory, derived, content_hash=content_hash, history=history)

@@ -109,10 +109,9 @@ class MemoryWriter:
         """Store a memory with its chunks, words and vectors, and delete the memories that it replaces.
 
         Both happen in one transaction, and what these superseded, it supersedes. `captured`: by a hook or an import,
-        not by an agent. `from_source`: it may be read again once it was deleted, as what is captured may. Without a
-        usable model the text is stored anyway, and its vectors are computed once there is a model. Raises
-        DuplicateMemoryError, DeletedEarlierError, NotFoundError (the report of an observation, or what it supersedes),
-        QuotaExceededError, ChunkingError, DatabaseError.
+        not by an agent. `from_source`: from a file, which may be read again. Without a usable model the text is stored
+        anyway, and its vectors are computed once there is a model. Raises DuplicateMemoryError, DeletedEarlierError,
+        NotFoundError (a report, or what it supersedes), QuotaExceededError, ChunkingError, DatabaseError.
         """
         self._storage.require_time_to_write()
         forms = forms_of(memory.content) if captured or from_source else ()
@@ -232,17 +231,6 @@ def forms_of(content: str) -> set[str]:
     return {hash_of(content), hash_of(redact(content).text)}
 
 
-def find_stored(reader: Reader, memory: NewMemory, content_hash: str, at: str | None) -> int | None:
-    """Return the id of the current memory with the same text in the same place, or of one of a time, or None.
-
-    A prompt of another time is another one: people repeat themselves.
-    """
-    found = None if at is None else reader.find_duplicate(memory, content_hash, at)
-    if found is None and (at is None or memory.kind is not MemoryKind.INPUT_PROMPT):
-        return reader.find_duplicate(memory, content_hash)
-    return found
-
-
 def is_deleted(reader: Reader, memory: NewMemory, forms: Collection[str]) -> bool:
     """Return whether a text from a source, with these hashes, is that of a deleted memory."""
     return any(covers(trace, memory) for trace in reader.traces_of(memory, forms))
@@ -259,9 +247,12 @@ def require_storable(
 ) -> None:
     """Raise an error if the memory is stored and not replaced, or if its report or what it supersedes does not exist.
 
-    `at`: see `find_stored`. `forms`: hashes of a text from a source, which must not have been deleted.
+    `at`: of the same time it is the same, whatever became of it; a prompt of another time is another one. `forms`:
+    hashes of a text from a source, which must not have been deleted.
     """
-    existing = find_stored(reader, memory, content_hash, at)
+    existing = reader.find_duplicate(memory, content_hash, at)
+    if existing is None and at is not None and memory.kind is not MemoryKind.INPUT_PROMPT:
+        existing = reader.find_duplicate(memory, content_hash)
     if existing is not None and existing not in {*replacing, *memory.supersedes}:
         raise DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
     if forms and is_deleted(reader, memory, forms):

@@ -168,7 +168,7 @@ def summary_in(text: str) -> str:
     return ANALYSIS.sub("", text).strip()
 
 
-def forms_of(text: str) -> set[str]:
+def hashes_as_stored(text: str) -> set[str]:
     """Return the hashes of a text as it is stored, with secrets and without."""
     return {hash_of(storable(text, redacts=redacts).text) for redacts in (True, False)}
 

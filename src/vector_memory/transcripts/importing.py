@@ -15,7 +15,7 @@ from vector_memory.settings import Redact
 from vector_memory.settings.repository import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
-from vector_memory.transcripts.conversation import Said, Transcript, forms_of, storable
+from vector_memory.transcripts.conversation import Said, Transcript, hashes_as_stored, storable
 from vector_memory.transcripts.lines import COMPRESSED, FormatError
 
 BATCH = 50
@@ -139,7 +139,7 @@ class Importer:
         """Return the memory to store for what was said. Raises ValidationError."""
         content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
         self._replaced[content.text] = (content.count + title.count, said.content.count("\0"))
-        self._forms[hash_of(content.text)] = forms_of(said.content)
+        self._forms[hash_of(content.text)] = hashes_as_stored(said.content)
         return NewMemory.of(
             said.kind,
             content.text,
@@ -155,7 +155,7 @@ class Importer:
         while len(self._waiting) >= least:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
             if self._again and not self._is_dry:
-                self._store.batches.forget_traces(batch, self._forms)
+                self._store.batches.let_return(batch, self._forms)
             stored = batch if self._is_dry else self._store.batches.store(batch)
             result = self.result
             result.skipped += len(batch) - len(stored)

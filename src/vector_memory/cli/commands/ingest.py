@@ -27,11 +27,11 @@ from vector_memory.store import SessionMemoryStore
 
 LINES_SHOWN = 20
 
-ADDED: tuple[State, ...] = ("stored", "skipped", "failed")
+ADDED: tuple[State, ...] = ("stored", "skipped", "deleted_earlier", "failed")
 SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipped", "deleted_earlier", "failed")
 WORDS = {"skipped": "already stored", "deleted_earlier": "deleted earlier"}
-SELDOM = {"skipped", "deleted_earlier"}
-"""A sync tells of these if there are any: it skips nothing, unless two files have the same text."""
+SELDOM = {ADDED: {"deleted_earlier"}, SYNCED: {"deleted_earlier", "skipped"}}
+"""What is told only if there is any: a sync skips nothing, unless two files have the same text."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ def ingest(
     front matter. Without it, the title is the first heading of a Markdown file, or the file name. The metadata keeps
     the path as `source`: relative to the repository or, without one, beginning with the name of the folder. --sync
     recognizes a file by this path, among the memories of the same session, kind, agent, iteration and task.
+    A text whose memory was deleted stays gone, unless you name the file itself, without --sync.
 
     Exit code 0: every file is stored, 1: some are not.
     """
@@ -157,7 +158,7 @@ def _default_session(kind: MemoryKind, paths: Sequence[str]) -> str | None:
 class IngestOutput:
     """Says what became of the files. `states`: those that are counted."""
 
-    def __init__(self, session: str | None, states: Sequence[State], *, as_json: bool) -> None:
+    def __init__(self, session: str | None, states: tuple[State, ...], *, as_json: bool) -> None:
         self._session = session
         self._states = states
         self._as_json = as_json
@@ -179,11 +180,11 @@ class IngestOutput:
         _print_some([f"Not stored: {one_line(outcome.file)}: {outcome.reason}" for outcome in failed], style="red")
         _print_some([f"Left out: {one_line(each.file)}: {each.reason}." for each in left_out])
         place = f" in session {one_line(self._session)}" if self._session else ""
-        told = [state for state in self._states[1:] if counts[state] or state not in SELDOM or self._states == ADDED]
+        told = [state for state in self._states[1:] if counts[state] or state not in SELDOM[self._states]]
         others = "; ".join(f"{counts[state]:,} {WORDS.get(state, state)}" for state in told)
         out.print(Text.assemble((f"Stored {counted(counts['stored'], 'file')}{place}", "bold"), f"; {others}."))
         if counts["deleted_earlier"]:
-            out.print("Without --sync and --watch, ingest stores them again.")
+            out.print("To store such a file again, name the file itself, without --sync.")
 
     def follow(self, ingestion: Ingestion, paths: Sequence[str]) -> None:
         """Keep the memories in step with the files, and say what changes, until it is interrupted."""
@@ -196,7 +197,7 @@ class IngestOutput:
                 except VectorMemoryError as error:  # the next change may help
                     sys.stderr.write(f"vector-memory: {printable(str(error))}\n")
                     continue
-                if any(outcome.state not in {"unchanged", *SELDOM} for outcome in outcomes):
+                if any(outcome.state not in {"unchanged", *SELDOM[SYNCED]} for outcome in outcomes):
                     self.say(outcomes, 0)
 
 

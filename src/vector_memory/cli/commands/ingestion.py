@@ -23,6 +23,7 @@ from vector_memory.files.syncing import FileSync, Outcome, UnreadableFileError, 
 from vector_memory.files.walking import walk
 from vector_memory.sessions.sync import Origin, Sync
 from vector_memory.settings.reading import read_file, read_up_to
+from vector_memory.sessions.writer import forms_of, hash_of
 from vector_memory.settings.repository import main_checkout
 from vector_memory.storage.disk.protection import is_open
 from vector_memory.store import SessionMemoryStore
@@ -191,13 +192,19 @@ class Ingestion:
         )
 
     def added(self, words: Sequence[str]) -> tuple[list[Outcome], int]:
-        """Store files that are not stored; return the outcomes, and how many replaced nothing but an earlier text."""
-        sync = self._sync()
+        """Store files that are not stored; return the outcomes, and how many replaced nothing but an earlier text.
+
+        What was deleted stays gone, unless the file itself is named.
+        """
+        sync, named = self._sync(), {str(Path(word).expanduser()) for word in words}
         outdated = 0
 
         def add(file: str, origin: Origin) -> Outcome:
             nonlocal outdated
-            text = text_in_file(file)
+            memory = self._memory_of(file, origin)
+            text, forms = memory.content, {hash_of(memory.content): forms_of(memory.content)}
+            if file not in named and self._store.batches.new_among([memory], forms=forms).deleted:
+                return Outcome(file, "deleted_earlier")
             stored = self._store.store_memory(self._kind, text, **self._fields_of(file, text, origin))
             outdated += sync.is_outdated(origin, text)
             return Outcome(file, "stored", stored.memory_id)

@@ -31,7 +31,15 @@ from vector_memory.server.turns import in_intake_thread, turn_of_caller
 from vector_memory.sessions.recap import Told
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Recall, Redact
-from vector_memory.transcripts.conversation import Said, answer_in, forms_of, prompt_in, report_in, storable, summary_in
+from vector_memory.transcripts.conversation import (
+    Said,
+    answer_in,
+    hashes_as_stored,
+    prompt_in,
+    report_in,
+    storable,
+    summary_in,
+)
 from vector_memory.transcripts.importing import is_of_subagent, read_own, reason_of
 from vector_memory.transcripts.lines import FormatError
 
@@ -212,10 +220,10 @@ def missing(event: Event, heard: HeardSession) -> list[Said]:
         for one in transcript.said
         if one.time > since or one.kind is MemoryKind.INPUT_PROMPT  # a session's prompts are compared at once
     ]
-    return [one for one in new_among(event, said) if one.time > since]
+    return [one for one in unknown_among(event, said) if one.time > since]
 
 
-def new_among(event: Event, said: Sequence[Said]) -> list[Said]:
+def unknown_among(event: Event, said: Sequence[Said]) -> list[Said]:
     """Return what is neither stored nor deleted, and was not reported by a hook: its times differ from the client's."""
     memories: list[tuple[Said, NewMemory]] = []
     forms: dict[str, set[str]] = {}
@@ -223,7 +231,7 @@ def new_among(event: Event, said: Sequence[Said]) -> list[Said]:
         if text := storable_in(event, one.content):
             fields = MemoryFields(session_id=event.session_id, agent_id=one.agent_id, created_at=one.time)
             memories.append((one, NewMemory.of(one.kind, text, **fields)))
-            forms[hash_of(text)] = forms_of(one.content)
+            forms[hash_of(text)] = hashes_as_stored(one.content)
     reported = event.conversation.prompts.get(event.session_id, ())
     found = event.store.batches.new_among([memory for _, memory in memories], reported, forms)
     new = set(map(id, found.new))
