@@ -89,7 +89,7 @@ class Copying:
         for start in range(0, len(lost), MEMORIES_AT_ONCE):
             with self._target.write() as writer:
                 for number in lost[start : start + MEMORIES_AT_ONCE]:
-                    writer.delete(number)
+                    writer.delete(number, for_good=False)
         if lost:
             self._target.purge_deleted()
         return CopiedMemories(done, written, replaced, len(lost))

@@ -22,8 +22,8 @@ from vector_memory.files.following import follow
 from vector_memory.files.syncing import FileSync, Outcome, UnreadableFileError, outcome_of, status_of
 from vector_memory.files.walking import walk
 from vector_memory.sessions.sync import Origin, Sync
-from vector_memory.settings.reading import read_file, read_up_to
 from vector_memory.sessions.writer import forms_of, hash_of
+from vector_memory.settings.reading import read_file, read_up_to
 from vector_memory.settings.repository import main_checkout
 from vector_memory.storage.disk.protection import is_open
 from vector_memory.store import SessionMemoryStore

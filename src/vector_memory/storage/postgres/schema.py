@@ -4,10 +4,10 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-FIRST_VERSION = 17
+FIRST_VERSION = 19
 """The version of these tables. Those of lower versions were created during the development, and never by a release."""
 
-VERSION = 18
+VERSION = 20
 """The version that this release writes: each migration raises it by one."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.

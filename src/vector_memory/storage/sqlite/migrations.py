@@ -37,7 +37,7 @@ def time_promises(connection: apsw.Connection) -> None:
     connection.execute(schema.PROMISED_AT)
 
 
-FIRST_VERSION = 26
+FIRST_VERSION = 28
 """The version of the tables in `schema`. Files of lower versions were written during the development, and never by a
 release."""
 
