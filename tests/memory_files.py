@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import apsw
-import pytest
 
 from forked import Forked
 from vector_memory.embedding import EmbeddingModel, load_embedder
@@ -16,7 +15,6 @@ from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Level, Report
 from vector_memory.settings import Settings, memory_address
-from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.references import orphaned_rows
@@ -72,11 +70,6 @@ def create_file(path: Path, dimensions: int = 16) -> None:
     database = Database(path, dimensions=dimensions)
     database.create()
     database.close()
-
-
-def be_of_first_version(patch: pytest.MonkeyPatch) -> None:
-    """Create files as the first release did, before any migration."""
-    patch.setattr(migrations, "MIGRATIONS", ())
 
 
 def change(path: Path, sql: str) -> None:

@@ -12,7 +12,6 @@ import pytest
 from memory_files import WRITER, bytes_of, change, doctor, examine, found, process, said
 from original_files import unpacked
 from vector_memory.maintenance.doctor.report import Level
-from vector_memory.storage.sqlite.migrations import FIRST_VERSION
 
 
 def test_a_healthy_file_is_healthy(path: Path) -> None:
@@ -79,13 +78,6 @@ KINDS = {
         drop table keyword_memories; drop table keyword_postings
         """,
         Level.PROBLEM,
-    ),
-    "an earlier release": (
-        (
-            "alter table pending_vectors drop column promised_at; "
-            f"delete from schema_migrations where version > {FIRST_VERSION}"
-        ),
-        Level.WARNING,
     ),
     "a development version": ("update schema_migrations set version = version - 15", Level.PROBLEM),
 }

@@ -15,14 +15,13 @@ from engine_memories import add, found_by_words, new_memory, open_sqlite
 from faults.conftest import mounted
 from faults.workload import content, memory, open_store, search
 from forked import finished
-from memory_files import be_of_first_version, create_file, examine, said
+from memory_files import examine, said
 from old_words import add_old
 from servers import QUICK, Server
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.disk.filesystem import log_of
-from vector_memory.storage.sqlite.database import Database
 from vector_memory.store import SessionMemoryStore
 
 PLACE = {"agent_id": "a", "session_id": "s", "session_iter": 1}
@@ -77,20 +76,6 @@ def test_a_memory_is_not_opened_where_no_file_can_be_created(disk_for_few_files:
     fill(disk_for_few_files)
     with pytest.raises(DatabaseError, match=FULL):
         open_store(path)
-
-
-def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_unchanged(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = small_disk / "memory.db"
-    with monkeypatch.context() as earlier:
-        be_of_first_version(earlier)
-        create_file(path)
-    before = path.read_bytes()
-    fill(small_disk)
-    with pytest.raises(DatabaseError, match="free some space"):
-        Database(path, dimensions=16)
-    assert path.read_bytes() == before
 
 
 def test_a_file_whose_words_cannot_be_indexed_again_for_lack_of_space_is_searched_and_finished_later(

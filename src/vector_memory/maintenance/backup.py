@@ -15,7 +15,7 @@ from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import DEVELOPMENT
 
-COPYABLE = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}
+COPYABLE = {FileKind.ORIGINAL, FileKind.PRESENT}
 
 
 class CopiedFile(NamedTuple):

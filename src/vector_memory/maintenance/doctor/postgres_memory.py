@@ -34,7 +34,7 @@ from vector_memory.storage.postgres.connecting import require_supported
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.generations import BY_START, Generation, Lineage, is_over
-from vector_memory.storage.postgres.schema import FIRST_VERSION, VERSION
+from vector_memory.storage.postgres.schema import VERSION
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
 TABLE_REPAIRS: Mapping[str, Callable[[Connection], str]] = {
@@ -181,12 +181,10 @@ def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
     recorded = inspection.schema_version(connection, schema)
     if recorded > VERSION:
         yield problem("schema", "A newer release has changed the memory.", "Upgrade vector-memory to open it.")
-    elif 0 < recorded < FIRST_VERSION:
+    elif 0 < recorded < VERSION:
         yield problem("schema", "A development version has created the tables.", EXPORT_AND_IMPORT)
     elif not recorded:
         yield warning("schema", f"There is no memory in the schema {schema}.", "The server creates it when it starts.")
-    elif recorded < VERSION:
-        yield warning("schema", "An earlier release has created the tables.", "The server upgrades them.")
     else:
         yield fine("schema", "The tables have the format of this release.")
         missing = inspection.missing_tables(connection)

@@ -38,9 +38,6 @@ NOT_PRESENT = {
         "The file was written by the original server and has not been upgraded yet.",
         "The server upgrades it when it starts, and keeps a copy whose name ends in .before-upgrade.",
     ),
-    FileKind.OLDER: warning(
-        "schema", "The file was written by an earlier release.", "The server upgrades it when it starts."
-    ),
     FileKind.DEVELOPMENT: problem("schema", "The file was written by a development version.", EXPORT_AND_IMPORT),
     FileKind.NEWER: problem(
         "schema", "The file was written by a newer release of vector-memory.", "Upgrade vector-memory to open it."

@@ -1,9 +1,8 @@
-"""Creates the tables of a memory in its schema, and upgrades them. All processes may try: one does it.
+"""Creates the tables of a memory in its schema. All processes may try: one does it.
 
-A migration and its number commit together. Whoever opens a memory that is up to date needs no right to create anything.
+Whoever opens a memory that has its tables needs no right to create anything.
 """
 
-from collections.abc import Callable, Sequence
 from secrets import token_hex
 
 import psycopg
@@ -17,7 +16,7 @@ from vector_memory.storage.postgres import schema as tables
 from vector_memory.storage.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.pool import ConnectionPool
-from vector_memory.storage.postgres.schema import FIRST_VERSION
+from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.transaction_header import GIVEN_AWAY, MOVED, NEWER
 
 LOCK_KEY = 0x76656374  # "vect"
@@ -27,11 +26,6 @@ MISSING = (
     "There is no memory in this schema of the database yet: run `vector-memory database prepare` with a role that may "
     "create tables."
 )
-OUTDATED = (
-    "The tables of this memory are older than this release of vector-memory: run `vector-memory database prepare` with "
-    "a role that may change them."
-)
-
 DEVELOPMENT = (
     "The tables of this memory were created by a development version of vector-memory, and were not changed. "
     f"{EXPORT_AND_IMPORT}"
@@ -44,64 +38,44 @@ def create_tables(connection: psycopg.Connection[tuple[object, ...]], dimensions
     for command in commands:
         connection.execute(command.replace("{dimensions}", str(dimensions)).encode())
     connection.execute(
-        "insert into namespace (id, schema_version, dimensions) values (1, %s, %s)", (FIRST_VERSION, dimensions)
+        "insert into namespace (id, schema_version, dimensions) values (1, %s, %s)", (VERSION, dimensions)
     )
     connection.execute("insert into provenance (id, memory) values (1, %s)", (token_hex(16),))
 
 
-def time_promises(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Record since when a process computes the vectors of a memory."""
-    connection.execute(tables.PROMISED_AT.encode())
-
-
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (time_promises,)
-"""In order: each raises the version by one. Only ever append, and count up `schema.VERSION` with it."""
-
-
-def newest_version() -> int:
-    """Return the version that this release writes: that of `schema`, and one for each migration."""
-    return FIRST_VERSION + len(MIGRATIONS)
-
-
 def prepare(pool: ConnectionPool, schema: str, dimensions: int, *, read_only: bool) -> None:
-    """Bring a schema up to date, unless a newer release has changed it. Raises DatabaseError."""
+    """Create the tables of a schema unless it has them. Raises DatabaseError for those of another release."""
     with pool.connection() as connection, connection.reading(beginnings.looking(schema)):
         version = version_of(connection, schema)
-        if version == newest_version():
+        if version == VERSION:
             return require_supported(connection)
-    if version > newest_version():
+    if version > VERSION:
         raise DatabaseError(NEWER)
     if read_only:
-        raise DatabaseError(OUTDATED if version else MISSING)
+        raise DatabaseError(MISSING)
     with pool.connection() as connection, connection.writing(beginnings.maintaining(schema)):
         migrate(connection, schema, dimensions)
     return None
 
 
 def migrate(connection: Connection, schema: str, dimensions: int) -> None:
-    """Create the tables, or run the migrations that are missing, while nobody else does.
+    """Create the tables while nobody else does.
 
     The connection is in a transaction that may take as long as it needs, and whose statements name the tables then.
     """
-    version = 0
     try:
         connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
         if pgvector_in(connection) is None:
             create_extension(connection)
         require_supported(connection)
-        version = version_of(connection, schema)
-        if not version:
+        is_new = not version_of(connection, schema)
+        if is_new:
             connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
         connection.together(*beginnings.in_schema(schema, {}))
-        if version:  # a writer of an earlier release ends first, and the next one finds the new version
-            connection.execute("select 1 from namespace for update")
-        else:
+        if is_new:
             create_tables(connection, dimensions)
-        for migration in MIGRATIONS[max(version - FIRST_VERSION, 0) :]:
-            migration(connection)
-        connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (newest_version(),))
     except postgres.InsufficientPrivilege:
-        raise DatabaseError(OUTDATED if version else MISSING) from None
+        raise DatabaseError(MISSING) from None
 
 
 def create_extension(connection: Connection) -> None:
@@ -122,7 +96,7 @@ def version_of(connection: Connection, schema: str) -> int:
     version = recorded_version(connection, schema)
     if version == GIVEN_AWAY:
         raise DatabaseError(MOVED)
-    if 0 < version < FIRST_VERSION:
+    if 0 < version < VERSION:
         raise DatabaseError(DEVELOPMENT)
     return version
 

@@ -1,14 +1,11 @@
-"""The tables of a memory: those of one PostgreSQL schema, as the migrations create them.
+"""The tables of a memory: those of one PostgreSQL schema, as `migrations` creates them.
 
 Every connection has this schema first in its search path, so statements name tables only. Columns that are sorted or
 compared as SQLite does have the collation "C".
 """
 
-FIRST_VERSION = 19
-"""The version of these tables. Those of lower versions were created during the development, and never by a release."""
-
-VERSION = 20
-"""The version that this release writes: each migration raises it by one."""
+VERSION = 21
+"""The version of these tables. Until the first release, schemas of all other versions are refused."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
 NAMESPACE = """
@@ -196,14 +193,13 @@ create table generations (
 );
 """
 
-PROMISED_AT = "alter table pending_vectors add column promised_at double precision not null default 0"
-
 PENDING_VECTORS = """
 create table pending_vectors (
     memory_id bigint primary key references session_memories(id) on delete cascade,
     owner text not null,
     leased_until double precision not null,
-    attempts integer not null default 0
+    attempts integer not null default 0,
+    promised_at double precision not null default 0
 );
 """
 

@@ -38,8 +38,8 @@ from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLo
 logger = logging.getLogger(__name__)
 
 NO_UPGRADE = (
-    "The database was written by an earlier release and must be upgraded first, but you have no permission to write to "
-    "it: open it once as a user who has."
+    "The database was written by the original server and must be upgraded first, but you may not write to it: open it "
+    "once as a user who may."
 )
 
 Connection = apsw.Connection
@@ -103,9 +103,6 @@ class Database:
             connection.execute("begin")
             try:
                 yield connection
-            except (apsw.SQLError, DatabaseError):
-                migrations.require_known(connection)  # a failure on tables of a newer release is not damage
-                raise
             finally:
                 # A failing disk may fail here again; that must not hide the first error.
                 with contextlib.suppress(apsw.Error):
@@ -127,7 +124,6 @@ class Database:
             self._begin(turn)
             try:
                 self._require_in_place()
-                migrations.require_known(self._writer)
                 yield self._writer
                 self._writer.execute("commit")
                 self._keeper.note_use()
@@ -263,8 +259,8 @@ class Database:
                 forbid_writes(writer)
 
     def _is_present(self, connection: apsw.Connection) -> bool:
-        """Return whether the file has the tables of this release."""
-        return migrations.version_of(connection) == migrations.newest_version()
+        """Return whether the file has the tables of this release. Raises DatabaseError for those of another one."""
+        return migrations.version_of(connection) == migrations.VERSION
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
         """Upgrade the file to the current schema, or reject it unchanged."""

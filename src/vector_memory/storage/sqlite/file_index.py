@@ -81,9 +81,9 @@ def require_ours(connection: apsw.Connection) -> None:
         )
     version = int(connection.pragma("user_version"))
     tables = migrations.recorded_version(connection) or 0
-    if version > VERSION or tables > migrations.newest_version():
+    if version > VERSION or tables > migrations.VERSION:
         raise DatabaseError("The index was written by a newer release: restart this server with that release.")
-    if (version, tables) != (VERSION, migrations.newest_version()):
+    if (version, tables) != (VERSION, migrations.VERSION):
         raise OutdatedIndexError("The index was written by another release.")
 
 

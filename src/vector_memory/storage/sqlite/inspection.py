@@ -34,7 +34,6 @@ class FileKind(StrEnum):
     EMPTY = "empty"
     FOREIGN = "foreign"
     ORIGINAL = "original"
-    OLDER = "older"
     DEVELOPMENT = "development"
     PRESENT = "present"
     NEWER = "newer"
@@ -94,12 +93,10 @@ def file_kind(connection: apsw.Connection) -> FileKind:
     # First: another process may make it one of ours meanwhile, but never the other way round.
     is_empty, is_original = not migrations.names_of_tables(connection), legacy.is_original(connection)
     if migrations.is_ours(connection):
-        version, known = migrations.recorded_version(connection), migrations.newest_version()
-        if version is not None and version > known:
-            return FileKind.NEWER
-        if version is not None and version < migrations.FIRST_VERSION:
-            return FileKind.DEVELOPMENT
-        return FileKind.PRESENT if version == known or migrations.is_record_wrong(connection) else FileKind.OLDER
+        version = migrations.recorded_version(connection)
+        if version is None or version == migrations.VERSION:
+            return FileKind.PRESENT
+        return FileKind.NEWER if version > migrations.VERSION else FileKind.DEVELOPMENT
     if is_empty:
         return FileKind.EMPTY
     return FileKind.ORIGINAL if is_original else FileKind.FOREIGN

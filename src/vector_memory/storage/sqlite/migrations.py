@@ -1,10 +1,8 @@
-"""Creates the tables of a file, and upgrades them. A migration and its record commit together, so any may run it."""
+"""Creates the tables of a file, and takes over the rows of a file of the original server."""
 
 import contextlib
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
@@ -25,30 +23,8 @@ RECORD_TABLE = (
 )
 
 
-class Migration(NamedTuple):
-    """One migration. `apply(connection)` runs in the transaction that also records it."""
-
-    name: str
-    apply: Callable[[apsw.Connection], None]
-
-
-def time_promises(connection: apsw.Connection) -> None:
-    """Record since when a process computes the vectors of a memory."""
-    connection.execute(schema.PROMISED_AT)
-
-
-FIRST_VERSION = 28
-"""The version of the tables in `schema`. Files of lower versions were written during the development, and never by a
-release."""
-
-MIGRATIONS = (Migration("record since when vectors are computed", time_promises),)
-"""In order: each raises the version by one. Only ever append."""
-
-
-def newest_version() -> int:
-    """Return the version that this release writes."""
-    return FIRST_VERSION + len(MIGRATIONS)
-
+VERSION = 29
+"""The version of the tables in `schema`. Until the first release, files of all other versions are refused."""
 
 OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
 """A file with at least two of these names is a memory, however damaged."""
@@ -70,53 +46,34 @@ def require_ours(connection: apsw.Connection) -> None:
     Also if its schema is damaged or altered: a view in place of a table, and sqlite-vec without its shadow tables, are
     not safe to use.
     """
-    version = version_of(connection)
-    if version == newest_version():
-        if schema_faults(connection, expected_schema()):
-            raise DamagedError(RUN_FIX)
-    elif version and not tables_at(version) <= names_of_tables(connection):
+    if version_of(connection) and schema_faults(connection, expected_schema()):
         raise DamagedError(RUN_FIX)
 
 
 @cache
 def expected_schema() -> Schema:
     """Return the schema of this release. The first call takes a few milliseconds."""
-    return schema_at(newest_version())
-
-
-@cache
-def tables_at(version: int) -> frozenset[str]:
-    """Return the names of the tables of a file of this version."""
-    return frozenset(name for name, thing in schema_at(version).items() if thing.type == "table")
-
-
-def schema_at(version: int) -> Schema:
-    """Return the schema of a version."""
     connection = apsw.Connection(":memory:")
     try:
         load_vector_search(connection)
         connection.execute("begin")
         create_tables(connection, 1)
-        upgrade(connection, FIRST_VERSION, version)
         return read_schema(connection)
     finally:
         connection.close()
 
 
 def migrate(connection: apsw.Connection, dimensions: int) -> None:
-    """Create the tables, or upgrade them. A file that is up to date is not written, nor is one that is not ours."""
-    if version_of(connection) == newest_version():
+    """Create the tables. A file that has them is not written, nor is one that is not ours."""
+    if version_of(connection):
         return
     connection.execute("begin immediate")
     try:
-        # Another process may have migrated the file while this one waited for the lock.
-        version = version_of(connection)
         if legacy.is_original(connection):
             close_to_others(Path(connection.filename))
             back_up(Path(connection.filename), ".before-upgrade")
-        if not version:
+        if not version_of(connection):  # another process may have created them while this one waited for the lock
             create_tables(connection, dimensions)
-        upgrade(connection, version or FIRST_VERSION, newest_version())
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
@@ -130,7 +87,6 @@ def migrate_without_vectors(connection: apsw.Connection) -> None:
     try:
         if not names_of_tables(connection):
             create_tables(connection, 1, "create table {table} (passage_id integer primary key, embedding blob)")
-            upgrade(connection, FIRST_VERSION, newest_version())
         connection.execute("commit")
     except BaseException:
         connection.execute("rollback")
@@ -138,7 +94,7 @@ def migrate_without_vectors(connection: apsw.Connection) -> None:
 
 
 def create_tables(connection: apsw.Connection, dimensions: int, plain: str | None = None) -> None:
-    """Create the tables of the first version, and copy the rows of a file of the original server into them.
+    """Create the tables, and copy the rows of a file of the original server into them.
 
     `plain`: the statement that creates a table in place of each of sqlite-vec.
     """
@@ -150,7 +106,7 @@ def create_tables(connection: apsw.Connection, dimensions: int, plain: str | Non
     for table, sql in schema.vector_tables(dimensions).items():
         connection.execute(sql if plain is None else plain.format(table=table))
     connection.execute(RECORD_TABLE)
-    record(connection, FIRST_VERSION, "create tables")
+    connection.execute("insert into schema_migrations values (?, 'create tables', ?)", (VERSION, utc_now()))
     if is_original:
         # They import numpy, and are rarely needed.
         from vector_memory.storage.queries.keywords import KeywordIndex  # noqa: PLC0415
@@ -158,14 +114,6 @@ def create_tables(connection: apsw.Connection, dimensions: int, plain: str | Non
 
         legacy.move_rows(connection)
         KeywordIndex(SqliteConnection(connection)).fill()
-
-
-def upgrade(connection: apsw.Connection, version: int, newest: int) -> None:
-    """Apply the migrations between two versions."""
-    for number in range(version + 1, newest + 1):
-        migration = MIGRATIONS[number - FIRST_VERSION - 1]
-        migration.apply(connection)
-        record(connection, number, migration.name)
 
 
 def version_of(connection: apsw.Connection) -> int:
@@ -176,23 +124,14 @@ def version_of(connection: apsw.Connection) -> int:
         version = recorded_version(connection)
         if version is None:
             raise DamagedError(RUN_FIX)
-        if version > newest_version():
+        if version > VERSION:
             raise DatabaseError(NEWER)
-        if version < FIRST_VERSION:
+        if version < VERSION:
             raise DatabaseError(DEVELOPMENT)
         return version
     if is_foreign:
         raise DatabaseError(FOREIGN)
     return 0
-
-
-def require_known(connection: apsw.Connection) -> None:
-    """Raise DatabaseError if a newer release has upgraded the file."""
-    if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > FIRST_VERSION + len(MIGRATIONS):
-        raise DatabaseError(
-            "A newer release of vector-memory has upgraded the database since this server started, and this one can "
-            "no longer write to it. Nothing was changed: restart this server with the newer release."
-        )
 
 
 def is_ours(connection: apsw.Connection) -> bool:
@@ -215,16 +154,8 @@ def recorded_version(connection: apsw.Connection) -> int | None:
 
 
 def is_record_wrong(connection: apsw.Connection) -> bool:
-    """Return whether the file has the current schema but its record says otherwise."""
-    version = recorded_version(connection)
-    if version is None:
-        return True
-    return version < newest_version() and not schema_faults(connection, expected_schema())
-
-
-def record(connection: apsw.Connection, version: int, name: str) -> None:
-    """Record a version, and what led to it."""
-    connection.execute("insert into schema_migrations values (?, ?, ?)", (version, name, utc_now()))
+    """Return whether the record of the version is damaged, in a file with the tables of this release."""
+    return recorded_version(connection) is None
 
 
 def close_to_others(path: Path) -> None:

@@ -185,11 +185,10 @@ create table pending_vectors (
     memory_id integer primary key references session_memories(id) on delete cascade,
     owner text not null,
     leased_until real not null,
-    attempts integer not null default 0
+    attempts integer not null default 0,
+    promised_at real not null default 0
 ) strict;
 """
-
-PROMISED_AT = "alter table pending_vectors add column promised_at real not null default 0"
 
 ERASURE = """
 create table erasure (
