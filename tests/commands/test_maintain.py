@@ -216,6 +216,7 @@ def test_invalid_arguments_are_reported_in_json_too(run: Run) -> None:
     assert ended._replace(out=ended.err).json["error"] == "ValidationError"
 
 
+@pytest.mark.sqlite("opens no memory")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_commands_and_flags(shell: str, run: Run) -> None:
     """The printed script names them, and bash accepts it."""

@@ -24,7 +24,7 @@ def strace() -> list[str]:
     """Return the command that records what a process has to do with networks, or skip the test."""
     found = shutil.which("strace")
     if found is None:
-        pytest.skip("strace is not installed")
+        pytest.skip("strace is not installed: `apt-get install strace`")
     if subprocess.run([found, "-f", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("strace may not trace processes here")
     return [found, "-f", "--seccomp-bpf", "-qq", "-e", f"trace={TRACE}", "-o", "trace"]
