@@ -108,15 +108,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("no_cover")
     if config.option.engine == "sqlite":
         return
-    items[:] = [item for item in items if era_of(item) != ERAS["2025-11-25"]]
+    older = ERAS["2025-11-25"]
+    items[:] = [one for one in items if getattr(getattr(one, "callspec", None), "params", {}).get("era") != older]
     for item in items:
         if marker := item.get_closest_marker("sqlite"):
             item.add_marker(pytest.mark.skip(f"SQLite only: {marker.args[0]}"))
-
-
-def era_of(item: pytest.Item) -> object:
-    """Return the era of the protocol in which a test calls a server, if it is tried in each."""
-    return item.callspec.params.get("era") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
 
 
 @pytest.hookimpl(wrapper=True)
