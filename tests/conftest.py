@@ -38,8 +38,9 @@ VARIABLES = {
 TESTS = Path(__file__).parent
 
 UNMEASURED = (
-    "faults", "search", "commands/test_maintain.py", "doctor/test_faults.py", "embedding/test_language_confidence.py",
-    "over_http/test_walls.py", "test_redaction.py", "tools/test_answers.py", "tools/test_caps.py",
+    "embedding/test_language_confidence.py", "faults", "over_http/test_walls.py", "search/test_engines.py",
+    "search/test_exact.py", "search/test_hybrid.py", "search/test_late_interaction.py", "search/test_tail.py",
+    "search/test_two_processes.py", "search/test_unread_scripts.py", "tools/test_answers.py", "tools/test_caps.py",
     "tools/test_injection.py", "tools/test_tool_failures.py",
 )  # fmt: skip
 """Tests that compute for long and reach little that others do not: counting branches doubles their time."""
