@@ -1,6 +1,8 @@
 """A copy is complete or does not exist, even while servers write."""
 
+import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from memory_files import SETTINGS, bytes_of, contents, examine, flip, found, process
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.maintenance.backup import back_up
+from vector_memory.storage.disk.drafts import ABANDONED_SECONDS
 from vector_memory.store import SessionMemoryStore
 
 BACKING_UP = """
@@ -89,12 +92,16 @@ def test_a_backup_does_not_start_again_for_each_store(
     assert found(examine(tmp_path / "copy.db")) == {}
 
 
-def test_a_backup_that_is_killed_leaves_no_copy(path: Path, tmp_path: Path) -> None:
+def test_a_backup_that_is_killed_leaves_no_copy_and_its_draft_is_removed_a_day_later(
+    path: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy.db"
     with process(BACKING_UP, path, copy):
         pass
     assert not copy.exists()
-    assert [file.suffix for file in tmp_path.iterdir() if file.is_file()] == [".partial"]
+    (draft,) = (file for file in tmp_path.iterdir() if file.is_file())
+    yesterday = time.time() - ABANDONED_SECONDS - 1
+    os.utime(draft, (yesterday, yesterday))
     back_up(path, tmp_path / "other.db")
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["other.db"]
     assert found(examine(tmp_path / "other.db")) == {}

@@ -106,11 +106,14 @@ def test_what_was_set_aside_is_put_back_in_its_place(outbox: Outbox) -> None:
     assert list((outbox.folder / "refused").iterdir()) == []
 
 
-def test_what_a_killed_process_has_not_finished_is_removed(outbox: Outbox) -> None:
+def test_what_a_killed_process_has_not_finished_is_ignored_and_removed_a_day_later(outbox: Outbox) -> None:
     added(outbox, "a")
-    (outbox.folder / ".vector-memory-0123456789abcdef.partial").write_bytes(b'{"content": "x')
+    draft = outbox.folder / ".vector-memory-0123456789abcdef.partial"
+    draft.write_bytes(b'{"content": "x')
     added(outbox, "b")
     assert texts(outbox) == ["a", "b"]
+    os.utime(draft, (0, 0))
+    added(outbox, "c")
     assert not list(outbox.folder.glob("*.partial"))
 
 

@@ -131,7 +131,7 @@ def test_a_file_is_on_the_innermost_and_latest_mount_and_a_link_on_that_of_its_t
 
 
 def test_a_network_file_system_is_refused_and_others_are_not(mounts: Path) -> None:
-    with pytest.raises(DatabaseError, match=r"network file system \(cifs\).*local disk"):
+    with pytest.raises(DatabaseError, match=r"several machines share \(cifs\).*local disk"):
         filesystem.require_local(Path("/mnt/with space/memory.db"))
     filesystem.require_local(Path("/mnt/memory.db"))
     mounts.unlink()
@@ -140,19 +140,21 @@ def test_a_network_file_system_is_refused_and_others_are_not(mounts: Path) -> No
 
 def test_a_store_on_a_network_file_system_is_refused_before_a_file_is_created(tmp_path: Path, mounts: Path) -> None:
     mounts.write_text(f"30 27 0:9 / {tmp_path} rw - nfs4 server:/x rw\n")
-    with pytest.raises(DatabaseError, match="network file system"):
+    with pytest.raises(DatabaseError, match="several machines share"):
         Database(tmp_path / "memory.db", dimensions=8)
     assert not (tmp_path / "memory.db").exists()
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "fuse.glusterfs", "lustre"])
-def test_these_are_network_file_systems(kind: str) -> None:
-    assert filesystem.is_network(kind)
+@pytest.mark.parametrize(
+    "kind", ["nfs4", "cifs", "smb3", "fuse.sshfs", "fuse.glusterfs", "9p", "virtiofs", "drvfs", "fuse.grpcfuse"]
+)
+def test_these_file_systems_are_shared(kind: str) -> None:
+    assert filesystem.is_shared(kind)
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "fuse.gocryptfs", "9p"])
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "fuse.gocryptfs"])
 def test_these_are_not(kind: str) -> None:
-    assert not filesystem.is_network(kind)
+    assert not filesystem.is_shared(kind)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")

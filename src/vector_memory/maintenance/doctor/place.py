@@ -38,19 +38,13 @@ def place_findings(path: Path) -> Iterator[Finding]:
 
 
 def file_system_finding(path: Path) -> Finding:
-    """Check that the file is not on a network file system."""
+    """Check that the file is on a local file system."""
     kind = filesystem.file_system(path)
-    if filesystem.is_network(kind):
+    if filesystem.is_shared(kind):
         return problem(
             "file-system",
-            f"The memory is on a network file system ({kind}), where several processes can damage it.",
+            f"The memory is on a file system that several machines share ({kind}), where processes can damage it.",
             "Move it to a local disk: stop all servers, copy it with `vector-memory backup`, and use the copy.",
-        )
-    if filesystem.is_passed_through(kind):
-        return warning(
-            "file-system",
-            f"The memory is in a folder shared by the host machine ({kind}): no process on the host may use it.",
-            "Do not open it on the host, or move it to a disk of this machine.",
         )
     return fine(
         "file-system", f"The file system ({kind}) is local." if kind else "The type of the file system is unknown."

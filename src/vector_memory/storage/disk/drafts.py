@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ from typing import IO
 
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage.disk.filesystem import flush_to_disk
-from vector_memory.storage.disk.locking import lock_if_free
 from vector_memory.storage.disk.protection import HEADER_BYTES, Target, is_being_written, why_protected
 
 DRAFT = re.compile(r"\.vector-memory-[0-9a-f]{16}\.partial")
+
+ABANDONED_SECONDS = 24 * 3_600
 
 NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK}
 """Errors of file systems without hard links."""
@@ -58,10 +60,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Draft:
-    """A file that is being written, readable by its owner only.
-
-    `descriptor` holds the lock that shows other processes that the draft is still being written.
-    """
+    """A file that is being written, readable by its owner only. `descriptor`: open for reading."""
 
     target: Target
     name: str
@@ -121,11 +120,12 @@ class Draft:
 def draft_at(target: Target, rules: Rules) -> Iterator[Draft]:
     """Yield a draft, which is deleted after the block unless it was published.
 
-    Raises like `Rules.check` at once, and OSError. Drafts that killed processes left in the folder are removed.
+    Raises like `Rules.check` at once, and OSError. Old drafts that killed processes left in the folder are removed.
     """
     rules.check(target)
     remove_abandoned(target.folder)
-    name, descriptor = locked_draft(target.folder)
+    name = f".vector-memory-{secrets.token_hex(8)}.partial"
+    descriptor = os.open(name, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=target.folder)
     try:
         yield Draft(target, name, descriptor, rules)
     finally:
@@ -160,31 +160,10 @@ def draft_of(path: Path, rules: Rules) -> Iterator[Draft]:
         ) from error
 
 
-def locked_draft(folder: int) -> tuple[str, int]:
-    """Create a draft and lock it; return its name and a descriptor for reading."""
-    while True:
-        name = f".vector-memory-{secrets.token_hex(8)}.partial"
-        descriptor = os.open(name, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
-        if lock_if_free(descriptor):
-            with suppress(FileNotFoundError):
-                os.stat(name, dir_fd=folder)
-                return name, descriptor
-        os.close(descriptor)  # another process removed it as abandoned before it was locked
-
-
 def remove_abandoned(folder: int) -> None:
-    """Remove drafts in a folder whose processes have ended."""
+    """Remove drafts in a folder that were written to a day ago or earlier: their processes have ended."""
     with suppress(OSError):  # a folder may be writable without being readable
         for name in filter(DRAFT.fullmatch, os.listdir(folder)):
-            with suppress(OSError):
-                remove_if_abandoned(folder, name)
-
-
-def remove_if_abandoned(folder: int, name: str) -> None:
-    """Remove a draft that no process has locked."""
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    try:
-        if lock_if_free(descriptor):
-            os.unlink(name, dir_fd=folder)
-    finally:
-        os.close(descriptor)
+            with suppress(FileNotFoundError):
+                if time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime > ABANDONED_SECONDS:
+                    os.unlink(name, dir_fd=folder)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from vector_memory.errors import DatabaseError
 
 MOUNTS = Path("/proc/self/mountinfo")
-NETWORK = re.compile(
+SHARED = re.compile(
     r"nfs\d?|cifs|smb\d?|smbfs|ncpfs|afs|ceph|lustre|gpfs|beegfs|ocfs2|gfs2|davfs"
     r"|fuse\.(sshfs|ceph.*|glusterfs|rclone|s3fs|goofys|gcsfuse|davfs2?|smbnetfs|curlftpfs|blobfuse2?|seaweedfs|juicefs)"
+    r"|9p|virtiofs|vboxsf|drvfs|vmhgfs|prl_fs|fuse\.(grpcfuse|osxfs|vmhgfs-fuse)"
 )
-PASSED_THROUGH = re.compile(r"9p|vboxsf|drvfs|fuse\.(grpcfuse|osxfs|vmhgfs-fuse)|vmhgfs|prl_fs")
-"""File systems through which a virtual machine uses its host's files. The two do not share memory."""
+"""File systems of networks, and those through which a virtual machine uses its host's files."""
 
 OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -53,23 +53,18 @@ def file_system(path: Path) -> str | None:
     return kind
 
 
-def is_network(kind: str | None) -> bool:
-    """Return whether other machines share this file system, where a write-ahead log does not work."""
-    return kind is not None and NETWORK.fullmatch(kind) is not None
-
-
-def is_passed_through(kind: str | None) -> bool:
-    """Return whether this file system is a folder of the host of this virtual machine."""
-    return kind is not None and PASSED_THROUGH.fullmatch(kind) is not None
+def is_shared(kind: str | None) -> bool:
+    """Return whether other machines use this file system, where a write-ahead log does not work."""
+    return kind is not None and SHARED.fullmatch(kind) is not None
 
 
 def require_local(path: Path) -> None:
-    """Raise DatabaseError for a network file system: machines do not share the memory that SQLite needs for locking."""
+    """Raise DatabaseError for a shared file system: machines do not share the memory that SQLite needs for locking."""
     kind = file_system(path)
-    if is_network(kind):
+    if is_shared(kind):
         raise DatabaseError(
-            f"The database would be on a network file system ({kind}), where several processes can damage it: choose "
-            "a --database-path (for the index of memory files a --db-dir) on a local disk."
+            f"The database would be on a file system that several machines share ({kind}), where processes can damage "
+            "it: choose a --database-path (for the index of memory files a --db-dir) on a local disk."
         )
 
 
