@@ -112,6 +112,7 @@ class SessionMemoryStore:
     def limited_to(self, names: Collection[str]) -> Self:
         """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
         view = copy(self)
+        view._timer = self._timer.limited_to(names)  # noqa: SLF001 - our own copy
         view._assemble(cast("Storage", LimitedStorage(self._storage, names)))  # noqa: SLF001 - our own copy
         view.intake = self.intake.limited_to(names)
         return view
@@ -124,10 +125,10 @@ class SessionMemoryStore:
         return view
 
     def _assemble(self, storage: Storage) -> None:
-        self._storage, settings, indexer = storage, self.settings, self._indexer
+        self._storage, settings, indexer, redact = storage, self.settings, self._indexer, self.settings.redact
         budget = ResponseBudget(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
+        self._writer = MemoryWriter(storage, indexer, self._background, redact, self._room)
         self._fine = FineSearch(retriever, self._timer, budget)
         self._medium = MediumSearch(retriever, self._timer, budget)
         self._probes = Probes(budget, self._access.record)
@@ -138,8 +139,7 @@ class SessionMemoryStore:
         self._task_context = TaskContext(storage, retriever, budget, self._access)
         self._statistics, self._review = Statistics(storage, budget), Review(storage, budget)
         self._deletion, self._overview, self._superseding = Deletion(storage), Overview(storage), Superseding(storage)
-        self._amending = Amending(storage, self._background, settings.redact)
-        self._pages = MemoryPages(storage, retriever)
+        self._amending, self._pages = Amending(storage, self._background, redact), MemoryPages(storage, retriever)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer, self._room)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
@@ -442,5 +442,5 @@ class SessionMemoryStore:
         return self._transfer.read(source, as_session, on_progress)
 
     def get_search_statistics(self) -> overview.SearchStatistics:
-        """Return the latencies of this process's latest searches."""
+        """Return the latencies of this process's latest searches; of a limited view, those of the same sessions."""
         return self._timer.statistics()

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from vector_memory.server.resources import MEMORY, SESSION
 from vector_memory.server.tools import TAGGED_NAMES, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import DATABASE_NAME
+from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Permission
 
 pytestmark = pytest.mark.anyio
@@ -135,6 +137,77 @@ async def test_nothing_of_another_session_is_in_any_answer_to_a_token_limited_to
     assert not [answer for answer in said if HIDDEN in answer]
 
 
+@pytest.fixture(scope="module")
+def alike(filled: Team) -> Team:
+    """Quiet and busy have the same session `mine`; busy has another one, on the same subjects, which is in use."""
+    for name in ("quiet", "busy"):
+        FolderRegistry(filled.folder).create(name)
+
+    async def fill_all() -> None:
+        for namespace in ("quiet", "busy"):
+            async with filled.client(filled.token(f"{namespace}.mine", namespace)) as client:
+                await fill(client, "mine", "apple")
+                found = await client.call_tool("search_reports_full_documents", {"session_id": "mine"})
+                report = found.structured_content["results"][0]["id"]
+                await observe(client, "mine", report, "An apple is no pear.")
+        async with filled.client(filled.token("busy.other", "busy")) as client:
+            await fill(client, "other", "apples")
+            await fill(client, "another", "appel")
+            for number in range(20):
+                await observe(client, "other", report, f"Others have counted {number} apples.")
+            for query in ("a text with stripes", "apples"):
+                await client.call_tool("search_reports_full_documents", {"query": query, "session_id": "other"})
+            gone = await client.call_tool("search_reports_full_documents", {"session_id": "another"})
+            await client.call_tool("delete_memory", {"memory_id": gone.structured_content["results"][0]["id"]})
+
+    anyio.run(fill_all)
+    return filled
+
+
+async def observe(client: Client, session: str, report: int, text: str) -> None:
+    """Store an observation on a report."""
+    said = {"agent_id": "a", "session_id": session, "content": text, "parent_report_id": report}
+    await client.call_tool("store_report_observation", said)
+
+
+async def test_every_answer_to_a_token_limited_to_a_session_is_the_same_if_there_are_no_other_sessions(
+    alike: Team,
+) -> None:
+    said = {}
+    for namespace in ("quiet", "busy"):
+        async with alike.client(alike.token(f"{namespace}.only", namespace, sessions=("mine",))) as client:
+            said[namespace] = [timeless(answer) for answer in [*await everything(client), *await refusals(client)]]
+    assert any('"total_queries":' in answer and '"total_queries":0' not in answer for answer in said["busy"])
+    assert said["busy"] == said["quiet"]
+
+
+async def refusals(client: Client) -> list[str]:
+    """Return the answers to all calls that would change something, but name memories or a session of others."""
+    foreign = range(sum(tool.name.startswith("store_") for tool in TOOLS) + 2, IDS.stop)
+    said = []
+    for tool in TOOLS:
+        if needed_for(tool.name) is Permission.READ:
+            continue
+        named = [
+            name for name in ("memory_id", "parent_report_id", "supersedes") if name in tool.parameters["properties"]
+        ]
+        good = {name: REQUIRED[name] for name in tool.parameters.get("required", ()) if name in REQUIRED}
+        calls = [{**good, "session_id": "other"}] if "session_id" in tool.parameters["properties"] else []
+        for name, number in itertools.product(named, foreign):
+            value = [number] if name == "supersedes" else number
+            calls.append({**good, **({"session_id": "mine"} if "session_id" in good else {}), name: value})
+        for arguments in calls:
+            answer = await client.call_tool(tool.name, arguments, raise_on_error=False)
+            assert answer.is_error, (tool.name, arguments)
+            said.append(json.dumps(answer.structured_content))
+    return said
+
+
+def timeless(answer: str) -> str:
+    """Return an answer without the times at which things happened, and how long they took."""
+    return re.sub(r'(?<="p\d\d_time":)[\d.e-]+|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)', "_", answer)
+
+
 async def test_a_token_limited_to_a_session_changes_nothing_in_another(filled: Team) -> None:
     async with filled.client(filled.token("sees-all", "zoo")) as admin:
         before = texts(filled, "zoo")
@@ -189,7 +262,7 @@ def texts(team: Team, namespace: str) -> list[tuple[int, str]]:
 
 
 async def everything(client: Client) -> list[str]:
-    """Return the answers of all tools that read, and of all resources, prompts and completions, without latencies."""
+    """Return the answers of all tools that read, and of all resources, prompts and completions."""
     said = []
     names = {tool.name for tool in await client.list_tools()}
     for tool in TOOLS:
@@ -199,7 +272,7 @@ async def everything(client: Client) -> list[str]:
                 said.append(json.dumps(answer.structured_content))
     uris = [str(resource.uri) for resource in await client.list_resources()]
     uris += [f"memory://sessions/{name}" for name in ("mine", "other")] + [f"memory://memories/{n}" for n in IDS]
-    said += [await text_or_error(client.read_resource(uri)) for uri in uris if "stats" not in uri]
+    said += [await text_or_error(client.read_resource(uri)) for uri in uris]
     for prompt in await client.list_prompts():
         for session in ("mine", "other"):
             values = {"session_id": session, "agent_id": "a", "task": "t", "topic": "t"}

@@ -111,7 +111,7 @@ def observations_on(reader: Reader, sources: Iterable[Memory | Origin], as_of: A
 
 def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> list[ObservationNote]:
     """Return the latest observations on these reports: corrections first, and of each the oldest."""
-    found = reader.observations_on(sorted(report_ids), NOTED, NOTE, as_of) if report_ids else []
+    found = reader.observations_on(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of)) if report_ids else []
     return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
 
 

@@ -5,7 +5,9 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Self
 
 import numpy as np
 
@@ -16,12 +18,20 @@ logger = logging.getLogger(__name__)
 MAX_LATENCIES = 1000
 """Number of latest searches that percentiles are computed from."""
 
+MOST_VIEWS = 256
+"""Limited views whose searches are counted at a time. Beyond that, the one used least recently starts again at 0."""
+
 
 class SearchTimer:
-    """Times searches. Safe to use from several threads. `slow_threshold` is in seconds."""
+    """Times searches. Safe to use from several threads. `slow_threshold` is in seconds.
 
-    def __init__(self, slow_threshold: float) -> None:
+    `whole`: a timer that counts the same searches, among others.
+    """
+
+    def __init__(self, slow_threshold: float, whole: Self | None = None) -> None:
         self._slow_threshold = slow_threshold
+        self._whole = whole
+        self._limited = lru_cache(MOST_VIEWS)(lambda _sessions: type(self)(slow_threshold, self))
         self._lock = threading.Lock()
         self._latest: deque[float] = deque(maxlen=MAX_LATENCIES)
         self._by_type: Counter[str] = Counter()
@@ -33,13 +43,22 @@ class SearchTimer:
         start = time.perf_counter()
         yield
         elapsed = time.perf_counter() - start
-        slow = elapsed > self._slow_threshold
+        self.count(search_type, elapsed)
+        if elapsed > self._slow_threshold:
+            logger.warning("Slow search: %s took %.3f s", search_type, elapsed)
+
+    def limited_to(self, names: Collection[str]) -> Self:
+        """Return the timer of the searches that see only these sessions."""
+        return self._limited(frozenset(names))
+
+    def count(self, search_type: str, elapsed: float) -> None:
+        """Count a search that took `elapsed` seconds."""
         with self._lock:
             self._latest.append(elapsed)
             self._by_type[search_type] += 1
-            self._slow += slow
-        if slow:
-            logger.warning("Slow search: %s took %.3f s", search_type, elapsed)
+            self._slow += elapsed > self._slow_threshold
+        if self._whole is not None:
+            self._whole.count(search_type, elapsed)
 
     def statistics(self) -> SearchStatistics:
         """Return percentiles over the latest 1,000 searches, and counts over all of them."""

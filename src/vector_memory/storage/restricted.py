@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from vector_memory.domain import STORED, AsOf, MemoryKind, NewMemory, Project, Scope
+from vector_memory.domain import STORED, MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.lifecycle import Supersession
@@ -108,11 +108,9 @@ class LimitedReader(Limited[Reader]):
         return {number: origin for number, origin in found.items() if origin.session_id in self._sessions}
 
     def observations_on(
-        self, report_ids: Sequence[int], limit: int, characters: int, as_of: AsOf = None
+        self, report_ids: Sequence[int], limit: int, characters: int, scope: Scope
     ) -> list[Observation]:
-        found = self._whole.observations_on(self._seen(report_ids), limit, characters, as_of)
-        seen = self.origins([observation.id for observation in found])
-        return [observation for observation in found if observation.id in seen]
+        return self._whole.observations_on(self._seen(report_ids), limit, characters, self.visible(scope))
 
     def neighbours(
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool

@@ -164,12 +164,12 @@ def test_observations_are_those_on_the_reports_the_last_ones_oldest_first(storag
         for text, report in (("one", first), ("two", second), ("three", first))
     ]
     with storage.read() as reader:
-        found = reader.observations_on([first, second], 2, 3)
+        found = reader.observations_on([first, second], 2, 3, Scope())
         assert [(one.id, one.report_id, one.beginning) for one in found] == [
             (seen[1], second, "two"),
             (seen[2], first, "thr"),
         ]
-        assert [one.id for one in reader.observations_on([first], 9, 3)] == [seen[0], seen[2]]
+        assert [one.id for one in reader.observations_on([first], 9, 3, Scope())] == [seen[0], seen[2]]
         assert reader.origins([second, 10**9])[second].memory_type == "report"
 
 

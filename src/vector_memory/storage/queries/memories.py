@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from vector_memory.domain import STORED, AsOf, MemoryKind, Scope
+from vector_memory.domain import STORED, MemoryKind, Scope
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import expired_memory, no_memory
 from vector_memory.storage.connection import Counted, Queries
@@ -151,13 +151,13 @@ class MemoryQueries(Queries):
         return self.connection.fetch(imprint_from_row, sql, condition.parameters)
 
     def observations_on(
-        self, report_ids: Sequence[int], limit: int, characters: int, as_of: AsOf = None
+        self, report_ids: Sequence[int], limit: int, characters: int, scope: Scope
     ) -> list[Observation]:
-        """Return the last observations on these reports, with the beginnings of their text.
+        """Return the last observations of a scope on these reports, with the beginnings of their text.
 
-        The oldest come first, but corrections before all others. `as_of`: as in a Scope.
+        The oldest come first, but corrections before all others.
         """
-        condition = memory_filter(Scope(as_of=as_of))
+        condition = memory_filter(scope)
         sql = f"""
             select m.id, cast({{about_report:m}} as bigint) as report_id, m.agent_id, m.created_at, m.metadata,
                 substr(m.content, 1, %(characters)s) as beginning
