@@ -1,5 +1,6 @@
 """Every store is redacted if the settings say so."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 
 from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.errors import DuplicateMemoryError
+from vector_memory.errors import DuplicateMemoryError, ValidationError
+from vector_memory.files import FileMemory
 from vector_memory.sessions.sync import Origin
 from vector_memory.settings import Redact, Settings
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 TEXT = "# Access\n\nThe server takes <private>hunter2</private>, and nothing else."
 
@@ -37,6 +40,91 @@ def test_tags_and_metadata_are_redacted_too(store: SessionMemoryStore) -> None:
     assert "hunter2" not in repr(memory)
     assert "door" in memory.tags
     assert memory.metadata["note"][1]["size"] == 3
+
+
+SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA1bC3"
+HIDDEN = "hunter2"
+BOTH = f"The token {SECRET} and <private>{HIDDEN}\n{HIDDEN}</private> open it."
+NAMES = ("session_id", "agent_id", "task_code")
+
+
+def require_clean(folder: Path) -> None:
+    """Fail if a file below a folder has the secret or the private part, in upper or lower case."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            data = file.read_bytes().lower()
+            assert SECRET.lower().encode() not in data, file.name
+            assert HIDDEN.encode() not in data, file.name
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MemoryKind if kind is not MemoryKind.TAGGED])
+def test_no_file_has_a_secret_that_was_in_a_text(store: SessionMemoryStore, tmp_path: Path, kind: MemoryKind) -> None:
+    given = {"tags": [SECRET, "door"], "metadata": {SECRET: {"deep": [SECRET]}}, "description": BOTH, "title": BOTH}
+    place = {"category": SECRET} if kind is MemoryKind.KNOWLEDGE_BASE else {"session_id": "s"}
+    number = store.store_memory(kind, BOTH, **given, **place).memory_id
+    store.amend_memory(number, title=BOTH, description=BOTH, tags=[SECRET])
+    store.tag_memory(number, add=[f"x {SECRET}"], remove=[SECRET])
+    assert store.get_memory_by_id(number).memory.tags == ["x [redacted: GitHub token]"]
+    require_clean(tmp_path)
+
+
+def test_no_tag_of_a_note_has_a_secret(store: SessionMemoryStore, tmp_path: Path) -> None:
+    stored = store.tagged.store(BOTH, category=SECRET, tags=[SECRET, "door"])
+    assert SECRET not in stored.model_dump_json()
+    assert store.tagged.get(stored.memory_id).memory.tags == ["door"]
+    store.tagged.search("door", tags=[SECRET])
+    require_clean(tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_with_a_secret_is_refused(store: SessionMemoryStore, tmp_path: Path, name: str) -> None:
+    for value in (SECRET, f"<private>{HIDDEN}</private>"):
+        with pytest.raises(ValidationError, match=name):
+            store.store_memory("report", "Open.", **{"session_id": "s", name: value})
+    require_clean(tmp_path)
+
+
+def test_keys_that_are_equal_without_secrets_keep_their_values(store: SessionMemoryStore) -> None:
+    held = {f"<private>{number}</private>": number for number in range(3)}
+    number = store.store_memory("report", "Open.", session_id="s", metadata=held).memory_id
+    assert sorted(store.get_memory_by_id(number).memory.metadata.values()) == [0, 1, 2]
+
+
+def test_an_import_stores_no_secrets_and_still_links_and_knows_what_it_has_stored(
+    store: SessionMemoryStore, tmp_path: Path
+) -> None:
+    export = io.BytesIO()
+    with SessionMemoryStore(tmp_path.parent / f"{tmp_path.name}.db", Settings(), embedder=ToyEngine()) as open_store:
+        first = open_store.store_memory("report", f"# {SECRET}\n\n{BOTH}", session_id="s").memory_id
+        open_store.store_memory("report_observation", "So it is.", session_id="s", parent_report_id=first)
+        open_store.store_memory("report", f"# Later\n\n{BOTH}", session_id="s", supersedes=[first])
+        open_store.export_memories(export, with_vectors=True)
+    for added in (3, 0):
+        export.seek(0)
+        done = store.import_memories(export)
+        assert (done.added, done.orphaned) == (added, 0)
+    found = store.get_timeline(Scope(session_id="s")).entries
+    assert len(found) == 2
+    require_clean(tmp_path)
+
+
+def test_memory_files_that_are_written_and_their_index_have_no_secrets(tmp_path: Path) -> None:
+    folder, index = tmp_path / "memory", tmp_path / "index" / "index.sqlite"
+    folder.mkdir()
+    index.parent.mkdir()
+    settings = Settings(redact=Redact.ALL, embedding_model="toy")
+    with FileMemory(folder, settings, index_file=index) as files:
+        files.write(f"# Heading\n\n{BOTH}", topic=SECRET)
+        require_clean(folder)
+        (folder / "own.md").write_text(f"---\ntitle: {SECRET}\n---\n\n{BOTH}\n\nThe last door is green.\n")
+        (folder / f"{SECRET}.md").write_text("The name is secret.\n")
+        files.start_background_work()
+        eventually(lambda: files.search("last door green").results)
+        found = files.search("last door green").results[0]
+        assert found.path == "memory/own.md"
+        assert found.end_line == 8
+        eventually(lambda: not files.status().indexing)
+        require_clean(index.parent)
 
 
 def test_a_text_without_secrets_keeps_its_title_and_has_a_receipt_without_a_count(store: SessionMemoryStore) -> None:

@@ -125,10 +125,10 @@ class SessionMemoryStore:
         return view
 
     def _assemble(self, storage: Storage) -> None:
-        self._storage, settings, indexer, redact = storage, self.settings, self._indexer, self.settings.redact
+        self._storage, settings, indexer = storage, self.settings, self._indexer
         budget = ResponseBudget(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background, redact, self._room)
+        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
         self._fine = FineSearch(retriever, self._timer, budget)
         self._medium = MediumSearch(retriever, self._timer, budget)
         self._probes = Probes(budget, self._access.record)
@@ -139,9 +139,9 @@ class SessionMemoryStore:
         self._task_context = TaskContext(storage, retriever, budget, self._access)
         self._statistics, self._review = Statistics(storage, budget), Review(storage, budget)
         self._deletion, self._overview, self._superseding = Deletion(storage), Overview(storage), Superseding(storage)
-        self._amending, self._pages = Amending(storage, self._background, redact), MemoryPages(storage, retriever)
-        vocabulary = Vocabulary(storage, self._model)
-        self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer, self._room)
+        self._amending, self._pages = Amending(storage, self._background, self._writer), MemoryPages(storage, retriever)
+        vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)
+        self._backfill = Backfill(storage, indexer, vocabulary)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
         notes = CoarseSearch(storage, retriever, self._timer, budget, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(

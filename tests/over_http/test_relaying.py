@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from mcp_types import Implementation, PromptReference
 
 from over_http.conftest import Team
 from over_http.relays import AWAY, NAMES, REPORT, calls, connected, failure, limit, remote_of, send_waiting, stored
-from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.outbox import Outbox
 from vector_memory.server.http import remote as remote_module
 from vector_memory.server.http.relay import Relay, read_token
@@ -165,9 +166,10 @@ async def test_what_a_token_does_not_permit_a_hook_to_store_is_set_aside_with_th
 @pytest.mark.parametrize("redacts", Redact)
 def test_what_is_written_to_the_disk_is_redacted_like_what_is_stored(redacts: Redact) -> None:
     private = "<private>hunter2</private>"
-    hook = call_of("hook_prompt", {"session_id": private, "prompt": private}, NOBODY, redacts)["arguments"]
+    hook = call_of("hook_prompt", {"session_id": "s", "prompt": private}, NOBODY, redacts)["arguments"]
     tool = call_of("store_report", {"session_id": "s", "content": private, "tags": [private]}, NOBODY, redacts)
-    assert hook["session_id"] == private
+    with pytest.raises(ValidationError, match="session_id") if redacts is not Redact.OFF else nullcontext():
+        call_of("hook_prompt", {"session_id": private, "prompt": "Hello."}, NOBODY, redacts)
     assert (hook["prompt"] == private) == (redacts is Redact.OFF)
     assert ("hunter2" in json.dumps(tool)) == (redacts is not Redact.ALL)
 

@@ -16,7 +16,7 @@ from vector_memory.indexing.indexer import CutUnits, Indexer
 from vector_memory.search import Retriever
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter, Room
-from vector_memory.settings import Redact, Settings
+from vector_memory.settings import Settings
 from vector_memory.storage.records import Embedded
 from vector_memory.storage.sqlite.file_index import (
     IndexDatabase,
@@ -72,7 +72,7 @@ class FileIndex:
         self._indexer = PatientIndexer(model, settings, by_headings=False)
         self._background = BackgroundVectors(storage, self._indexer)
         self.retriever = Retriever(storage, model, self._background, settings)
-        self.writer = MemoryWriter(storage, self._indexer, self._background, Redact.OFF, Room())
+        self.writer = MemoryWriter(storage, self._indexer, self._background, settings.redact, Room())
         self.deletion = Deletion(storage)
         if vectors:
             self._background.start(defers=True)

@@ -21,6 +21,7 @@ from vector_memory.files.folder import GONE, MemoryFolder, is_daily
 from vector_memory.files.index_file import FileIndex
 from vector_memory.files.syncing import FileStatus, FileSync
 from vector_memory.files.walking import Skipped
+from vector_memory.redaction import redact
 from vector_memory.sessions.sync import Origin, Sync
 from vector_memory.storage.disk.locking import lock_if_free
 
@@ -76,11 +77,12 @@ class FolderIndexer:
 
     Several processes may share the index. One at a time indexes, so nothing is done twice.
 
-    `stopping`: set when the memory is closed; then ClosedMemoryError is raised.
+    `stopping`: set when the memory is closed; then ClosedMemoryError is raised. `redacts`: the index has no secrets.
     """
 
-    def __init__(self, folder: MemoryFolder, stopping: threading.Event) -> None:
+    def __init__(self, folder: MemoryFolder, stopping: threading.Event, *, redacts: bool = False) -> None:
         self._folder = folder
+        self._redacts = redacts
         self._stopping = stopping
         self._seen: dict[str, FileStatus] = {}
         self._sync = FileSync(self._memory_of, self._seen.get)
@@ -112,7 +114,7 @@ class FolderIndexer:
         return IndexedFile(
             kind=KIND,
             agent_id="files",
-            content=text,
+            content=redact(text, keep_lines=True).text if self._redacts else text,
             session_id=DAILY if is_daily(path) else OTHER,
             task_code=place_of(path),
             title="",  # only the text of a chunk counts

@@ -28,11 +28,12 @@ from vector_memory.files.indexer import FolderIndexer, IndexingProgress, file_sc
 from vector_memory.files.reading import Excerpt, Wanted, fitting_lines
 from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
+from vector_memory.redaction import redact
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.results.lean import IS_LEAN, shortened_passages
 from vector_memory.search.explaining import Trace, fitting
-from vector_memory.settings import FileLocations, Settings
+from vector_memory.settings import FileLocations, Redact, Settings
 from vector_memory.settings.repository import real_path
 from vector_memory.storage.records import MemoryCounts
 
@@ -104,7 +105,7 @@ class FileMemory:
         self._known_index: FileIndex | None = None
         self._budget = ResponseBudget(settings.max_response_tokens)
         self._stopping = threading.Event()
-        self._indexer = FolderIndexer(self._folder, self._stopping)
+        self._indexer = FolderIndexer(self._folder, self._stopping, redacts=settings.redact is Redact.ALL)
         self._watcher = Watcher(self._folder, self._index, self._indexer, self._stopping)
         if not self._folder.exists():
             logger.warning("The memory folder does not exist yet: it will be indexed once it exists")
@@ -240,6 +241,8 @@ class FileMemory:
         check_label("entry", entry, MAX_CONTENT)
         if topic is not None:
             topic = " ".join(check_label("topic", topic, MAX_TOPIC).split())
+        if self.settings.redact is Redact.ALL:
+            entry, topic = redact(entry).text, topic and redact(topic).text
         path = self._folder.append(entry, topic, now or datetime.now().astimezone())
         self._watcher.request()
         return FileWriteResult(path=self._folder.shown(path))

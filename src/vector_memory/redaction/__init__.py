@@ -7,7 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Redacted", "redact", "redact_within"]
+from vector_memory.errors import ValidationError
+
+__all__ = ["Redacted", "redact", "redact_within", "require_no_secret"]
 
 PRIVATE_TAG = re.compile(r"<(/?)private\b[^<>]{0,200}>(?!`)", re.IGNORECASE)
 """A tag alone in backticks is a mention of the tag."""
@@ -36,19 +38,22 @@ class Replacement(NamedTuple):
     name: str
 
 
-def redact(text: str) -> Redacted:
-    """Return the text with private parts and secrets replaced. Doing it again changes nothing."""
+def redact(text: str, *, keep_lines: bool = False) -> Redacted:
+    """Return the text with private parts and secrets replaced. Doing it again changes nothing.
+
+    `keep_lines`: what replaces several lines has as many.
+    """
     result = Redacted(text, 0)
     for _ in range(MAX_PASSES):
         places = private_places(result.text) or secret_places(result.text)
         if not places:
             break
-        result = Redacted(replaced(result.text, places), result.count + len(places))
+        result = Redacted(replaced(result.text, places, keep_lines=keep_lines), result.count + len(places))
     return result
 
 
 def redact_within(value: Any) -> tuple[Any, int]:
-    """Return a JSON value with its texts redacted, and the number of places that were replaced."""
+    """Return a JSON value with its texts and keys redacted, and the number of places that were replaced."""
     match value:
         case str():
             found = redact(value)
@@ -57,9 +62,23 @@ def redact_within(value: Any) -> tuple[Any, int]:
             parts = [redact_within(one) for one in value]
             return [part for part, _ in parts], sum(count for _, count in parts)
         case dict():
-            named = {key: redact_within(one) for key, one in value.items()}
-            return {key: part for key, (part, _) in named.items()}, sum(count for _, count in named.values())
+            named, total = dict[str, Any](), 0
+            for key, one in value.items():
+                (name, in_key), (part, in_value) = redact_within(key), redact_within(one)
+                if in_key and name in named:  # two keys whose difference was removed
+                    name = f"{name} {len(named) + 1}"
+                named[name], total = part, total + in_key + in_value
+            return named, total
     return value, 0
+
+
+def require_no_secret(**names: str | None) -> None:
+    """Raise ValidationError for a name with a secret or private part: without it, it would name something else."""
+    for parameter, name in names.items():
+        if name is not None and redact(name).count:
+            raise ValidationError(
+                f"{parameter} contains what looks like a secret, or a private part, which is not stored: send another."
+            )
 
 
 def private_places(text: str) -> list[Replacement]:
@@ -96,10 +115,11 @@ def secret_places(text: str) -> list[Replacement]:
     return sorted(places)
 
 
-def replaced(text: str, places: list[Replacement]) -> str:
+def replaced(text: str, places: list[Replacement], *, keep_lines: bool) -> str:
     """Return the text with the places, which are in order, replaced by their names."""
     parts, position = [], 0
     for place in places:
-        parts += [text[position : place.start], f"[redacted: {place.name}]"]
+        lines = text.count("\n", place.start, place.end) if keep_lines else 0
+        parts += [text[position : place.start], f"[redacted: {place.name}]", "\n" * lines]
         position = place.end
     return "".join([*parts, text[position:]])

@@ -17,9 +17,8 @@ from vector_memory.domain.validation import (
 from vector_memory.errors import ValidationError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import is_chunked
-from vector_memory.redaction import redact_within
 from vector_memory.results.documents import AmendResult
-from vector_memory.settings import Redact
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Memory
 from vector_memory.storage.unit_text import words_of
@@ -30,10 +29,10 @@ NOTE = "a tagged note, whose tags have canonical forms: store its text again wit
 class Amending:
     """Amends memories. Their texts are never changed."""
 
-    def __init__(self, storage: Storage, background: BackgroundVectors, redacted: Redact) -> None:
+    def __init__(self, storage: Storage, background: BackgroundVectors, writer: MemoryWriter) -> None:
         self._storage = storage
         self._background = background
-        self._redacted = redacted
+        self._writer = writer
 
     def pin(self, memory_id: str | int, *, pinned: bool) -> AmendResult:
         """Pin a memory, so that neither its age nor a policy removes it, or unpin it. Raises NotFoundError."""
@@ -46,6 +45,7 @@ class Amending:
     def tag(self, memory_id: str | int, *, add: Sequence[str], remove: Sequence[str]) -> AmendResult:
         """Add tags to a memory, and remove others. Raises NotFoundError, ValidationError."""
         number, added = parse_id("memory_id", memory_id), self._checked(None, None, add)["tags"]
+        remove = self._writer.kept(list(remove))
         with self._storage.write() as writer:
             before = writer.memory(number)
             tags = [one for one in dict.fromkeys([*before.tags, *added]) if one not in remove]
@@ -94,7 +94,7 @@ class Amending:
             sent["tags"] = list(check_tags(tags))
         if not sent:
             raise ValidationError("There is nothing to change: send a title, a description or tags.")
-        return redact_within(sent)[0] if self._redacted is Redact.ALL else sent
+        return self._writer.kept(sent)
 
 
 def changed(memory: Memory, values: dict[str, Any]) -> Memory:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from vector_memory.chunking import title_of
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
@@ -19,13 +20,15 @@ from vector_memory.errors import (
 )
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked
-from vector_memory.redaction import redact, redact_within
+from vector_memory.redaction import redact, redact_within, require_no_secret
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import Embedded, History, Links
+
+JsonValue = TypeVar("JsonValue")
 
 InTransaction = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
@@ -72,7 +75,7 @@ class MemoryWriter:
     def __init__(
         self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact, room: Room
     ) -> None:
-        self._room = room
+        self.room = room
         self._storage = storage
         self._indexer = indexer
         self._background = background
@@ -86,7 +89,15 @@ class MemoryWriter:
 
     def hash_of_stored(self, content: str) -> str:
         """Return the hash that the memory of a text has, or would have."""
-        return hash_of(redact(content).text if self._redacts(captured=False) else content)
+        return hash_of(self.kept(content))
+
+    def kept(self, value: JsonValue) -> JsonValue:
+        """Return a text or other JSON value from an agent as it may be stored: without secrets and private parts."""
+        return redact_within(value)[0] if self.redacts() else value
+
+    def redacts(self, *, captured: bool = False) -> bool:
+        """Whether secrets are removed from what is stored. `captured`: by a hook or an import, not by an agent."""
+        return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
 
     def recall(self, memory_ids: Sequence[int]) -> None:
         """Let what these memories have in common with the next ones not be embedded again."""
@@ -115,7 +126,7 @@ class MemoryWriter:
         """
         self._storage.require_time_to_write()
         forms = forms_of(memory.content) if captured or from_source else ()
-        memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
+        memory, redacted = without_secrets(memory) if self.redacts(captured=captured) else (memory, 0)
         content_hash, at = hash_of(memory.content), memory.created_at if captured else None
         with self._sure_of_duplicates(), self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
@@ -132,7 +143,7 @@ class MemoryWriter:
         with self._sure_of_duplicates(), self._storage.write() as writer:
             memory = in_place_of(writer, memory, replacing)
             require_storable(writer, memory, content_hash, at=at, forms=forms)
-            self._room.require(writer)
+            self.room.require(writer)
             embedded, late_problem = usable(writer, embedded)
             if finish is not None:
                 memory = finish(writer, memory, history.created_at)
@@ -169,9 +180,6 @@ class MemoryWriter:
     def _links_of(self, memory: NewMemory, embedded: Embedded) -> Links:
         with self._storage.read() as reader:
             return self._indexer.links_of(reader, memory.kind, memory.content, embedded)
-
-    def _redacts(self, *, captured: bool) -> bool:
-        return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
 
     def _embed(
         self,
@@ -212,7 +220,11 @@ def in_place_of(writer: Writer, memory: NewMemory, replaced: Collection[int]) ->
 
 
 def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
-    """Return the memory with redacted texts, tags and values of metadata, and the number of places replaced."""
+    """Return the memory with redacted texts, tags and metadata, and the number of places replaced.
+
+    Raises ValidationError for a name with a secret.
+    """
+    require_no_secret(session_id=memory.session_id, agent_id=memory.agent_id, task_code=memory.task_code)
     texts = {name: getattr(memory, name) for name in ("content", "title", "description", "metadata")}
     kept, count = redact_within({**texts, "tags": list(memory.tags)})
     return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count

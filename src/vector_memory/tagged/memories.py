@@ -103,7 +103,7 @@ class TaggedMemories:
         MemoryStorageError if the limit is reached, ValidationError.
         """
         check_text("content", content, MAX_NOTE)
-        accepted, refused = accept_tags(tag_list(tags))
+        accepted, refused = accept_tags(self._writer.kept(list(tag_list(tags))))
         filed, doubt = self._category_for(category)
         computed = self._vocabulary.vectors_for(accepted)
         forms: dict[str, str] = {}
@@ -181,7 +181,7 @@ class TaggedMemories:
         self, category: str | None = None, tags: Sequence[str] | None = None, **window: Unpack[Window]
     ) -> "TaggedFilters":
         """Return the filters of a search. Raises ValidationError."""
-        sent = tag_list(tags)
+        sent = self._writer.kept(list(tag_list(tags)))
         accepted, refused = accept_tags(sent)
         forms = self._vocabulary.look_up(accepted)
         wanted = tuple(dict.fromkeys(forms.values())) or (NO_TAG if sent else ())

@@ -18,6 +18,7 @@ from typing import Any
 
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.redaction import redact_within
 from vector_memory.storage.disk.filesystem import make_private_folders, size_of
 from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.audit_keys import AuditKey, AuditKeys
@@ -79,7 +80,7 @@ class AuditLog:
 
         Raises DatabaseError if it cannot; the next line says how many calls are missing before it.
         """
-        listed = {name: list(values)[:IDS_LISTED] for name, values in ids.items() if values}
+        listed, _ = redact_within({name: list(values)[:IDS_LISTED] for name, values in ids.items() if values})
         try:
             with self._locked():
                 self._append(_facts(caller.name, caller.namespace, call, listed, error))

@@ -10,6 +10,7 @@ from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ValidationError
+from vector_memory.redaction import require_no_secret
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Redact
 from vector_memory.settings.repository import checkouts, main_checkout, real_path
@@ -138,6 +139,8 @@ class Importer:
     def _memory(self, session_id: str, project: str, said: Said) -> NewMemory:
         """Return the memory to store for what was said. Raises ValidationError."""
         content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
+        if self._redacts:
+            require_no_secret(session_id=session_id, agent_id=said.agent_id)
         self._replaced[content.text] = (content.count + title.count, said.content.count("\0"))
         self._forms[hash_of(content.text)] = hashes_as_stored(said.content)
         return NewMemory.of(
@@ -146,7 +149,7 @@ class Importer:
             agent_id=said.agent_id[:MAX_IDENTIFIER],
             session_id=session_id,
             title=as_title(title.text),
-            metadata={PROJECT: project},
+            metadata={PROJECT: storable(project, redacts=self._redacts).text},
             created_at=said.time,
         )
 

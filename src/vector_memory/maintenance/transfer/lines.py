@@ -25,6 +25,7 @@ from vector_memory.domain.validation import (
 )
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import ValidationError
+from vector_memory.redaction import require_no_secret
 from vector_memory.sessions.writer import hash_of
 from vector_memory.tagged.categories import CATEGORIES
 
@@ -243,10 +244,12 @@ def parse_memory(number: int, line: bytes) -> MemoryLine:
     return _validated(MemoryLine, number, _json(number, line))
 
 
-def check_memory(number: int, line: MemoryLine, header: Header) -> None:
-    """Raise ValidationError unless the memory of a line can be stored."""
+def check_memory(number: int, line: MemoryLine, header: Header, *, redacts: bool) -> None:
+    """Raise ValidationError unless the memory of a line can be stored. `redacts`: names may have no secrets."""
     try:
         storable_line(line).new_memory()
+        if redacts:
+            require_no_secret(session_id=line.session_id, agent_id=line.agent_id, task_code=line.task_code)
         problem = next(_problems(line, header.vectors), None)
     except ValidationError as error:
         problem = str(error)

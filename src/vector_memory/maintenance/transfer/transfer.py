@@ -35,8 +35,9 @@ from vector_memory.maintenance.transfer.lines import (
     parse_memory,
     storable_line,
 )
+from vector_memory.redaction import redact_within, require_no_secret
 from vector_memory.results.mapping import replaced_by
-from vector_memory.sessions.writer import Room, hash_of
+from vector_memory.sessions.writer import MemoryWriter, hash_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.traces import Trace, Traces
 from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
@@ -44,6 +45,9 @@ from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Me
 K = TypeVar("K", bound=ReportKey)
 
 PARENT = "parent_report_id"
+
+REDACTED = {"content", "title", "description", "tags", "metadata", "chunks"}
+"""Fields of a line from which secrets are removed; those of chunks are headings."""
 
 MAX_PASSAGES = 4 * MAX_CHUNKS
 """More than the longest memory has: most passages have 64 tokens or more, and each chunk a shorter one at most."""
@@ -79,10 +83,10 @@ class Imported(NamedTuple):
 class Transfer:
     """Writes memories to streams, and adds memories from streams."""
 
-    def __init__(self, storage: Storage, indexer: Indexer, room: Room) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, writer: MemoryWriter) -> None:
         self._storage = storage
         self._indexer = indexer
-        self._room = room
+        self._writer = writer
 
     def write(
         self, target: IO[bytes], scope: Scope, *, with_vectors: bool, on_progress: Progress | None = None
@@ -120,14 +124,18 @@ class Transfer:
         """
         if as_session is not None:
             check_label("The new session id", as_session, MAX_IDENTIFIER)
-        header, session_id = checked_header(source, one_session=as_session is not None)
-        usable = self._usable(header)
+        redacts = self._writer.redacts()
+        if redacts:
+            require_no_secret(session_id=as_session)
+        header, session_id = checked_header(source, one_session=as_session is not None, redacts=redacts)
+        usable, hashes = self._usable(header), dict[str, str]()
         result = Imported()
         if header.deleted is not None:
             with self._storage.write() as writer:
                 writer.add_traces(traces_in(header.deleted))
         for done, (_, line) in enumerate(memory_lines(source), start=1):
             moved = line if as_session is None else renamed(line, session_id, as_session)
+            moved = redacted_line(moved, hashes) if redacts else moved
             result = result.plus(self._add(without_excess_chunks(moved), usable))
             if on_progress is not None:
                 on_progress(done, header.memories)
@@ -168,7 +176,7 @@ class Transfer:
             if copy is not None and max(older, default=0) < copy:
                 writer.supersede(copy, older)
                 return Imported(skipped=1)
-            self._room.require(writer)
+            self._writer.room.require(writer)
             history = history_of(line)
             new = replace(new, supersedes=older if copy is None else (*older, copy))
             memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
@@ -300,6 +308,25 @@ def with_report(reader: Reader, line: MemoryLine) -> LinkedMemory:
     return LinkedMemory(linked, orphaned=False)
 
 
+def redacted_line(line: MemoryLine, hashes: dict[str, str]) -> MemoryLine:
+    """Return the line without secrets, and without the chunks and vectors of a text that had some.
+
+    `hashes`: of redacted texts, by those of the texts in the export, which later lines name; this one's is added.
+    """
+    others = {"parent": None if line.parent is None else known_key(line.parent, hashes)}
+    kept = line.model_copy(update=others | {"supersedes": [known_key(key, hashes) for key in line.supersedes]})
+    texts, count = redact_within(line.model_dump(include=REDACTED))
+    if not count:
+        return kept
+    hashes[hash_of(line.content)] = hash_of(texts["content"])
+    return kept.model_copy(update=texts | {"chunks": [], "passages": [], "content_hash": None})
+
+
+def known_key(key: K, hashes: dict[str, str]) -> K:
+    """Return a key with the hash that its text has here."""
+    return key.model_copy(update={"content_hash": hashes.get(key.content_hash, key.content_hash)})
+
+
 def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine:
     """Return the line with the session's new id. A parent report in another session keeps its own."""
     changes: dict[str, object] = {"session_id": new_id} if line.session_id == session_id else {}
@@ -337,7 +364,7 @@ def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, MemoryLine]]:
         yield number, parse_memory(number, line)
 
 
-def checked_header(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None]:
+def checked_header(source: IO[bytes], *, one_session: bool, redacts: bool) -> tuple[Header, str | None]:
     """Check every line of an export; return its header and the first session id in it.
 
     The stream's position is unchanged afterwards. Raises ValidationError if a line is invalid, or with `one_session` if
@@ -348,7 +375,7 @@ def checked_header(source: IO[bytes], *, one_session: bool) -> tuple[Header, str
     source.seek(start)
     memories_found, session_id = 0, None
     for number, line in memory_lines(source):
-        check_memory(number, line, header)
+        check_memory(number, line, header, redacts=redacts)
         memories_found += 1
         session_id = session_id or line.session_id
         if one_session and line.session_id not in (None, session_id):

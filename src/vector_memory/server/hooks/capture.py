@@ -24,6 +24,7 @@ from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import DatabaseError, VectorMemoryError, where
 from vector_memory.outbox import DeliveryOutcome, T, Taken, Verdict
+from vector_memory.redaction import require_no_secret
 from vector_memory.server.conversation import Conversation, HeardSession, client_of, conversation_of
 from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
 from vector_memory.server.hooks import HEARD_AT
@@ -125,15 +126,18 @@ def take(event: Event, said: Said) -> Taken[None] | None:
     content, title = (storable_in(event, text) for text in (said.content, said.title or ""))
     if not content:
         return None
+    agent_id = (current_caller().agent_id or said.agent_id)[:MAX_IDENTIFIER]
+    if event.store.settings.redact is not Redact.OFF:
+        require_no_secret(session_id=event.session_id, agent_id=agent_id)
     if said.kind is MemoryKind.INPUT_PROMPT:
         event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), said.time))
     return event.store.intake.take(
         said.kind,
         content,
-        agent_id=(current_caller().agent_id or said.agent_id)[:MAX_IDENTIFIER],
+        agent_id=agent_id,
         session_id=event.session_id,
         title=as_title(title),
-        metadata={"project": event.conversation.project.folder},
+        metadata={"project": storable_in(event, event.conversation.project.folder)},
         created_at=said.time,
     )
 

@@ -20,10 +20,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from vector_memory.domain.text import without_halves
 from vector_memory.errors import AccessDeniedError, DatabaseError, ValidationError, VectorMemoryError
 from vector_memory.outbox import Body, DeliveryOutcome, Verdict, failure
-from vector_memory.redaction import redact_within
+from vector_memory.redaction import redact_within, require_no_secret
 from vector_memory.server.conversation import SESSION_KEY
 from vector_memory.server.fastmcp_adapter import call_once
-from vector_memory.server.hooks import FAILED
+from vector_memory.server.hooks import FAILED, HOOKS
 from vector_memory.server.tools.confirmation import answers_of_user, can_ask, can_wait_for_user
 from vector_memory.settings import Redact
 
@@ -188,10 +188,7 @@ certificates = cache(httpx2.create_ssl_context)
 """Return whom to trust. Reading it takes 20 ms, longer than a call."""
 
 
-TEXTS = frozenset({"prompt", "last_assistant_message", "compact_summary"})
-"""The arguments of hooks that somebody has written."""
-
-NAMES = frozenset({"session_id", "agent_id", "agent_type", "task_code", "memory_type"})
+NAMES = ("session_id", "agent_id", "agent_type", "task_code")
 """Arguments that name something, and would name something else without a part of them."""
 
 
@@ -244,10 +241,15 @@ class Sender:
 
 
 def call_of(tool: str, arguments: Mapping[str, Any], speaker: Speaker, redacts: Redact) -> Body:
-    """Return a call as it may be written to the disk: without secrets, as `redacts` says."""
-    redacted = {Redact.OFF: set[str](), Redact.CAPTURED: TEXTS & arguments.keys(), Redact.ALL: arguments.keys() - NAMES}
-    kept = {**arguments, **{name: redact_within(arguments[name])[0] for name in redacted[redacts]}}
-    return {"tool": tool, "arguments": kept, "speaker": speaker._asdict()}
+    """Return a call as it may be written to the disk: without secrets, as `redacts` says.
+
+    Raises ValidationError for a name with a secret.
+    """
+    body: Body = {"tool": tool, "arguments": dict(arguments), "speaker": speaker._asdict()}
+    if redacts is Redact.ALL or (redacts is Redact.CAPTURED and tool in HOOKS):
+        require_no_secret(**{name: str(arguments[name]) for name in NAMES if name in arguments})
+        return dict(redact_within(body)[0])
+    return body
 
 
 def heard_in(arguments: Mapping[str, Any]) -> dict[str, str]:
