@@ -1,10 +1,10 @@
 """Start vector-memory from a clone: `uv run main.py --help`, or in the MCP Inspector: `uv run mcp dev main.py`."""
 
 import sys
-from typing import TYPE_CHECKING, Any
 
-from vector_memory.cli.main import main
+from vector_memory.__main__ import main
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> "MCPServer":
     class Server(MCPServer):
         """Has only the methods that `mcp` calls."""
 
-        def run(self, *_: Any, **__: Any) -> None:
+        def run(self, *_: object, **__: object) -> None:
             sys.argv[1:] = ["serve"]
             main()
 

@@ -4,8 +4,8 @@ The names in `__all__` are the public API (docs/python-api.md). Each is imported
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # `typing` takes long to import, and an interrupt could not be handled meanwhile
 if TYPE_CHECKING:
     from vector_memory.domain import MemoryKind, Page, Scope
     from vector_memory.errors import (

@@ -140,7 +140,7 @@ def usual(words: list[str]) -> list[str]:
 
 @contextmanager
 def cleaned_up_when_ended() -> Iterator[None]:
-    """Make signals that end a command run its cleanup, as a keyboard interrupt does, so that no draft is left behind.
+    """Make signals that end a command raise an exception, so that it cleans up and no draft is left behind.
 
     Signals that the parent process set to be ignored stay ignored. A server has its own way to shut down.
     """
@@ -148,10 +148,12 @@ def cleaned_up_when_ended() -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         sys.exit(SIGNALLED + number)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number in (number for number, action in before.items() if action is signal.SIG_DFL):
-        signal.signal(number, end)
+    actions = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end, signal.SIGHUP: end}
+    before = {number: signal.getsignal(number) for number in actions}
     try:
+        for number, handler in actions.items():
+            if before[number] is not signal.SIG_IGN:
+                signal.signal(number, handler)
         yield
     finally:
         for number, action in before.items():
