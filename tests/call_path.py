@@ -19,7 +19,7 @@ from fastmcp import Client
 
 import vector_memory
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.server.app import create_server
+from vector_memory.server import app
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -76,17 +76,17 @@ def is_ours(frame: FrameType) -> bool:
 
 
 async def count(path: CallPath, file: Path) -> dict[str, int]:
-    """Store and search with the tools of a server, as a client does."""
+    """Store and search with the tools of a server, as a client does, and without its background work."""
+    app.SECONDS_UNASKED = 3600
     settings = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
     with SessionMemoryStore(file, settings, embedder=LatticeEmbedder()) as store:
-        async with Client(create_server(lambda: nullcontext(store))) as client:
+        async with Client(app.create_server(lambda: nullcontext(store))) as client:
 
             def storing(number: int) -> Callable[[], Awaitable[object]]:
                 report = STORE | {"content": f"{DOCUMENT}\n\nReport {number}."}
                 return lambda: client.call_tool("store_report", report)
 
             counts = await path.counts("store", map(storing, range(CALLS)))
-            store.start_background_work()
             searching = partial(client.call_tool, "search_reports_specific_chunks", SEARCH)
             return counts | await path.counts("search", [searching] * CALLS)
 

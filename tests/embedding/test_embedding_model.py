@@ -15,7 +15,7 @@ from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
 from vector_memory.settings import Settings
-from waiting import eventually
+from waiting import PATIENCE, eventually
 
 TOY = ToyEngine(16)
 
@@ -82,12 +82,12 @@ def test_loading_in_the_background_returns_at_once_and_uses_wait_for_it():
 
     def load() -> ToyEngine:
         began.set()
-        may_finish.wait(10)
+        may_finish.wait()
         return TOY
 
     model = EmbeddingModel(load)
     model.start_loading()
-    assert began.wait(10)
+    assert began.wait(PATIENCE)
     assert not model.is_ready
     threading.Timer(0.05, may_finish.set).start()
     assert model.tokens_per_vector == 126
@@ -104,7 +104,7 @@ def test_many_threads_and_the_background_load_only_once():
     model = EmbeddingModel(load_slowly)
 
     def use() -> None:
-        together.wait(10)
+        together.wait(PATIENCE)
         model.embed(["lease"])
 
     threads = [threading.Thread(target=use) for _ in range(8)]

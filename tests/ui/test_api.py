@@ -29,7 +29,7 @@ from vector_memory.server.app import create_server
 from vector_memory.server.ui.deletions import Deletions
 from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
-from waiting import eventually
+from waiting import PATIENCE, eventually
 
 WRITES = {"x-vector-memory": "page"}
 
@@ -345,7 +345,7 @@ async def test_a_memory_that_was_kept_and_deleted_again_has_its_whole_time(monke
         await sleeping[-1].wait()
 
     async def are(number: int, found: list[Any]) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             while len(found) < number:
                 await anyio.sleep(0.01)
 
