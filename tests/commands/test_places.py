@@ -61,3 +61,62 @@ def test_an_empty_home_is_none_so_nothing_is_looked_for_in_the_root_folder() -> 
         for env in ({"HOME": ""}, {})
     )
     assert empty == absent != "/"
+
+
+NO_HOME = """
+import pwd, sys
+
+def unknown(_uid):
+    raise KeyError
+
+pwd.getpwuid = unknown
+from vector_memory.cli.main import main
+main()
+"""
+"""The command, run as a user whom the system does not know: in a container that is the usual one."""
+
+NEEDED = {
+    "serve --toolsets files": "--db-dir",
+    "install claude": "CLAUDE_CONFIG_DIR",
+    "install codex": "CODEX_HOME",
+    "install cursor": "--project",
+    "install desktop": "XDG_CONFIG_HOME",
+    "uninstall claude": "CLAUDE_CONFIG_DIR",
+    "import-sessions": "CLAUDE_CONFIG_DIR",
+    "fetch-model": "HF_HOME",
+    "search x --database-path ~/memory.db": "--database-path",
+}
+
+
+@pytest.mark.parametrize("home", [{}, {"HOME": ""}, {"HOME": "relative"}], ids=["none", "empty", "relative"])
+def test_without_a_home_a_server_stores_and_finds(home: dict[str, str], tmp_path: Path) -> None:
+    """Nor are the model and the client's commands in need of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            patch.delenv(name, raising=False)
+        with Server(tmp_path, start=[sys.executable, "-P", "-c", NO_HOME], **home) as server:
+            stored = server.hello().call("store_report", agent_id="a", session_id="s", content="A cold cache.")
+            assert stored["success"]
+            assert server.call("search_reports_specific_chunks", query="cold cache")["results"]
+            server.end("SIGTERM")
+            assert (server.process.returncode, server.errors()) == (0, b"")
+    assert not (tmp_path / "relative").exists()
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.parametrize("words", [*NEEDED, "models", "ingest ~nobody.md", "install cursor --project --dry-run"])
+def test_a_command_that_needs_a_home_names_what_to_give_instead(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """And others go on without one, as does a file whose name begins like a user's home."""
+
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for name in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HF_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "~nobody.md").write_text("# A note")
+    ended = run(*words.split())
+    assert (ended.code != 0, NEEDED.get(words, "") in ended.err) == (words in NEEDED, True)
+    assert ("home" in ended.err) == (words in NEEDED)

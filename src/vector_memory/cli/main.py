@@ -86,8 +86,6 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(RARELY)
-    if not os.environ.get("HOME"):
-        os.environ.pop("HOME", None)  # an empty one would be the root folder; without one, the user's own is looked up
     words = usual(sys.argv[1:])
     if words in (["-h"], ["--help"]):
         sys.stdout.write(__doc__)

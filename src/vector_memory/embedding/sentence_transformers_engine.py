@@ -70,7 +70,7 @@ def _load(name: str, folder: Path | None) -> "SentenceTransformer":
             f"vector-memory."
         ) from None
     try:
-        return SentenceTransformer(str(folder.expanduser()) if folder else name, local_files_only=True)
+        return SentenceTransformer(str(folder) if folder else name, local_files_only=True)
     except (OSError, ValueError) as error:
         raise EmbeddingUnavailableError(_not_here(name, folder)) from error
 

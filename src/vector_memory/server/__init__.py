@@ -14,6 +14,11 @@ os.environ["FASTMCP_ENV_FILE"] = os.devnull
 os.environ["FASTMCP_LOG_ENABLED"] = "false"
 os.environ["FASTMCP_TELEMETRY_MODE"] = "off"
 
+if not os.path.isabs(os.environ.get("HOME", "")):  # noqa: PTH117
+    os.environ.pop("HOME", None)  # an empty one would be the root folder; without one, the user's own is looked up
+if os.path.expanduser("~") == "~":  # noqa: PTH111
+    os.environ.setdefault("XDG_DATA_HOME", os.devnull)  # FastMCP wants to know a folder for files, which it never has
+
 # Multiplying a matrix by a vector is limited by memory bandwidth: more threads gain nothing, and cost 8 ms whenever
 # another program keeps one of them from running.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -267,7 +267,7 @@ class OneClient:
     def _index_file(self) -> Path:
         from vector_memory.files import index_path
 
-        return index_path(self._file_place.db_dir, self._file_place.folder(), self._settings.embedding_model)
+        return index_path(self._file_place.index_folder(), self._file_place.folder(), self._settings.embedding_model)
 
 
 def run_server(

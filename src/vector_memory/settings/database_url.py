@@ -60,7 +60,7 @@ UNSAFE_MODES = ("disable", "allow", "prefer")
 SAFE_MODES = ("require", "verify-ca", "verify-full")
 """Values of sslmode, without and with the certainty that a connection is encrypted."""
 
-OWN_CERTIFICATES = Path("~/.postgresql/root.crt")
+OWN_CERTIFICATES = "~/.postgresql/root.crt"
 """Where libpq looks for the certificates of authorities unless told otherwise."""
 
 
@@ -236,7 +236,7 @@ def _require_encryption(hosts: Sequence[str], parameters: dict[str, str], *, une
         )
     parameters["sslmode"] = "verify-full"
     named = "sslrootcert" in parameters or "PGSSLROOTCERT" in os.environ
-    if not named and not OWN_CERTIFICATES.expanduser().exists():
+    if not named and not Path(os.path.expanduser(OWN_CERTIFICATES)).exists():  # noqa: PTH111 - without a home, Path's raises
         parameters["sslrootcert"] = "system"
 
 

@@ -48,13 +48,18 @@ def project_folder() -> Path:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
 
+def folder_of_user(folder: str, variable: str = "") -> Path | None:
+    """Return the folder that a variable names, else this one in the user's home; None if the user has no home."""
+    try:
+        return Path(os.environ.get(variable) or Path("~", folder)).expanduser()
+    except RuntimeError:  # a container often runs as a user that the system does not know
+        return None
+
+
 def state_folder() -> Path | None:
     """Return the folder of this user for what programs keep; None if the user has no home."""
-    try:
-        state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
-    except RuntimeError:
-        return None
-    return state / "vector-memory"
+    state = folder_of_user(".local/state", "XDG_STATE_HOME")
+    return state and state / "vector-memory"
 
 
 ALTERNATIVES = ("database_path", "working_dir", "database_url")
@@ -157,12 +162,21 @@ class FileLocations(BaseModel):
         description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR if set, else in "
         "the current folder.",
     )
-    db_dir: FullPath = Field(
-        default=Path("~/.claude/cwe/memory"),
-        description="Folder for the index of the Markdown files; it should be outside the project.",
-        validate_default=True,
+    db_dir: FullPath | None = Field(
+        default=None,
+        description="Folder for the index of the Markdown files; it should be outside the project. Default: "
+        "~/.claude/cwe/memory.",
     )
 
     def folder(self) -> Path:
         """Return the folder of Markdown files."""
         return self.memory_dir or project_folder() / MEMORY_FOLDER
+
+    def index_folder(self) -> Path:
+        """Return the folder for the index. Raises ConfigurationError if it is in the home of a user who has none."""
+        folder = self.db_dir or folder_of_user(".claude/cwe/memory")
+        if folder is None:
+            raise ConfigurationError(
+                "There is no home folder for the index of the Markdown files: name a folder with --db-dir."
+            )
+        return folder

@@ -6,7 +6,6 @@ digits. Beside the transcript of a sub-agent, `agent-<id>.meta.json` names its t
 """
 
 import json
-import os
 import re
 import time as clock
 import unicodedata
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.domain.validation import MAX_TITLE
+from vector_memory.settings import folder_of_user
 from vector_memory.settings.reading import read_file
 from vector_memory.transcripts.conversation import Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (
@@ -141,9 +141,9 @@ LONGEST_NAME = 200
 """The name of a longer path is cut here; a hyphen and a hash follow."""
 
 
-def home() -> Path:
-    """Return the folder of Claude Code."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+def home() -> Path | None:
+    """Return the folder of Claude Code; None if the user has no home."""
+    return folder_of_user(".claude", "CLAUDE_CONFIG_DIR")
 
 
 def transcripts(project: Path | None) -> Iterator[Path]:
@@ -152,7 +152,8 @@ def transcripts(project: Path | None) -> Iterator[Path]:
     Those of other projects whose paths have the same name are among them.
     """
     name = "" if project is None else name_of(project)
-    for folder in sorted((home() / "projects").glob("*")):
+    of_client = home()
+    for folder in sorted((of_client / "projects").glob("*")) if of_client else ():
         if project is None or folder.name == name or folder.name.startswith(f"{name[:LONGEST_NAME]}-"):
             yield from sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
 

@@ -5,7 +5,6 @@ lines of type `response_item`; those of type `event_msg` repeat it for the clien
 that a turn is complete, or that the user went back to an earlier one, are read.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from glob import escape
@@ -15,6 +14,7 @@ from typing import Any
 
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
+from vector_memory.settings import folder_of_user
 from vector_memory.settings.repository import real_path
 from vector_memory.transcripts.conversation import Said, Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (
@@ -51,9 +51,9 @@ SCAFFOLDING = re.compile(
 """Texts that the client adds to the user's."""
 
 
-def home() -> Path:
-    """Return the folder of Codex."""
-    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+def home() -> Path | None:
+    """Return the folder of Codex; None if the user has no home."""
+    return folder_of_user(".codex", "CODEX_HOME")
 
 
 def transcripts(project: Path | None) -> Iterator[Path]:
@@ -65,9 +65,10 @@ def transcripts(project: Path | None) -> Iterator[Path]:
 
 def _rollouts(name: str) -> Iterator[Path]:
     """Yield the transcripts with such a name. While the client compresses one, it is there twice."""
-    for folder in ("sessions", "archived_sessions"):
-        plain = set((home() / folder).rglob(f"rollout-{name}.jsonl"))
-        compressed = (home() / folder).rglob(f"rollout-{name}.jsonl{COMPRESSED}")
+    of_client = home()
+    for folder in (of_client / "sessions", of_client / "archived_sessions") if of_client else ():
+        plain = set(folder.rglob(f"rollout-{name}.jsonl"))
+        compressed = folder.rglob(f"rollout-{name}.jsonl{COMPRESSED}")
         yield from sorted(plain.union(path for path in compressed if path.with_suffix("") not in plain))
 
 

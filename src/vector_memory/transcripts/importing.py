@@ -1,7 +1,7 @@
 """Stores what is worth remembering of clients' transcripts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
-from vector_memory.errors import ValidationError
+from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.redaction import require_no_secret
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Redact
@@ -32,8 +32,8 @@ Progress = Callable[[int, int], None]
 class TranscriptReader(Protocol):
     """What reads the transcripts of a client. `home`: its folder."""
 
-    def home(self) -> Path:
-        """Return the folder of the client."""
+    def home(self) -> Path | None:
+        """Return the folder of the client; None if the user has no home."""
 
     def transcripts(self, project: Path | None) -> Iterator[Path]:
         """Yield the transcripts of a project and of the folders below it, or all."""
@@ -92,8 +92,10 @@ class Importer:
         self._sessions_of: dict[str, str] = {}
         self.result = ImportedSessions()
 
-    def run(self, clients: Iterable[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
+    def run(self, clients: Sequence[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
         """Import the transcripts of a project, an absolute path, or all. Can be interrupted and repeated."""
+        if not any(CLIENTS[name].home() for name in clients):
+            raise ConfigurationError("There is no home folder with sessions: set CLAUDE_CONFIG_DIR or CODEX_HOME.")
         folders: list[Path | None] = [None]
         if project is not None:
             folders, project = [project], main_checkout(project)
@@ -212,7 +214,8 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
     if not path.name.removesuffix(COMPRESSED).endswith(f"{session_id}.jsonl"):
         return None
     for client in CLIENTS.values():
-        if path.is_relative_to(client.home().resolve()) and path.is_file() and path.stat().st_size <= MAX_BYTES:
+        home = client.home()
+        if home and path.is_relative_to(home.resolve()) and path.is_file() and path.stat().st_size <= MAX_BYTES:
             transcript = client.read(path)
             is_own = (
                 transcript is not None and transcript.session_id == session_id and is_about_project(transcript, project)

@@ -1,6 +1,5 @@
 """The clients that can be connected: where each keeps its configuration, and what it asks the user."""
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 from vector_memory.cli.clients import json_file, toml_file
+from vector_memory.errors import ConfigurationError
+from vector_memory.settings import folder_of_user
 
 
 class InstallScope(StrEnum):
@@ -53,21 +54,30 @@ class Client:
     default: InstallScope = InstallScope.USER
 
 
-def home_of(variable: str, folder: str) -> Path:
-    """Return the folder that a variable names, or else a folder of the user's home."""
-    return Path(os.environ.get(variable) or Path.home() / folder)
+def home_of(folder: str, variable: str = "HOME") -> Path:
+    """Return the folder that a variable names, or else a folder of the user's home.
+
+    Raises ConfigurationError if the user has no home.
+    """
+    found = folder_of_user(folder, variable)
+    if found is None:
+        raise ConfigurationError(
+            f"There is no home folder with the client's configuration: set {variable}, or use --project if the "
+            "client has projects."
+        )
+    return found
 
 
 def application_data(name: str) -> Path:
     """Return the folder where desktop applications of this system keep their configuration."""
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / name
-    return home_of("XDG_CONFIG_HOME", ".config") / name
+        return home_of("") / "Library" / "Application Support" / name
+    return home_of(".config", "XDG_CONFIG_HOME") / name
 
 
 def claude_settings(_project: Path) -> Path:
     """Return the settings of Claude Code's user."""
-    return home_of("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+    return home_of(".claude", "CLAUDE_CONFIG_DIR") / "settings.json"
 
 
 def claude_settings_of(project: Path) -> Path:
@@ -77,7 +87,7 @@ def claude_settings_of(project: Path) -> Path:
 
 def codex_file(name: str) -> Path:
     """Return a file in the folder of Codex's user."""
-    return home_of("CODEX_HOME", ".codex") / name
+    return home_of(".codex", "CODEX_HOME") / name
 
 
 IN_EDITOR = ("--working-dir", "${workspaceFolder}")
@@ -88,7 +98,7 @@ CLIENTS: dict[str, Client] = {
         title="Claude Code",
         by_command=frozenset({InstallScope.USER}),
         files={
-            InstallScope.USER: lambda _: home_of("CLAUDE_CONFIG_DIR", "") / ".claude.json",
+            InstallScope.USER: lambda _: home_of("", "CLAUDE_CONFIG_DIR") / ".claude.json",
             InstallScope.PROJECT: lambda project: project / ".mcp.json",
         },
         section="mcpServers",
@@ -131,7 +141,7 @@ CLIENTS: dict[str, Client] = {
     "cursor": Client(
         title="Cursor",
         files={
-            InstallScope.USER: lambda _project: Path.home() / ".cursor" / "mcp.json",
+            InstallScope.USER: lambda _project: home_of("") / ".cursor" / "mcp.json",
             InstallScope.PROJECT: lambda project: project / ".cursor" / "mcp.json",
         },
         section="mcpServers",

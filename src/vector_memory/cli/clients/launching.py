@@ -10,6 +10,7 @@ from typing import Any
 
 from vector_memory.cli.clients.catalogue import Client, InstallScope
 from vector_memory.errors import ConfigurationError
+from vector_memory.settings import folder_of_user
 
 NAME = "vector-memory"
 """The name of the server in every client's configuration."""
@@ -23,8 +24,11 @@ PATIENCE = 30
 
 
 def shared_memory() -> Path:
-    """Return the memory for clients that have no projects."""
-    return Path.home() / ".vector-memory" / "memory.db"
+    """Return the memory for clients that have no projects. Raises ConfigurationError if the user has no home."""
+    home = folder_of_user("")
+    if home is None:
+        raise ConfigurationError("There is no home folder for the memory: name a file with --database-path.")
+    return home / ".vector-memory" / "memory.db"
 
 
 def program() -> list[str]:

@@ -14,6 +14,7 @@ from vector_memory.cli.clients.claude_command import CommandChange, require_clau
 from vector_memory.cli.clients.json_file import content_of
 from vector_memory.cli.clients.launching import NAME, merged_entry
 from vector_memory.errors import ConfigurationError
+from vector_memory.settings import folder_of_user
 from vector_memory.settings.repository import repository_of
 
 Held = dict[str, Any]
@@ -191,7 +192,7 @@ def _take_out(plan: Plan, place: ClientConfiguration, part: Part) -> None:
         return
     is_known, original = original_of(part, text, there)
     if is_known:
-        after, has_own_folder = original, part.file.parent not in {place.project, Path.home()}
+        after, has_own_folder = original, part.file.parent not in {place.project, folder_of_user("")}
     else:
         with explained(part, text):
             after, has_own_folder = part.remove(text, read_text(backup_of(part.file)) or ""), False

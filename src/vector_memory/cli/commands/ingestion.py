@@ -52,7 +52,7 @@ def matched_files(words: Sequence[str], skip: Callable[[str, str], None]) -> dic
 
 
 def _files(word: str, skip: Callable[[str, str], None]) -> Iterator[str]:
-    path = Path(word).expanduser()
+    path = Path(os.path.expanduser(word))  # noqa: PTH111 - Path's raises if there is no such user
     if word == STANDARD_INPUT or (path.exists() and not path.is_dir()):
         yield word if word == STANDARD_INPUT else str(path)
     elif path.is_dir():
@@ -80,7 +80,7 @@ def _files_below(folder: Path, skip: Callable[[str, str], None]) -> Iterator[str
 
 def absolute(word: str | Path) -> Path:
     """Return a path without `..`, so that it names the same file from everywhere."""
-    return Path(os.path.abspath(Path(word).expanduser()))  # noqa: PTH100 - Path.absolute keeps `..`
+    return Path(os.path.abspath(os.path.expanduser(word)))  # noqa: PTH100, PTH111 - Path's keeps `..`, and raises
 
 
 def folder_of(word: str) -> Path:
@@ -105,7 +105,7 @@ def origin_in(folder: Path, path: Path) -> Origin:
 
 def below(words: Sequence[str], origins: Iterable[Origin]) -> list[Origin]:
     """Return the origins that are in one of the given folders, whether or not the files exist."""
-    folders = [absolute(word) for word in words if Path(word).expanduser().is_dir()]
+    folders = [folder for folder in map(absolute, words) if folder.is_dir()]
     given = [origin_in(folder, folder) for folder in folders]
     return [origin for origin in origins if any(_contains(folder, origin) for folder in given)]
 

@@ -12,7 +12,7 @@ from vector_memory.cli.clients.catalogue import CLIENTS, InstallScope
 from vector_memory.cli.flags import Switch, given_path, require_folder
 from vector_memory.cli.terminal import agreed, say
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
+from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, folder_of_user, has_password
 
 if TYPE_CHECKING:
     from vector_memory.cli.clients.planning import Change, ClientConfiguration
@@ -123,8 +123,14 @@ def install(
         return 0
     if not _is_agreed(place, changes, how):
         return 0 if how.dry_run else 1
-    if str(shared_memory()) in entry["args"]:
-        make_private_folders(shared_memory().parent)
+    if not memory and place.scope in place.client.shared:
+        try:
+            make_private_folders(shared_memory().parent)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The folder {shared_memory().parent} cannot be made ({error.strerror}): name a file elsewhere with "
+                "--database-path."
+            ) from None
     make(changes)
     _say_what_follows(place, entry["args"], with_hooks=with_hooks)
     return 0
@@ -148,13 +154,14 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 
 def _plugin(project: Path) -> str | None:
     """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
-    from vector_memory.cli.clients.catalogue import claude_settings, claude_settings_of
+    from vector_memory.cli.clients.catalogue import claude_settings_of
     from vector_memory.cli.clients.changes import read_text
     from vector_memory.cli.clients.claude_command import plugin_in
     from vector_memory.cli.clients.launching import NAME
 
-    shared = project / ".claude" / "settings.json"
-    return plugin_in(map(read_text, (claude_settings(project), shared, claude_settings_of(project))), NAME)
+    folders = filter(None, (folder_of_user(".claude", "CLAUDE_CONFIG_DIR"), project / ".claude"))
+    files = [*(folder / "settings.json" for folder in folders), claude_settings_of(project)]
+    return plugin_in(map(read_text, files), NAME)
 
 
 def _file(database: Path | None) -> list[str]:

@@ -28,6 +28,7 @@ from vector_memory.settings import (
     ServerLocations,
     ServerOptions,
     Settings,
+    Toolset,
 )
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
@@ -48,6 +49,8 @@ def serve(
     # The default folder is created: a memory in the client's project need not exist yet.
     address = place.address() if place.is_default() else creatable(place)
     set_up_logging(settings.log_level, settings.log_file, files_of(address))
+    if Toolset.FILES in offer.chosen():
+        files.index_folder()  # raises now, and not when the first file is read
     exports = place.export_dir or [place.folder() / EXPORT_FOLDER]
     if http.remote and http.token_file:
         from vector_memory.server.http.relay import run_relay

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vector_memory.chunking import headings
+from vector_memory.cli.flags import given_path
 from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import ConfigurationError
 from vector_memory.files.walking import walk
@@ -42,7 +43,7 @@ def find_subject(folder: Path | None, limit: int) -> Subject:
     Raises ConfigurationError if there are none.
     """
     own_docs = folder is None and (PROJECT_DOCS / "index.md").is_file()
-    folder = (folder or (PROJECT_DOCS if own_docs else Path.cwd())).expanduser().absolute()
+    folder = given_path(folder or (PROJECT_DOCS if own_docs else Path.cwd()))
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder: choose one that contains Markdown files.")
     found = list(_markdown_files(folder))

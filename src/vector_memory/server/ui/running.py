@@ -39,7 +39,7 @@ def run_ui(
         store = opened.enter_context(SessionMemoryStore(address, settings, model=model, read_only=read_only))
         folder, memory = opened.enter_context(tempfile.TemporaryDirectory()), None
         if files_at.folder().is_dir():
-            index = index_path(files_at.db_dir, files_at.folder(), settings.embedding_model)
+            index = index_path(files_at.index_folder(), files_at.folder(), settings.embedding_model)
             memory = opened.enter_context(FileMemory(files_at.folder(), settings, index_file=index, model=model))
         checkup = Checkup(partial(examine, address, settings))
         guard = Guard(page_app(store, str(address), checkup, memory, read_only=read_only))
