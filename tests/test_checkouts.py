@@ -1,6 +1,7 @@
 """A checkout made by `git worktree` uses the memory of its main checkout, on every way to it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from repositories import NAME, Git, git, linked, project, seen, store, store_in,
 from transcripts.conftest import Write, user, write
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.server.app import project_at
-from vector_memory.settings import DatabaseLocation, FileLocations, export_folder_of, repository
+from vector_memory.settings import DatabaseLocation, FileLocations, export_folder_of, project_of, repository
 from vector_memory.settings.repository import checkouts, main_checkout, real_path, repository_of
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.store import SessionMemoryStore
@@ -25,15 +26,40 @@ PLUGIN = Path(__file__).parents[1] / "plugin" / ".mcp.json"
 def test_every_place_of_a_linked_checkout_is_in_the_main_one(
     project: Path, linked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of a folder in it, and where an editor names the folder."""
+    """A session in a folder of it is one of the project; a folder that a flag or an editor names is used as it is."""
     (linked / "src").mkdir()
-    for folder, expected in ((linked, project), (linked / "src", project / "src"), (project, project)):
+    for folder, named in ((linked, project), (linked / "src", project / "src"), (project, project)):
         monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder))
         address = DatabaseLocation().address()
-        assert address == DatabaseLocation(working_dir=folder).address() == expected / "memory" / NAME
-        assert FileLocations().folder() == expected / "memory"
-        assert export_folder_of(address) == expected / "memory" / "exports"
-        assert project_at(address) == Project(str(expected), owns_memory=True)
+        assert address == project / "memory" / NAME
+        assert DatabaseLocation(working_dir=folder).address() == named / "memory" / NAME
+        assert FileLocations().folder() == project / "memory"
+        assert export_folder_of(address) == project / "memory" / "exports"
+        assert project_at(address) == Project(str(project), owns_memory=True)
+
+
+def test_a_folder_that_has_a_memory_keeps_it(project: Path, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So do folders in it, and a repository inside another; a folder outside any repository is a project."""
+    (project / "src" / "deep").mkdir(parents=True)
+    store(project / "src", "One")
+    git("init", "-q", str(project / "inner"))
+    (project / "inner" / "src").mkdir()
+    alone = project.parent / "alone"
+    alone.mkdir()
+    expected = {project / "src" / "deep": project / "src", project / "inner" / "src": project / "inner", alone: alone}
+    for folder, owner in expected.items():
+        monkeypatch.chdir(folder)
+        assert DatabaseLocation().address() == owner / "memory" / NAME
+        assert project_of(folder) == owner
+
+
+@pytest.mark.usefixtures("git")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_repository_of_another_user_does_not_get_the_memory(project: Path) -> None:
+    """Anybody can make one in a folder for all, such as /tmp, and would read what is stored."""
+    (project / "src").mkdir()
+    os.chown(project, 65534, 65534)
+    assert project_of(project / "src") == project / "src"
 
 
 def test_a_project_is_the_same_by_all_its_paths(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +122,7 @@ def test_sessions_in_a_linked_checkout_are_sessions_of_the_project(
         assert {one.session_id: one.metadata for one in found} == {
             "s0": {"project": str(project)},
             "s1": {"project": str(project)},
-            "s2": {"project": str(project / "src")},
+            "s2": {"project": str(project)},
         }
 
 

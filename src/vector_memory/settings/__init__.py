@@ -30,6 +30,7 @@ from vector_memory.settings.locations import export_folder_of as export_folder_o
 from vector_memory.settings.locations import folder_of_user as folder_of_user
 from vector_memory.settings.locations import full_path as full_path
 from vector_memory.settings.locations import project_folder as project_folder
+from vector_memory.settings.locations import project_of as project_of
 from vector_memory.settings.locations import state_folder as state_folder
 from vector_memory.settings.retention import EXAMPLE, valid_rules
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, checked_path
-from vector_memory.settings.repository import main_checkout
+from vector_memory.settings.repository import main_checkout, repository_of
 
 MEMORY_FOLDER = "memory"
 """Folder of a project that holds its memory and its memory files."""
@@ -37,13 +37,28 @@ def full_path(path: Path) -> Path:
 FullPath = Annotated[Path, AfterValidator(full_path)]
 
 
+def project_of(folder: Path) -> Path:
+    """Return the real path of the project that a folder is in: the top of its repository, in the main checkout.
+
+    A folder between them that has a memory already keeps it. Without a repository, or if the repository is another
+    user's, who could then read and change the memory, it is the folder.
+    """
+    folder = main_checkout(folder)
+    repository = repository_of(folder)
+    if repository is None or (folder.exists() and folder.stat().st_uid != repository.work_tree.stat().st_uid):
+        return folder
+    top = repository.work_tree
+    inside = [place for place in (folder, *folder.parents) if place.is_relative_to(top)]
+    return next((place for place in inside if (place / MEMORY_FOLDER / DATABASE_NAME).exists()), top)
+
+
 def project_folder() -> Path:
-    """Return the real path of the client's project; of a checkout by `git worktree` the same folder of the main one.
+    """Return the project that the client works in.
 
     Raises ConfigurationError if the client's path is invalid.
     """
     try:
-        return main_checkout(full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())))
+        return project_of(full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())))
     except ValueError as error:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
@@ -76,8 +91,8 @@ class DatabaseFile(BaseModel):
     )
     working_dir: FullPath | None = Field(
         default=None,
-        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
-        "if set, else the current folder.",
+        description="Folder that contains the database, memory/agent_session_memory.db. Default: the top folder of the "
+        "Git repository that CLAUDE_PROJECT_DIR is in, or else the current folder; without one, that folder.",
     )
 
 
@@ -159,8 +174,7 @@ class FileLocations(BaseModel):
 
     memory_dir: FullPath | None = Field(
         default=None,
-        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR if set, else in "
-        "the current folder.",
+        description="Folder of Markdown files; need not exist. Default: memory/ in the project, as for --working-dir.",
     )
     db_dir: FullPath | None = Field(
         default=None,

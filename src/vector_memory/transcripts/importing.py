@@ -12,7 +12,7 @@ from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.redaction import require_no_secret
 from vector_memory.sessions.writer import hash_of
-from vector_memory.settings import Redact
+from vector_memory.settings import Redact, project_of
 from vector_memory.settings.repository import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
@@ -122,7 +122,7 @@ class Importer:
 
     def _add(self, transcript: Transcript) -> None:
         """Have all that was said stored, and name the lines that could not be read."""
-        project = str(main_checkout(Path(transcript.project)))
+        project = str(project_of(Path(transcript.project)))
         said = [one for one in transcript.said if not self._is_copy(one, transcript.session_id)]
         memories = [self._memory(transcript.session_id, project, one) for one in said]
         found = self._store.batches.new_among(memories, forms=self._forms, again=self._again)
