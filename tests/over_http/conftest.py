@@ -53,15 +53,17 @@ class Team:
 @contextmanager
 def serving(options: HttpOptions, folder: Path, offer: ServerOptions = ALL_TOOLS) -> Iterator[str]:
     """Run a server in a thread, and yield its address."""
-    with running(application(folder / "memory.db", SETTINGS, [folder], offer, options)) as url:
+    with running(application(folder / "memory.db", SETTINGS, [folder], offer, options), options.prefix) as url:
         yield url
 
 
 @contextmanager
-def running(app: App) -> Iterator[str]:
+def running(app: App, prefix: str = "") -> Iterator[str]:
     """Run an application in a thread, and yield its address."""
     listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(Gate(app), http=TimedConnection, log_config=None, lifespan="on", ws="none"))
+    server = uvicorn.Server(
+        uvicorn.Config(Gate(app, prefix), http=TimedConnection, log_config=None, lifespan="on", ws="none")
+    )
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     eventually(lambda: server.started)

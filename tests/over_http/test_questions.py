@@ -15,7 +15,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 from over_http.calling import called, message_of, send
 from over_http.conftest import Team, serving
 from over_http.processes import running, workers_of
-from servers import ENVELOPE
+from servers import ENVELOPE, LEGACY
 from vector_memory.server.app import create_server
 from vector_memory.server.http import serving as serving_module
 from vector_memory.settings import HttpOptions
@@ -174,3 +174,12 @@ def test_an_answer_that_comes_too_late_is_refused(team: Team, monkeypatch: pytes
         patch.setattr(request_state, "time", later)
         assert error_of(question.agree(question.secret, question.state)) == INVALID
     assert question.is_there()
+
+
+def test_a_call_with_an_odd_token_for_progress_is_answered(team: Team) -> None:
+    secret = team.token("odd")
+    for envelope, token in itertools.product(({}, ENVELOPE), (1.5, None, {})):
+        params = {"name": "list_sessions", "arguments": {}, "_meta": {**envelope, "progressToken": token}}
+        version = {} if envelope else {"MCP-Protocol-Version": LEGACY}
+        answered = message_of(send(team.url, secret, "tools/call", params, **version))
+        assert answered["result"]["structuredContent"]["success"]

@@ -11,10 +11,12 @@ import httpx2
 import pytest
 
 from over_http.calling import answer_in, post
-from over_http.signed import ISSUER, Provider, trusting, unsigned
+from over_http.conftest import serving
+from over_http.signed import ISSUER, Provider, options, trusting, unsigned
 from vector_memory.server.http import signed
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Permission, token_file
 
 HTML = b"<!doctype html><title>Sign in</title>"
@@ -208,3 +210,19 @@ def test_unknown_keys_are_asked_for_once_and_a_new_one_is_found(
         unsteady.answer = json.dumps({"keys": [unsteady.public("1"), unsteady.public("2")]}).encode()
         monkeypatch.setattr(signed, "SECONDS_BETWEEN_FETCHES", 0.0)
         assert post(url, unsteady.token(header={"kid": "2"})).status_code == 200
+
+
+def test_below_the_path_of_the_public_url_everything_is_served(provider: Provider, tmp_path: Path) -> None:
+    """Whether or not a proxy removes the path."""
+    at_path = options(provider, tmp_path).model_copy(update={"public_url": "https://memory.example.com/team"})
+    FolderRegistry(tmp_path).create("red")
+    with serving(at_path, tmp_path) as url:
+        for address in (url, url.replace("/mcp", "/team/mcp"), url.replace("/mcp", "/team/mcp/")):
+            assert post(address, provider.token()).status_code == 200
+        where = "/.well-known/oauth-protected-resource/team/mcp"
+        assert f"https://memory.example.com{where}" in post(url).headers["www-authenticate"]
+        origin = url.removesuffix("/mcp")
+        for path in (where, f"/team{where}"):
+            assert httpx2.get(origin + path).json()["resource"] == "https://memory.example.com/team/mcp"
+        assert {httpx2.get(f"{origin}{path}").status_code for path in ("/healthz", "/team/healthz")} == {200}
+        assert post(url.replace("/mcp", "/teams/mcp"), provider.token()).status_code == 404

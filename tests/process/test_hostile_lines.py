@@ -63,3 +63,11 @@ def test_the_last_request_is_answered_though_its_line_ends_with_the_input(
         server.hang_up(reading=True)
         assert "result" in server.receive(99)
         assert server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("token", [1.5, None, True, {}, []])
+def test_a_call_with_an_odd_token_for_progress_is_answered(server: Server, token: object) -> None:
+    call = server.message("tools/call", name="list_sessions", arguments={})
+    call["params"]["_meta"] = {**call["params"].get("_meta", {}), "progressToken": token}
+    server.send(call)
+    assert server.receive(call["id"])["result"]["structuredContent"]["success"]

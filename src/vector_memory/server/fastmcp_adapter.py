@@ -20,7 +20,7 @@ from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import CallToolResult, InputRequiredResult
 
-from vector_memory.server.jsonrpc import without_half_characters
+from vector_memory.server.jsonrpc import repaired
 
 if TYPE_CHECKING:  # only HTTP and relays need them
     from fastmcp import Client
@@ -93,18 +93,18 @@ async def call_once(
     return answer
 
 
-def reading_hooks(app: "ASGIApp") -> "ASGIApp":
-    """Return an application that gets the calls of hooks without half characters, for which it would refuse them.
+def reading_repaired(app: "ASGIApp") -> "ASGIApp":
+    """Return an application that gets requests without what it would refuse, as over standard input.
 
     Bodies arrive in one piece.
     """
 
     async def read(scope: "Scope", receive: "Receive", send: "Send") -> None:
-        async def repaired() -> "Message":
+        async def receive_repaired() -> "Message":
             message = await receive()
-            return {**message, "body": without_half_characters(message["body"])} if message.get("body") else message
+            return {**message, "body": repaired(message["body"])} if message.get("body") else message
 
-        await app(scope, repaired, send)
+        await app(scope, receive_repaired, send)
 
     return read
 
@@ -127,7 +127,7 @@ def http_app(server: FastMCP, *, hosts: list[str], origins: list[str], max_body:
                 manager = getattr(getattr(endpoint, "app", endpoint), "session_manager", None)
                 if manager is not None:
                     manager.asgi_app.max_body_size = max_body
-                    manager.asgi_app.app = reading_hooks(manager.asgi_app.app)
+                    manager.asgi_app.app = reading_repaired(manager.asgi_app.app)
             yield state
 
     app.router.lifespan_context = lifespan

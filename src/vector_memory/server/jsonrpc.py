@@ -71,7 +71,7 @@ def read_line(source: BinaryIO) -> bytes:
 
 def read_message(line: bytes) -> JSONRPCMessage:
     """Parse a line and return its message. Raises RefusedLineError."""
-    value = value_in(line)
+    value = without_odd_token(value_in(line))
     try:
         message = jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
@@ -98,12 +98,23 @@ def value_in(line: bytes) -> Any:
     raise RefusedLineError(PARSE_ERROR, UNREADABLE, id_of(value))
 
 
-def without_half_characters(body: bytes) -> bytes:
-    """Return the body of a request over HTTP; half characters in the call of a hook become U+FFFD."""
-    if HOOK.encode() in body:
+def repaired(body: bytes) -> bytes:
+    """Return the body of a request over HTTP, as `value_in` and `without_odd_token` repair it."""
+    if HOOK.encode() in body or b"progressToken" in body:
         with suppress(RefusedLineError):
-            return json.dumps(value_in(body)).encode()
+            return json.dumps(without_odd_token(value_in(body))).encode()
     return body
+
+
+def without_odd_token(value: Any) -> Any:
+    """Remove a token for progress that is neither a string nor an integer: the SDK would refuse the request.
+
+    The call is answered, without progress.
+    """
+    match value:
+        case {"params": {"_meta": {"progressToken": token}}} if not is_id(token):
+            del value["params"]["_meta"]["progressToken"]
+    return value
 
 
 def is_hook_call(message: object) -> bool:

@@ -37,7 +37,7 @@ class HttpOptions(BaseModel):
     public_url: str | None = Field(
         default=None,
         description="URL by which clients reach the server, such as https://memory.example.com; required beyond this "
-        "machine.",
+        "machine. With a path, everything is served below it, too.",
     )
     jwt_issuer: str | None = Field(
         default=None, description="Also accept the JSON web tokens of this issuer, the URL of an identity provider."
@@ -113,7 +113,7 @@ class HttpOptions(BaseModel):
 
     @property
     def prefix(self) -> str:
-        """The path of the public URL, which a proxy takes away before it passes requests on."""
+        """The path of the public URL, which a proxy may remove before it passes requests on."""
         return urlsplit(self.public_url or "").path.rstrip("/")
 
     def address(self, port: int) -> str:

@@ -31,10 +31,14 @@ ORIGIN = re.compile(rb"https?://" + PLACE, re.IGNORECASE)
 
 
 class Gate:
-    """Wraps the application. `close` refuses new requests; `wait_until_empty` waits for the running ones."""
+    """Wraps the application. `close` refuses new requests; `wait_until_empty` waits for the running ones.
 
-    def __init__(self, app: App) -> None:
+    `prefix`: a path below which everything is served, too, for a proxy that does not remove it.
+    """
+
+    def __init__(self, app: App, prefix: str = "") -> None:
         self._app = app
+        self._prefix = prefix
         self._inside = 0
         self._is_closed = False
         self._bodies = Bodies()
@@ -47,7 +51,7 @@ class Gate:
             await self._app(scope, receive, send)
         elif (refusal := fault_of(scope)) is not None:
             await answer(send, *refusal, CLOSE)
-        elif without_slash(scope)["path"] == LIVENESS:
+        elif shortened(scope, self._prefix)["path"] == LIVENESS:
             await answer(send, 200, b"ok\n")
         elif self._is_closed:
             await answer(send, 503, b"The server is ending.\n", RETRY)
@@ -120,10 +124,12 @@ def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
     return None
 
 
-def without_slash(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Change the path of a request that ends with a slash to the one without: a redirection would name http://."""
-    if len(scope["path"]) > 1:
-        scope["path"] = scope["path"].removesuffix("/")
+def shortened(scope: MutableMapping[str, Any], prefix: str) -> MutableMapping[str, Any]:
+    """Remove a prefix and a final slash from the path of a request: a redirection would name http://."""
+    path = scope["path"]
+    if path.startswith(f"{prefix}/"):
+        path = path.removeprefix(prefix)
+    scope["path"] = path.removesuffix("/") or "/"
     return scope
 
 

@@ -112,7 +112,7 @@ def run_http_server(
             supervise(listening[0], http.workers)
             return
     allow_many_files()
-    gate = Gate(application(address, settings, export_folders, offer, http))
+    gate = Gate(application(address, settings, export_folders, offer, http), http.prefix)
     config = uvicorn.Config(
         gate,
         http=TimedConnection,
