@@ -196,7 +196,7 @@ class Ingestion:
 
         What was deleted stays gone, unless the file itself is named.
         """
-        sync, named = self._sync(), set(map(os.path.expanduser, words))
+        sync, named = self._sync(), {str(Path(os.path.expanduser(word))) for word in words}  # noqa: PTH111
         outdated = 0
 
         def add(file: str, origin: Origin) -> Outcome:
