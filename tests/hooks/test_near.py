@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hook_texts import REPORT
+from vector_memory.domain import Project
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -39,6 +40,24 @@ async def test_what_is_close_is_told_once(talking: Callable[..., Any]) -> None:
         assert "holds a lock" in told
         assert "fence" not in told
         assert await talk.prompt("new", f"{CLOSE} Tell me again.") is None
+
+
+@pytest.mark.parametrize("owns", [True, False])
+async def test_what_several_projects_share_is_told_with_its_project(talking: Callable[..., Any], owns: bool) -> None:
+    """That of the memory, or else of its session; nothing in a memory of one project."""
+    for session, told in (("agents", "report"), ("answers", "working_memory")):
+        async with talking(ALL, project=Project(f"/work/{session}", owns_memory=owns)) as talk:
+            await talk.prompt(session, "Look at the orders.")
+            if told == "report":
+                await talk.call("store_report", content=REPORT, session_id=session, agent_id="a")
+            else:
+                await talk.hook("hook_answer", session_id=session, last_assistant_message=f"{REPORT}\n{CLOSE}" * 3)
+    async with talking(ALL, project=Project("/work/web", owns_memory=owns)) as talk:
+        await talk.prompt("first", "Hello.")
+        await talk.prompt("new", "Hello.")
+        text = await talk.prompt("new", CLOSE)
+    named = {place for place in ("agents", "answers") if f", project /work/{place}: " in text}
+    assert named == (set() if owns else {"agents", "answers"})
 
 
 async def test_what_the_recap_named_is_not_told_again(talking: Callable[..., Any]) -> None:

@@ -17,7 +17,7 @@ from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Later, Memory, Moment, Order, Origin, Span
 
-STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT, SESSION = 420, 140, 300, 700, 72, 24, 36
+STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT, SESSION, PROJECT = 420, 140, 300, 700, 72, 24, 36, 120
 """Maximum characters of each part of a recap. An answer has more room in a session without a stored state."""
 PROMPTS, REPORTS = 3, 5
 """Maximum number of prompts and reports in a recap."""
@@ -81,11 +81,11 @@ class Past:
                 return None
             return recap_of(reader, session_id, besides, owns_memory=project.owns_memory)
 
-    def near(self, prompt: str, besides: str, known: Collection[int]) -> Told | None:
-        """Return up to three memories close to a prompt, in at most 1,800 characters; None if none is close.
+    def near(self, prompt: str, besides: str, known: Collection[int], *, is_shared: bool = False) -> Told | None:
+        """Return up to three memories close to a prompt, in at most 2,200 characters; None if none is close.
 
-        None of the session `besides`, and none of `known`. Waits a moment for vectors of what was just stored, but not
-        for the model: None while it is not loaded.
+        None of the session `besides`, and none of `known`. `is_shared`: by several projects, so each is named. Waits a
+        moment for vectors of what was just stored, but not for the model: None while it is not loaded.
         """
         if not self._retriever.is_ready:
             return None
@@ -96,9 +96,9 @@ class Past:
             retrieval = self._retriever.within(reader, question)
             if retrieval.question.vector is None:
                 return None
-            return self._told_near(retrieval, besides, known)
+            return self._told_near(retrieval, besides, known, is_shared=is_shared)
 
-    def _told_near(self, retrieval: Retrieval, besides: str, known: Collection[int]) -> Told | None:
+    def _told_near(self, retrieval: Retrieval, besides: str, known: Collection[int], *, is_shared: bool) -> Told | None:
         reader = retrieval.reader
         found, question = retrieval.find_among(RECALLED_SCOPES, LOOKED_AT), retrieval.question
         found = found._replace(hits=[hit._replace(covered=told_by_words(hit, question)) for hit in found.hits])
@@ -113,13 +113,14 @@ class Past:
         newest = self._newest_on(reader, [hit.memory_id for hit in strong])
         told = worth_telling([(hit.memory_id, newest.get(hit.memory_id)) for hit in strong], known)
         texts = {hit.memory_id: chunks[hit.id].chunk.text for hit in strong}
+        ids = [older if one is None else one.id for older, one in told]
+        places = projects_of(reader, ids) if is_shared else [""] * len(ids)
         lines = [
-            told_of(origins[older], texts[older]) if one is None else told_of(origins[older], one.beginning, one)
-            for older, one in told
+            told_of(origins[older], place, one.beginning if one else texts[older], one)
+            for (older, one), place in zip(told, places, strict=True)
         ]
-        ids = frozenset(older if one is None else one.id for older, one in told)
         heading = f"From the memory of earlier sessions ({DATA}). Read on with get_memory_by_id:"
-        return Told("\n".join([heading, *lines]), ids) if lines else None
+        return Told("\n".join([heading, *lines]), frozenset(ids)) if lines else None
 
     def _newest_on(self, reader: Reader, memory_ids: Sequence[int]) -> dict[int, Later]:
         """Return the newest memory on the subject of each memory, of those that have newer ones."""
@@ -158,11 +159,22 @@ def worth_telling(found: Sequence[tuple[int, Later | None]], known: Collection[i
     return list(told.values())
 
 
-def told_of(origin: Origin, text: str, newer: Later | None = None) -> str:
+def projects_of(reader: Reader, memory_ids: Sequence[int]) -> list[str]:
+    """Return a phrase for each memory that names its project, or that of its session; empty if neither is known."""
+    phrases = []
+    for memory in reader.memories(memory_ids).values():
+        prompts = Scope(MemoryKind.INPUT_PROMPT, session_id=memory.session_id, as_of=ANY)
+        spoken = reader.list_memories(prompts, 1, order="oldest") if memory.session_id else []
+        folder = next((found for one in (memory, *spoken) if (found := one.metadata.get("project"))), "")
+        phrases.append(folder and f", project {condensed(str(folder), PROJECT)}")
+    return phrases
+
+
+def told_of(origin: Origin, place: str, text: str, newer: Later | None = None) -> str:
     """Return the line that describes a memory near a prompt, or a newer one, which may correct it."""
     number, at = (origin.id, origin.created_at) if newer is None else (newer.id, newer.created_at)
     later = f", which may correct memory {origin.id}" if newer else ""
-    return f"- memory {number}, {origin.memory_type} of {at[:10]}{later}: {condensed(text, EXCERPT)}"
+    return f"- memory {number}, {origin.memory_type} of {at[:10]}{place}{later}: {condensed(text, EXCERPT)}"
 
 
 def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool) -> Told | None:

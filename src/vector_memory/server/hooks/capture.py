@@ -277,7 +277,7 @@ def recalled(event: Event, heard: HeardSession, prompt: str) -> str | None:
     if recall is not Recall.OFF and is_first and heard.latest is None:
         found = past.recap(event.conversation.project, event.session_id)
     elif recall is Recall.ALL and len(prompt) >= LEAST_PROMPT:
-        found = past.near(prompt, event.session_id, known)
+        found = past.near(prompt, event.session_id, known, is_shared=not event.conversation.project.owns_memory)
     if found is None:
         return None
     known |= found.ids
