@@ -62,6 +62,44 @@ def test_a_repository_of_another_user_does_not_get_the_memory(project: Path) -> 
     assert project_of(project / "src") == project / "src"
 
 
+@pytest.mark.usefixtures("git")
+def test_memory_files_that_a_folder_of_the_repository_has_already_are_used_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory itself is that of the repository."""
+    notes = project / "src" / "memory" / "notes.md"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("# Notes")
+    monkeypatch.chdir(project / "src")
+    assert FileLocations().folder() == notes.parent
+    assert DatabaseLocation().address() == project / "memory" / NAME
+
+
+@pytest.mark.usefixtures("git")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_repository_that_somebody_else_made_around_a_folder_is_not_its_own(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever may write to /tmp could have a memory stored there."""
+    (project / "src").mkdir()
+    monkeypatch.chdir(project / "src")
+    assert DatabaseLocation().address() == project / "memory" / NAME
+    os.chown(project / ".git", 12345, 12345)
+    assert DatabaseLocation().address() == project / "src" / "memory" / NAME
+
+
+def test_past_sessions_of_the_repository_are_found_from_a_folder_in_it(
+    project: Path, linked: Path, run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH")
+    name = str(project).replace("/", "-").replace("_", "-")
+    write(user("Why?", cwd=str(project), sessionId="s0"), name=f"../{name}/s0.jsonl")
+    (linked / "src").mkdir()
+    monkeypatch.chdir(linked / "src")
+    assert "Stored 1 memory" in run("import-sessions", "--client", "claude").out
+    assert contents(project / "memory" / NAME) == ["Why?"]
+
+
 def test_a_project_is_the_same_by_all_its_paths(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through a link to it, or to a folder above it; also of its memory."""
     link = tmp_path / "link"

@@ -64,16 +64,24 @@ def test_an_empty_home_is_none_so_nothing_is_looked_for_in_the_root_folder() -> 
 
 
 NO_HOME = """
-import pwd, sys
+import os, pwd, sys
 
 def unknown(_uid):
     raise KeyError
 
 pwd.getpwuid = unknown
+stat = os.stat
+
+def closed(path, **options):
+    if str(path).startswith("/closed"):
+        raise PermissionError(13, "Permission denied")
+    return stat(path, **options)
+
+os.stat = closed
 from vector_memory.cli.main import main
 main()
 """
-"""The command, run as a user whom the system does not know: in a container that is the usual one."""
+"""The command, run as a user whom the system does not know, and who may not enter /closed: usual in a container."""
 
 NEEDED = {
     "serve --toolsets files": "--db-dir",
@@ -88,7 +96,7 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize("home", [{}, {"HOME": ""}, {"HOME": "relative"}], ids=["none", "empty", "relative"])
+@pytest.mark.parametrize("home", [{}, *({"HOME": home} for home in ("", "relative", "/closed/home"))], ids=str)
 def test_without_a_home_a_server_stores_and_finds(home: dict[str, str], tmp_path: Path) -> None:
     """Nor are the model and the client's commands in need of one."""
     with pytest.MonkeyPatch.context() as patch:

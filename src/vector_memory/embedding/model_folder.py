@@ -132,7 +132,7 @@ class ModelFolder:
     @property
     def weights_file(self) -> str | None:
         """The name of the file with the weights; None: there is none."""
-        return next((name for name in (MODEL_FILE, *ONNX_FILES) if (self.folder / name).is_file()), None)
+        return next(filter(self._has, (MODEL_FILE, *ONNX_FILES)), None)
 
     @property
     def is_complete(self) -> bool:
@@ -140,7 +140,10 @@ class ModelFolder:
         weights = self.weights_file
         needs_config = self.size is None and weights == MODEL_FILE
         needed = (*self.sha256, TOKENIZER_FILE, *(("config.json",) if needs_config else ()))
-        return weights is not None and all((self.folder / name).is_file() for name in needed)
+        return weights is not None and all(map(self._has, needed))
+
+    def _has(self, name: str) -> bool:
+        return os.path.isfile(self.folder / name)  # noqa: PTH113 - Path.is_file raises if the folder is closed to the user
 
     def architecture(self) -> Architecture:
         """Return the size of the encoder. Raises EmbeddingUnavailableError if config.json is missing or not valid."""

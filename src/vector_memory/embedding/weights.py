@@ -93,7 +93,7 @@ def installed(model: KnownModel) -> Iterator[ModelFolder]:
     """Yield the folders that may hold a model's files, the best first."""
     if model is E5_SMALL and (converted := e5_package.converted()):
         yield converted
-    if cache := hub_cache():
+    if (cache := hub_cache()) and os.access(cache, os.X_OK):
         for snapshot in _snapshots(cache / f"models--{model.repository.replace('/', '--')}", model.revision):
             yield _folder(model, snapshot, "the Hugging Face cache", _again(model))
     if model is MINILM:

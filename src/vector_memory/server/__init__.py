@@ -14,7 +14,19 @@ os.environ["FASTMCP_ENV_FILE"] = os.devnull
 os.environ["FASTMCP_LOG_ENABLED"] = "false"
 os.environ["FASTMCP_TELEMETRY_MODE"] = "off"
 
-if not os.path.isabs(os.environ.get("HOME", "")):  # noqa: PTH117
+
+def is_usable(home: str) -> bool:
+    """Return whether a user can have a home here: an absolute path that leads through no folder closed to the user."""
+    try:
+        os.stat(f"{home}/.")  # noqa: PTH116 - a command starts without pathlib
+    except PermissionError:
+        return False
+    except OSError:  # it does not exist yet
+        pass
+    return home.startswith("/")
+
+
+if not is_usable(os.environ.get("HOME", "")):
     os.environ.pop("HOME", None)  # an empty one would be the root folder; without one, the user's own is looked up
 if os.path.expanduser("~") == "~":  # noqa: PTH111
     os.environ.setdefault("XDG_DATA_HOME", os.devnull)  # FastMCP wants to know a folder for files, which it never has

@@ -19,6 +19,9 @@ EXPORT_FOLDER = "exports"
 DATABASE_NAME = "agent_session_memory.db"
 """Name of the memory there."""
 
+MEMORY, FILES = f"{MEMORY_FOLDER}/{DATABASE_NAME}", f"{MEMORY_FOLDER}/**/*.md"
+"""Patterns of the memory of a project, and of its memory files."""
+
 
 def full_path(path: Path) -> Path:
     """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here.
@@ -37,28 +40,32 @@ def full_path(path: Path) -> Path:
 FullPath = Annotated[Path, AfterValidator(full_path)]
 
 
-def project_of(folder: Path) -> Path:
+def project_of(folder: Path, held: str = MEMORY) -> Path:
     """Return the real path of the project that a folder is in: the top of its repository, in the main checkout.
 
-    A folder between them that has a memory already keeps it. Without a repository, or if the repository is another
-    user's, who could then read and change the memory, it is the folder.
+    A folder between them that has a memory already, or a file of the pattern `held`, keeps it. Without a repository, or
+    if the repository is another user's, who could then read and change the memory, it is the folder.
     """
     folder = main_checkout(folder)
     repository = repository_of(folder)
-    if repository is None or (folder.exists() and folder.stat().st_uid != repository.work_tree.stat().st_uid):
+    if repository is None:
         return folder
     top = repository.work_tree
+    owner = top.stat().st_uid
+    # Whoever may write to a folder, as everybody to /tmp, can make it a repository.
+    if (top / ".git").lstat().st_uid not in (0, owner) or (folder.exists() and folder.stat().st_uid != owner):
+        return folder
     inside = [place for place in (folder, *folder.parents) if place.is_relative_to(top)]
-    return next((place for place in inside if (place / MEMORY_FOLDER / DATABASE_NAME).exists()), top)
+    return next((place for place in inside for each in (MEMORY, held) if any(place.glob(each))), top)
 
 
-def project_folder() -> Path:
+def project_folder(held: str = MEMORY) -> Path:
     """Return the project that the client works in.
 
     Raises ConfigurationError if the client's path is invalid.
     """
     try:
-        return project_of(full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())))
+        return project_of(full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())), held)
     except ValueError as error:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
@@ -184,7 +191,7 @@ class FileLocations(BaseModel):
 
     def folder(self) -> Path:
         """Return the folder of Markdown files."""
-        return self.memory_dir or project_folder() / MEMORY_FOLDER
+        return self.memory_dir or project_folder(FILES) / MEMORY_FOLDER
 
     def index_folder(self) -> Path:
         """Return the folder for the index. Raises ConfigurationError if it is in the home of a user who has none."""

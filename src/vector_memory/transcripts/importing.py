@@ -104,7 +104,12 @@ class Importer:
             (CLIENTS[name], path) for name in clients for each in folders for path in CLIENTS[name].transcripts(each)
         )
         # A client may copy a session into the one that continues it: the original is the one that ended before.
-        paths = sorted(dict.fromkeys(found), key=lambda one: changed(one[1]))
+        try:
+            paths = sorted(dict.fromkeys(found), key=lambda one: changed(one[1]))
+        except PermissionError:
+            raise ConfigurationError(
+                "No permission to list the sessions: check CLAUDE_CONFIG_DIR and CODEX_HOME."
+            ) from None
         sizes = [bytes_in(path) for _, path in paths]
         done, total = 0, sum(sizes)
         for (client, path), size in zip(paths, sizes, strict=True):

@@ -31,7 +31,7 @@ from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
 from vector_memory.maintenance.copying import CopiedMemories, copying
 from vector_memory.maintenance.transfer import is_sqlite, new_file, notes_as_export
-from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, Settings
+from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, Settings, project_folder
 from vector_memory.settings.reading import open_regular
 from vector_memory.storage.opening import open_storage
 from vector_memory.store import SessionMemoryStore
@@ -247,7 +247,7 @@ NOUNS = {
 
 def import_sessions(
     project: Annotated[
-        Path | None, Parameter(help="Folder whose sessions are stored, with those below it; default: this folder.")
+        Path | None, Parameter(help="Folder whose sessions are stored, with those below it; default: this project.")
     ] = None,
     /,
     *,
@@ -276,7 +276,7 @@ def import_sessions(
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
-    folder = None if all_projects else given_path(project or Path())
+    folder = None if all_projects else given_path(project or project_folder())
     clients = [client] if client else list(CLIENTS)
     missing, problem = 0, None
     with resumable(), SessionMemoryStore(address, settings, read_only=dry_run) as store:
