@@ -8,11 +8,13 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import HealthCheck
 
@@ -22,6 +24,7 @@ from eras import ERAS
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.settings import SPECIFIED, Settings
+from vector_memory.storage.sqlite.time_limit import TimeLimit
 from vector_memory.store import SessionMemoryStore
 
 PREFIXES = ("VECTOR_MEMORY_", "CWE_", "FASTMCP_", "GIT_", "HF_", "PG")
@@ -143,6 +146,22 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def chosen_engine(pytestconfig: pytest.Config) -> Iterator[None]:
     """Keep the memories of all tests where `--engine` says."""
     with nullcontext() if pytestconfig.option.engine == "sqlite" else schemas_instead_of_files():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_numpy_in_statements() -> Iterator[None]:
+    """Fail at each statement that binds a NumPy number: apsw sends most of them as bytes, which equal no number."""
+    begin = TimeLimit._begin
+
+    def checked(limit: TimeLimit, cursor: Any, sql: str, bindings: Any) -> bool:
+        values = bindings.values() if isinstance(bindings, Mapping) else bindings or ()
+        wrong = [value for value in values if isinstance(value, np.generic)]
+        assert not wrong, f"{sql} binds {wrong}"
+        return begin(limit, cursor, sql, bindings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TimeLimit, "_begin", checked)
         yield
 
 

@@ -78,7 +78,7 @@ def test_new_changed_renamed_and_deleted_files_are_noticed(folder: Path, open_me
     eventually(lambda: found(memory, "wombat") == [])
 
 
-def test_a_moved_folder_is_gone_whatever_its_name(folder: Path, open_memory: Open) -> None:
+def test_a_folder_moved_away_is_gone_and_moved_back_is_found_whatever_its_name(folder: Path, open_memory: Open) -> None:
     """The system tells of the folder only, not of the files in it."""
     (folder / "release-1.2").mkdir()
     (folder / "release-1.2" / "a.md").write_text("The quokka.")
@@ -88,6 +88,11 @@ def test_a_moved_folder_is_gone_whatever_its_name(folder: Path, open_memory: Ope
     time.sleep(0.5)  # the change must be noticed by the watcher, not by indexing that is still running
     (folder / "release-1.2").rename(folder.parent / "release-1.2")
     eventually(lambda: found(memory, "quokka") == [])
+    (folder.parent / "release-1.2").rename(folder / "release-1.3")
+    eventually(lambda: found(memory, "quokka") == ["memory/release-1.3/a.md"])
+    (folder / "new").mkdir()
+    (folder / "new" / "b.md").write_text("The wombat.")
+    eventually(lambda: found(memory, "wombat") == ["memory/new/b.md"])
 
 
 @pytest.mark.usefixtures("patient")

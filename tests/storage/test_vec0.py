@@ -1,5 +1,7 @@
 """sqlite-vec: the release whose tables the adapter reads, and that it reads from them what was written."""
 
+import math
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.metadata import version
@@ -9,16 +11,19 @@ from typing import Any
 import apsw
 import numpy as np
 import pytest
+from pydantic import ValidationError, create_model
 
 from engine_memories import add, new_memory, open_sqlite
 from engines import execute
-from vector_memory.domain import MemoryKind
+from lattice import DIMENSIONS as LATTICE
+from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.results.rounding import Score, Share, Value
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite import schema, vec0
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK
-from vector_memory.storage.sqlite.transactions import CHUNK_TABLE
+from vector_memory.storage.sqlite.transactions import CHUNK_TABLE, table_for
 from vector_memory.storage.sqlite.vec0.blocks import BLOCKS, are_blocks_consistent, read_blocks, read_vectors
 from vector_memory.storage.sqlite.vec0.signatures import (
     BLOCKS_AT_ONCE,
@@ -27,6 +32,7 @@ from vector_memory.storage.sqlite.vec0.signatures import (
     likeliest_passages,
     passages_at,
 )
+from vector_memory.store import SessionMemoryStore
 
 SRC = Path(vec0.__file__).parents[2].parent
 DIMENSIONS = 100
@@ -199,3 +205,46 @@ def test_no_other_module_names_the_tables_of_sqlite_vec() -> None:
         if any(suffix in path.read_text(encoding="utf-8") for suffix in suffixes)
     }
     assert named == {f"storage/sqlite/vec0/{name}.py" for name in ("__init__", "blocks", "signatures")}
+
+
+def test_sqlite_vec_compares_nothing_and_filters_by_integers_only() -> None:
+    """Its searches put vectors of zeros first, and end with an error for a range of texts; it limits `k` to 4,096."""
+    made = " ".join([*schema.vector_tables(4).values()])
+    assert set(re.findall(r"^ +\w+ (\w+)", made, re.MULTILINE)) == {"integer", "float", "bit"}
+    searches = re.compile(r"\b(embedding|signature)\s+match\b|\bvec_distance_")
+    assert [path.name for path in SRC.rglob("*.py") if searches.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_statement_that_binds_a_numpy_number_fails_in_every_test(tmp_path: Path) -> None:
+    with closing(open_sqlite(tmp_path)) as storage, storage.write() as writer:
+        assert writer.raw.execute("select typeof(?)", (1,)).get == "integer"
+        for number in (np.int64(1), np.float32(1), np.bool_(1)):
+            with pytest.raises(AssertionError, match="binds"):
+                writer.raw.execute("select ?", (number,))
+
+
+@pytest.mark.parametrize("kind", [MemoryKind.REPORT, MemoryKind.WORKING_MEMORY])
+def test_a_vector_that_is_no_longer_numbers_puts_no_nan_into_an_answer(
+    store: SessionMemoryStore, kind: MemoryKind
+) -> None:
+    for text in ("The red fox runs.", "A blue whale swims.", "Green frogs jump."):
+        store.store_memory(kind, text, session_id="s", agent_id="a")
+    table = f"{table_for(chunked=TRAITS[kind].chunked)}_vector_chunks00"
+    ((vectors,),) = execute(store, f"select vectors from {table}")
+    damaged = np.frombuffer(vectors, np.float32).copy()
+    damaged[:LATTICE] = np.nan
+    execute(store, f"update {table} set vectors = ?", damaged.tobytes())
+    for search in (store.search_memories, store.search_chunks, store.search_sections, store.search_documents):
+        answer = search("red fox", Scope(kind=kind))
+        assert answer.results
+        assert "nan" not in repr(answer.model_dump())
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", [float, Share, Score])
+def test_no_answer_can_be_made_with_a_number_that_json_does_not_have(number: float, kind: Any) -> None:
+    """FastMCP would send null in its place, which no client accepts where the schema names a number."""
+    answer = create_model("Answer", __base__=Value, number=kind | None)
+    assert answer(number=0.5)["number"] == 0.5
+    with pytest.raises(ValidationError, match="finite"):
+        answer(number=number)

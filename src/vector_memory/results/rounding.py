@@ -13,7 +13,8 @@ FRACTION = re.compile(r"\.\d+(?=$|Z$|[+-]\d\d:\d\d$)")
 class Value(BaseModel):
     """Base of answers and their parts. Fields can also be read by key, as in the answers of tools."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    # FastMCP would send null for NaN, which clients refuse where the schema names a number.
+    model_config = ConfigDict(frozen=True, defer_build=True, allow_inf_nan=False)
 
     def __getitem__(self, key: str) -> Any:
         """Return the field of this name. Raises KeyError."""
