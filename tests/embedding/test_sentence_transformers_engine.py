@@ -4,6 +4,8 @@ import importlib.util
 import os
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +53,16 @@ def test_without_the_extra_the_error_says_which_command_installs_it(monkeypatch)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(EmbeddingUnavailableError, match="uv sync --extra sentence-transformers"):
         load_embedder(Settings(embedding_model="all-mpnet-base-v2"))
+
+
+@pytest.mark.parametrize("number", [0.0, float("nan")], ids=["zero", "not a number"])
+def test_vectors_that_have_no_direction_are_refused(number):
+    """The distance of zeros to any question is that of a cosine of 0.5."""
+    engine = object.__new__(SentenceTransformersEngine)  # without a model: the extra is not needed for this
+    engine._one_at_a_time = threading.Lock()
+    engine._model = SimpleNamespace(encode=lambda texts, **_: np.full((len(texts), 4), number))
+    with pytest.raises(EmbeddingUnavailableError, match="not numbers, or zero"):
+        engine.embed(["lease"])
 
 
 @needs_extra

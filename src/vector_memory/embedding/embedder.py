@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.token_states import States
+from vector_memory.errors import EmbeddingUnavailableError
 
 Vectors = NDArray[np.float32]
+
+LENGTH_TOLERANCE = 0.01
 
 
 class Encoded(NamedTuple):
@@ -68,3 +71,15 @@ class Embedder(ABC):
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return the unit vector of a question, shape (dimensions,), and the states of its tokens."""
         return EncodedQuestion(self.embed([text])[0])
+
+
+def require_unit_length(vectors: Vectors) -> Vectors:
+    """Return the vectors, shape (texts, dimensions).
+
+    Raises EmbeddingUnavailableError if one is not of length 1: the cosine of any other would be wrong.
+    """
+    if (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
+        return vectors
+    raise EmbeddingUnavailableError(
+        "The model gives vectors that are not numbers, or zero: its weights or its config.json are damaged."
+    )

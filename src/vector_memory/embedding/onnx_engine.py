@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import UNREADABLE, Calibration
-from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors
+from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors, require_unit_length
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
 from vector_memory.embedding.language_bias import read_bias
 from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
@@ -108,7 +108,6 @@ MAX_TOKENS = 256
 # The user needs the other CPUs.
 MAX_CALLS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
-LENGTH_TOLERANCE = 0.01
 ENGINE = "onnxruntime"
 PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "U8": "q4"}
 
@@ -227,11 +226,7 @@ class OnnxEngine(Embedder):
                     keep(index, self._without_language(content, reading))
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
-        if not (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
-            raise EmbeddingUnavailableError(
-                "The model gives vectors that are not numbers, or zero: its weights or its config.json are damaged."
-            )
-        return vectors
+        return require_unit_length(vectors)
 
     def _hidden(self, ids: Tokens) -> Vectors:
         """Return the last hidden states, shape (texts, tokens, width)."""

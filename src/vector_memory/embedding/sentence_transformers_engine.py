@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import UNKNOWN, Calibration
-from vector_memory.embedding.embedder import Embedder, Vectors
+from vector_memory.embedding.embedder import Embedder, Vectors, require_unit_length
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class SentenceTransformersEngine(Embedder):
         # One text per call: padding in a larger batch would make the last bits of a vector depend on its neighbours.
         with self._one_at_a_time:
             vectors = self._model.encode(list(texts), batch_size=1, normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(vectors, np.float32)
+        return require_unit_length(np.asarray(vectors, np.float32))
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
         """Return when an answer is close."""
