@@ -49,7 +49,7 @@ TABLES = {
     "trace_keys": "The random key of the hashes in `traces`, and those of memories whose traces were taken over.",
     "traces": "What is left of deleted memories: a keyed hash of text and origin, and two times. Holds no text.",
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
-    "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
+    "erasure": "One row: how many times something was deleted or amended, and after which the log was last emptied.",
     "pending_vectors": "One row for each memory whose vectors are to come: by whom, until when, and the attempts.",
     "index_keys": "Numbers for the names of sessions and kinds: the tables of vectors are divided by numbers.",
     "keyword_blocks": "The keyword index: memories of one kind that share rows of postings, and their units.",

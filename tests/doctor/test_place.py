@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from memory_files import doctor, examine, found, process, said
+from memory_files import SETTINGS, doctor, examine, found, process, said
 from vector_memory.maintenance.doctor import place
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.disk import filesystem
+from vector_memory.store import SessionMemoryStore
 
 READER = """
 with SessionMemoryStore(path, settings) as store, store._storage._database.read() as connection:
@@ -55,6 +56,17 @@ def test_a_long_log_is_a_warning(path: Path) -> None:
     log.touch(mode=0o600)
     os.truncate(log, place.LARGE_LOG + 1)
     assert found(examine(path)) == {"log": Level.WARNING}
+
+
+def test_deleted_bytes_that_wait_are_a_warning_until_they_can_be_erased(path: Path) -> None:
+    with process(READER, path):
+        with SessionMemoryStore(path, SETTINGS) as store:
+            store.delete_memory(1)
+        report, _ = doctor(path).repair_all(examine(path))
+        assert found(report)["erasure"] == Level.WARNING
+        assert "End long-running readers" in said(report, "erasure")
+    report, _ = doctor(path).repair_all(examine(path))
+    assert found(report) == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")

@@ -19,7 +19,7 @@ from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, VECTOR_TABLES
 from vector_memory.storage.sqlite.transactions import SqliteReader, packed_signatures
 
-NO_FAULTS = {"unindexed", "reembedding", "fingerprint"}
+NO_FAULTS = {"erasure", "unindexed", "reembedding", "fingerprint"}
 """Findings that say that something is not complete, or that the model is another: the vectors are compared anyway."""
 
 

@@ -21,6 +21,7 @@ from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.sqlite import inspection, references
+from vector_memory.storage.sqlite.checkpointer import unerased
 from vector_memory.storage.sqlite.copying import replace_database
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.inspection import FileKind
@@ -164,10 +165,20 @@ def _agreements(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
     other: dict[str, Check] = {
         "orphans": lambda: [orphans(references.orphaned_rows(connection))],
         "index": lambda: [copied_fields(references.misfiled_memories(connection))],
+        "erasure": lambda: [erasure(connection)],
     }
     yield from agreements(
         SqliteReader(connection), indexer, translated_errors, restore=RESTORE, unread=unread_file, other=other
     )
+
+
+def erasure(connection: Connection) -> Finding:
+    """Check that no deleted bytes wait to be erased. Opening the file erases them, which is what --fix does."""
+    if unerased(connection) is None:
+        return fine("erasure", "All deleted bytes were erased.")
+    message = "Deleted bytes may still be in the write-ahead log: something was reading when they were deleted."
+    advice = "End long-running readers (backups, other programs), or close all clients, then run `doctor --fix`."
+    return Finding("erasure", Level.WARNING, message, advice, fixable=True)
 
 
 def tables(connection: Connection) -> Finding:

@@ -119,6 +119,16 @@ def wait_for_locks(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(int(LOCK_TIMEOUT_SECONDS * 1000))
 
 
+@contextlib.contextmanager
+def waiting_at_most(connection: apsw.Connection, seconds: float) -> Iterator[None]:
+    """Let SQLite wait for other processes for another time than `wait_for_locks` sets."""
+    connection.set_busy_timeout(int(seconds * 1000))
+    try:
+        yield
+    finally:
+        wait_for_locks(connection)
+
+
 def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
     """Overwrite deleted content with zeros."""
     connection.pragma("secure_delete", True)

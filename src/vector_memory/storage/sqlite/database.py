@@ -12,7 +12,7 @@ import apsw
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import migrations
-from vector_memory.storage.sqlite.checkpointer import LogKeeper, erase_if_unread
+from vector_memory.storage.sqlite.checkpointer import erase_if_unread, keep_log_short, unerased
 from vector_memory.storage.sqlite.connecting import (
     closed_on_error,
     create_private_file,
@@ -25,6 +25,7 @@ from vector_memory.storage.sqlite.connecting import (
     set_up,
     use_write_ahead_log,
     wait_for_locks,
+    waiting_at_most,
 )
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.readers import CommitWatch, EmptyMemory, ReaderPool
@@ -80,7 +81,7 @@ class Database:
         self._write_lock = WriteLock((apsw.BusyError, apsw.LockedError))
         self._closed = False
         self._unwritable: UnwritableFile | None = None
-        self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
+        self._purge_follows = False
         self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
         self._readers, self._commits = ReaderPool(self._new_reader), CommitWatch(self._new_reader)
@@ -107,8 +108,6 @@ class Database:
                 # A failing disk may fail here again; that must not hide the first error.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
-                if self._is_opened and self._unwritable is None:
-                    self._keeper.note_use()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[apsw.Connection]:
@@ -124,14 +123,19 @@ class Database:
             self._begin(turn)
             try:
                 self._require_in_place()
+                waiting = unerased(self._writer)
                 yield self._writer
+                has_deleted = unerased(self._writer) != waiting
                 self._writer.execute("commit")
-                self._keeper.note_use()
             except BaseException:
                 # If the disk is full, SQLite may have rolled back already.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
+            # Not after each of many deletes: `purge_deleted` follows the last one.
+            self._purge_follows |= has_deleted
+            if waiting is not None and not self._purge_follows:
+                erase_if_unread(self._writer)
 
     def create(self) -> None:
         """Open the file; create it, without memories, if it does not exist."""
@@ -157,13 +161,14 @@ class Database:
     def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
-        False: a process still reads an earlier state, or keeps writing. This does not wait for it: the file records
-        that the bytes have to be erased, and the first process that can erases them later.
+        False: somebody else is reading or writing. This does not wait: the file records that bytes have to be erased,
+        and every process tries again with its next write, when it opens the file, and when it closes it.
         """
         if not self._is_opened:
             return True
         try:
             with self._write_lock.turn(LOCK_TIMEOUT_SECONDS):
+                self._purge_follows = False
                 return erase_if_unread(self._writer)
         except DatabaseLockError:
             return False
@@ -174,13 +179,12 @@ class Database:
 
     def close(self) -> None:
         """Close every connection after the running transaction, if any; waiting writers get ClosedMemoryError."""
-        self._keeper.close()
         with self._write_lock.last_turn():
             was_closed, self._closed = self._closed, True
             if was_closed or not self._is_opened:
                 return
             if not self.read_only and self._files.are_in_place():
-                erase_if_unread(self._writer, only_if_needed=True)
+                erase_if_unread(self._writer)
             self._commits.close()
             self._readers.close()
             if self._unwritable is not None:
@@ -192,11 +196,8 @@ class Database:
 
     def _begin(self, turn: Turn) -> None:
         """Begin a write transaction. SQLite's own wait could not be cancelled, nor share our time limit."""
-        self._writer.set_busy_timeout(0)
-        try:
+        with waiting_at_most(self._writer, 0):
             turn.take(lambda: self._writer.execute("begin immediate"))
-        finally:
-            wait_for_locks(self._writer)
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
@@ -251,12 +252,14 @@ class Database:
             return
         self._writer = writer = self._connect()
         with closed_on_error(writer), full_disk_detected(writer):
-            self._keeper.follow(writer)
+            keep_log_short(writer)
             TimeLimit(writer, WRITING_SECONDS)
             self._prepare(writer, self._dimensions)
             self._files = OpenFiles(self.path, writer)
             if self._only_reads:
                 forbid_writes(writer)
+            else:
+                erase_if_unread(writer)
 
     def _is_present(self, connection: apsw.Connection) -> bool:
         """Return whether the file has the tables of this release. Raises DatabaseError for those of another one."""

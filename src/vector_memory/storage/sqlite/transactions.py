@@ -19,6 +19,7 @@ from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import Cursor, LastIds, Memory
 from vector_memory.storage.sqlite import rows
+from vector_memory.storage.sqlite.checkpointer import count_delete
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
 from vector_memory.storage.sqlite.schema import SIGNATURE_BITS, SIGNATURE_TABLE
 from vector_memory.storage.transactions import Reader, Writer
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vector_memory.storage.maintenance_api import Upkeep
+    from vector_memory.storage.postings import Words
     from vector_memory.storage.queries.candidates import Candidates
     from vector_memory.storage.scoring import Vectors
 
@@ -150,6 +152,10 @@ class SqliteWriter(SqliteReader, Writer):
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         return rows.next_ids(self.raw, TABLES[of], count)
+
+    def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
+        count_delete(self.connection.raw)
+        return super().amend(memory, words, now)
 
     def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
         self.require_comparable(fingerprint)
