@@ -27,7 +27,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 def test_the_command_prints_plain_text_in_80_columns_and_exits_with_0(path: Path) -> None:
     ended = run("--database-path", path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "Healthy: 28 checks, no problems, no warnings." in ended.stdout
+    assert "Healthy: 27 checks, no problems, no warnings." in ended.stdout
     assert "\x1b" not in ended.stdout
     assert max(len(line) for line in ended.stdout.splitlines() if str(path) not in line) <= 80
 
@@ -49,7 +49,7 @@ def test_json_is_one_object_with_stable_keys(path: Path) -> None:
     assert (report["healthy"], report["database"]) == (True, str(path))
     assert [(check["part"], check["name"]) for check in report["checks"]] == [
         *[("installation", name) for name in ("versions", "sqlite", "vector-search", "model", "tokens")],
-        *[("place", name) for name in ("file-system", "disk", "permissions", "log", "readers", "outbox")],
+        *[("place", name) for name in ("file-system", "disk", "permissions", "log", "outbox")],
         *[("contents", name) for name in ("file", "schema", "integrity", "tables", "values", "orphans", "index")],
         *[("contents", name) for name in ("erasure", "text", "chunks", "passages", "vectors", "keywords", "tags")],
         *[("contents", name) for name in ("superseded", "unindexed", "fingerprint")],

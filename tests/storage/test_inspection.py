@@ -1,17 +1,15 @@
 """Looking at a file from outside: without a trace, again if it changes, and where it is."""
 
-import sys
 from pathlib import Path
 
 import apsw
 import pytest
 
-from memory_files import SETTINGS, bytes_of, change, process
+from memory_files import SETTINGS, bytes_of
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.wal_readers import BlockedFrames, blocked_frames
 from vector_memory.store import SessionMemoryStore
 
 MOUNTS = r"""
@@ -23,19 +21,6 @@ MOUNTS = r"""
 33 32 0:31 / /twice rw - xfs /dev/vdb rw
 """
 COUNT = "select count(*) from session_memories"
-READER = """
-from vector_memory.storage.sqlite.database import Database
-import apsw
-database = Database(path, dimensions=16)
-with database.write() as connection:
-    connection.execute("update session_memories set access_count = 1")
-if more[0].name == "moved":
-    database._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
-with database.read() as connection:
-    connection.execute("select count(*) from session_memories").fetchall()
-    print("reading", flush=True)
-    time.sleep(60)
-"""
 
 
 @pytest.fixture
@@ -155,17 +140,3 @@ def test_these_file_systems_are_shared(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "fuse.gocryptfs"])
 def test_these_are_not(kind: str) -> None:
     assert not filesystem.is_shared(kind)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
-@pytest.mark.parametrize("state", ["pending", "moved"])
-def test_frames_written_after_a_reader_began_are_held_back(path: Path, tmp_path: Path, state: str) -> None:
-    assert blocked_frames(path) is None
-    with process(READER, path, tmp_path / state) as reader:
-        assert blocked_frames(path) is None
-        change(path, "update session_memories set access_count = access_count + 1")
-        held = blocked_frames(path)
-        assert (held.process, held.frames > 0) == (reader.pid, True)
-        change(path, "update session_memories set access_count = access_count + 1")
-        assert blocked_frames(path) == BlockedFrames(held.frames * 2, held.mark, held.process)
-    assert blocked_frames(path) is None

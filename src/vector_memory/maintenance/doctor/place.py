@@ -3,11 +3,9 @@
 import os
 import shutil
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, Level, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
@@ -16,15 +14,12 @@ from vector_memory.storage.sqlite import unwritable
 from vector_memory.storage.sqlite.connecting import is_writable
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
-from vector_memory.storage.sqlite.wal_readers import blocked_frames
 
 MEGABYTE = 1_000_000
 LARGE_LOG = 20 * MEGABYTE
 LOW_SPACE = 500 * MEGABYTE
 NO_SPACE = 20 * MEGABYTE
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-PATIENCE = 1.0
-"""Seconds after which an unfinished reader counts as stuck. Reading takes milliseconds."""
 
 
 def place_findings(path: Path) -> Iterator[Finding]:
@@ -34,7 +29,6 @@ def place_findings(path: Path) -> Iterator[Finding]:
     if path.is_file():
         yield permissions(path)
         yield log_size(path)
-        yield readers(path)
 
 
 def file_system_finding(path: Path) -> Finding:
@@ -133,24 +127,8 @@ def log_size(path: Path) -> Finding:
     return warning(
         "log",
         f"The size of the write-ahead log is {readable_size(length)}, which makes reading slow.",
-        "If the check `readers` names a process, end that process. Otherwise use the memory once: the log is shortened "
-        "a few seconds later.",
-    )
-
-
-def readers(path: Path) -> Finding:
-    """Check that no process keeps reading an old state of the file, which prevents emptying the log."""
-    first = held = blocked_frames(path)
-    if first is not None:
-        time.sleep(PATIENCE)
-        held = blocked_frames(path)
-    if first is None or held is None or (first.mark, first.process) != (held.mark, held.process):
-        return fine("readers", "No process prevents the write-ahead log from being emptied.")
-    return warning(
-        "readers",
-        f"Process {held.process} keeps reading an old state of the file: {counted(held.frames, 'page')} of the log "
-        "cannot be moved into the file, and the log grows.",
-        f"End process {held.process}, unless it is a running backup or doctor.",
+        "End long-running readers (backups, other programs), or close all clients. The next store, or closing the last "
+        "client, shortens the log.",
     )
 
 
