@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from memory_files import SETTINGS, doctor, examine, found, process, said
-from vector_memory.maintenance.doctor import place
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.disk import filesystem
 from vector_memory.store import SessionMemoryStore
@@ -50,7 +49,7 @@ def test_a_folder_that_holds_other_things_too_is_not_ours_to_close(path: Path) -
 def test_a_long_log_is_a_warning(path: Path) -> None:
     log = filesystem.log_of(path)
     log.touch(mode=0o600)
-    os.truncate(log, place.LARGE_LOG + 1)
+    os.truncate(log, 20_000_001)
     report = examine(path)
     assert found(report) == {"log": Level.WARNING}
     assert "End long-running readers" in said(report, "log")
