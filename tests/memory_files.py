@@ -11,13 +11,12 @@ from forked import Forked
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
+from vector_memory.maintenance.doctor.agreement import are_words_correct
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Level, Report
 from vector_memory.settings import Settings, memory_address
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.references import orphaned_rows
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
@@ -50,8 +49,8 @@ class Modelless(ToyEngine):
         raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
-def examine(address: Path | str, settings: Settings = SETTINGS) -> Report:
-    return doctor(address, settings).examine()
+def examine(address: Path | str, settings: Settings = SETTINGS, *, deep: bool = True) -> Report:
+    return doctor(address, settings).examine(deep=deep)
 
 
 def found(report: Report) -> dict[str, Level]:
@@ -83,13 +82,8 @@ def change(path: Path, sql: str) -> None:
 
 def are_words_of_texts(connection: apsw.Connection) -> bool:
     """Return whether the keyword index has exactly the words of the texts."""
-    orphans = [table for table in orphaned_rows(connection) if table.startswith("keyword")]
-    sql = """
-        select id from session_memories m
-        where auto_chunk = 0 or exists (select 1 from memory_chunks where parent_id = m.id)
-    """
-    searchable = {memory_id for (memory_id,) in connection.execute(sql)}
-    return are_words_correct(SqliteReader(connection), Faults(searchable=searchable)) and not orphans
+    reader = SqliteReader(connection)
+    return are_words_correct(reader) and not reader.upkeep.portions.miscounted()
 
 
 def flip(path: Path) -> None:

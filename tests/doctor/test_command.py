@@ -27,7 +27,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 def test_the_command_prints_plain_text_in_80_columns_and_exits_with_0(path: Path) -> None:
     ended = run("--database-path", path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "Healthy: 27 checks, no problems, no warnings." in ended.stdout
+    assert "Healthy: 22 checks, no problems, no warnings." in ended.stdout
     assert "\x1b" not in ended.stdout
     assert max(len(line) for line in ended.stdout.splitlines() if str(path) not in line) <= 80
 
@@ -37,7 +37,7 @@ def test_the_command_exits_with_1_if_there_is_a_problem_and_with_0_when_it_is_re
     assert run("--database-path", path).returncode == 1
     ended = run("--database-path", path, "--fix")
     assert ended.returncode == 0
-    assert "Computed the vectors of 1 memory." in ended.stdout
+    assert "Computed the vectors of 7 memories." in ended.stdout
     assert "Not healthy" not in ended.stdout
 
 
@@ -50,9 +50,25 @@ def test_json_is_one_object_with_stable_keys(path: Path) -> None:
     assert [(check["part"], check["name"]) for check in report["checks"]] == [
         *[("installation", name) for name in ("versions", "sqlite", "vector-search", "model", "tokens")],
         *[("place", name) for name in ("file-system", "disk", "permissions", "log", "outbox")],
-        *[("contents", name) for name in ("file", "schema", "integrity", "tables", "values", "orphans", "index")],
-        *[("contents", name) for name in ("erasure", "text", "chunks", "passages", "vectors", "keywords", "tags")],
-        *[("contents", name) for name in ("superseded", "unindexed", "fingerprint")],
+        *[("contents", name) for name in ("file", "schema", "integrity", "tables", "erasure", "references", "index")],
+        *[("contents", "counts")],
+        *[
+            ("contents", name)
+            for name in (
+                "rows",
+                "text",
+                "chunks",
+                "passages",
+                "vectors",
+                "superseded",
+                "unindexed",
+                "fingerprint",
+                "keywords",
+            )
+        ],
     ]
     assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}
-    assert report["mended"] == ["Rebuilt the keyword index.", "Computed the vectors of 1 memory."]
+    assert report["mended"] == [
+        "Copied 7 memories into a new file. The damaged one is kept as memory.db.before-repair.",
+        "Computed the vectors of 7 memories.",
+    ]

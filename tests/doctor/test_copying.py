@@ -15,7 +15,7 @@ from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.salvage import Salvaged, salvage
 from vector_memory.store import SessionMemoryStore
 
-TABLE_LOST = "drop table keyword_postings"
+WORDS_LOST = "delete from keyword_postings"
 VALUE_LOST = "update session_memories set tags = '[1]' where id = 1"
 STARTER = """
 with SessionMemoryStore(path, settings) as store:
@@ -40,7 +40,7 @@ def garble(path: Path, page: int) -> None:
 
 
 def test_a_repair_keeps_the_old_bytes_the_ids_and_the_vectors(path: Path) -> None:
-    change(path, TABLE_LOST)
+    change(path, WORDS_LOST)
     before, chunks = path.read_bytes(), "select id, content from memory_chunks order by id"
     connection = apsw.Connection(str(path))
     kept = connection.execute(chunks).fetchall()
@@ -84,7 +84,7 @@ def test_a_file_in_use_is_not_copied(path: Path) -> None:
     with process(WRITER, path) as server:
         report, done = doctor(path).repair_all(examine(path))
         assert done[0].startswith("The repair failed: Another process has the database open: stop the servers")
-        assert found(report) == {"values": Level.PROBLEM}
+        assert found(report) == {"rows": Level.PROBLEM}
         assert server.poll() is None
     assert not path.with_name("memory.db.before-repair").exists()
 
@@ -97,14 +97,14 @@ def test_a_server_that_starts_meanwhile_waits_and_what_it_stores_is_kept(
     lines: list[str] = []
     started: list[Any] = []
 
-    def slow(source: apsw.Connection, target: Path, dimensions: int) -> Salvaged:
+    def slow(source: apsw.Connection, target: Path, *others: Any) -> Salvaged:
         started.append(Forked("-c", CHILD + STARTER, path, text=True))
         reader = threading.Thread(target=lambda: lines.extend(iter(started[0].stdout.readline, "")))
         reader.start()
         reader.join(1)
         assert not lines  # it waits for the lock
         started.append(reader)
-        return salvage(source, target, dimensions)
+        return salvage(source, target, *others)
 
     monkeypatch.setattr(sqlite_memory, "salvage", slow)
     doctor(path).repair(examine(path))
@@ -123,4 +123,4 @@ def test_what_is_only_in_the_log_is_copied_too(path: Path) -> None:
     before = contents(path)
     report, _ = doctor(path).repair_all(examine(path))
     assert contents(path) == before
-    assert "values" not in found(report)
+    assert "rows" not in found(report)

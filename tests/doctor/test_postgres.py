@@ -31,7 +31,7 @@ def test_a_sound_memory_is_healthy_and_examining_it_changes_nothing(url: str) ->
         assert store.version() == version
     assert "Connected to PostgreSQL" in said(report, "connection")
     assert "pgvector 0." in said(report, "extension")
-    assert {"privileges", "size", "indexes", "vacuum", "orphans", "keywords", "tags"} <= {
+    assert {"privileges", "size", "indexes", "vacuum", "index", "keywords", "counts"} <= {
         finding.name for finding in report.findings
     }
 
@@ -108,6 +108,6 @@ def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
         "analyze; update session_memories set access_count = access_count + 1; select pg_stat_force_next_flush()"
     )
     examined = doctor(url)
-    report, repairs = examined.repair_all(examined.examine())
+    report, repairs = examined.repair_all(examined.examine(deep=True))
     assert any("Cleaned" in repair for repair in repairs)
     assert found(report) == InSchema.usual

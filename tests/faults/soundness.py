@@ -30,7 +30,7 @@ def faults_of(path: Path, embedder: Embedder | None = None, *, indexed: bool = T
     """
     made_by = embedder or LatticeEmbedder()
     settings = Settings(embedding_model="toy", embedding_dim=made_by.fingerprint.dimensions)
-    findings = SqliteMemory(path, settings, EmbeddingModel(lambda: made_by)).contents()
+    findings = SqliteMemory(path, settings, EmbeddingModel(lambda: made_by)).contents(deep=True)
     return [
         *(f"{one.name}: {one.message}" for one in findings if one.state != Level.OK and one.name not in NO_FAULTS),
         *(fault for memory in memories_in(path) for fault in wrong_vectors(memory, made_by, indexed=indexed)),

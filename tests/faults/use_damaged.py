@@ -90,7 +90,7 @@ def look_at(path: Path) -> list[str]:
     wrong = []
     for place, mend in ((path, False), (copy, True)):
         examiner = doctor(place)
-        report = examiner.examine()
+        report = examiner.examine(deep=True)
         if mend:
             report, _ = examiner.repair_all(report)
         failed = failures(place)

@@ -112,7 +112,7 @@ def test_a_database_session_keeps_nothing_for_its_next_client(
             store.store_memory("report", text(1, number), session_id="s", agent_id="a")
             store.search_chunks("ledger", Scope("report", session_id="s"))
         damage(direct(address))
-        report, _ = doctor(address).repair_all(doctor(address).examine())
+        report, _ = doctor(address).repair_all(doctor(address).examine(deep=True))
         assert found(report).items() - {("vacuum", "warning")} == InSchema.usual.items()  # dead rows count late
         index_vectors(DatabaseUrl.parse(address))
         index_vectors(DatabaseUrl.parse(address), drop=True)
@@ -166,9 +166,9 @@ def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(
             store.store_memory("report", text(1, 1), session_id="s", agent_id="a")
     damage(direct(damaged))
     for _ in range(SESSIONS):
-        assert "indexes" not in found(doctor(sound).examine())
-        assert {"indexes", "vacuum"} <= set(found(doctor(damaged).examine()))
-    report, repairs = doctor(damaged).repair_all(doctor(damaged).examine())
+        assert "indexes" not in found(doctor(sound).examine(deep=True))
+        assert {"indexes", "vacuum"} <= set(found(doctor(damaged).examine(deep=True)))
+    report, repairs = doctor(damaged).repair_all(doctor(damaged).examine(deep=True))
     assert (found(report).items() - {("vacuum", "warning")}, len(repairs)) == (InSchema.usual.items(), 2)
 
 

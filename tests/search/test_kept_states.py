@@ -63,7 +63,7 @@ def doctor(path: Path, settings: Settings = SETTINGS) -> Doctor:
 
 
 def repaired(path: Path) -> Report:
-    report = doctor(path).examine()
+    report = doctor(path).examine(deep=True)
     assert report.fixable()
     return doctor(path).repair_all(report)[0]
 
@@ -125,8 +125,8 @@ def test_reembed_replaces_states_that_were_cut_in_postgresql(place: Path | str) 
 def test_the_doctor_tells_of_missing_states_only_if_they_are_wanted(path: Path) -> None:
     change(path, "delete from token_states")
     without = SETTINGS.model_copy(update={"late_interaction": False})
-    assert "reembed" in said(doctor(path).examine(), "fingerprint")
-    assert "reembed" not in said(doctor(path, without).examine(), "fingerprint")
+    assert "reembed" in said(doctor(path).examine(deep=True), "fingerprint")
+    assert "reembed" not in said(doctor(path, without).examine(deep=True), "fingerprint")
 
 
 def test_kinds_with_and_without_states_are_compared_with_each_other_without_them(place: Path | str) -> None:

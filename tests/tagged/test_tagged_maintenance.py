@@ -10,11 +10,9 @@ from engines import execute
 from inside import storage_of
 from memory_files import change, create_file
 from vector_memory.domain import ANY, Scope
-from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
 from vector_memory.maintenance.backup import back_up
-from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -226,23 +224,6 @@ def test_content_that_does_not_fit_can_be_continued_by_offset(tmp_path: Path) ->
         assert "get_by_memory_id" in str(found.message)
     assert len(parts) > 1
     assert "".join(parts) == text
-
-
-@pytest.mark.sqlite("tests/doctor/test_postgres.py has the like")
-def test_the_doctor_notices_and_restores_a_lost_canonical_tag(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    settings = Settings(embedding_model="toy")
-    with SessionMemoryStore(path, embedder=ToyEngine()) as store:
-        store.tagged.store("One.", tags=["laravel", "redis"])
-        store.tagged.store("Two.", tags=["redis"])
-        change(path, "delete from canonical_tags where tag = 'redis'")
-    doctor = Doctor(path, settings, EmbeddingModel(ToyEngine))
-    report = doctor.examine()
-    assert report.fixable() == {"tags"}
-    assert doctor.repair(report) == ["Restored 1 canonical tag."]
-    assert doctor.examine().fixable() == set()
-    with SessionMemoryStore(path, embedder=ToyEngine()) as store:
-        assert store.tags.frequencies().frequencies == {"redis": 2, "laravel": 1}
 
 
 @pytest.mark.sqlite("only files have backups of our own")

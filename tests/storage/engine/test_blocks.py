@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine_memories import add, content_hash, derived, new_memory
 from engines import execute
 from vector_memory.domain import TRAITS, MemoryKind, Scope
-from vector_memory.maintenance.doctor.agreement import Faults, are_words_correct
+from vector_memory.maintenance.doctor.agreement import are_words_correct
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.postings import BUCKETS, LENGTH, POSTING, all_occurrences, key_of, numbers_of
 from vector_memory.storage.queries import keywords
@@ -88,8 +88,10 @@ def test_whatever_is_stored_and_deleted_the_blocks_have_the_words_of_the_texts_a
                 writer.delete(stored.pop(step))
         for _ in range(2):
             assert words_in_blocks(writer) == words_of_texts(writer)
-            assert are_words_correct(writer, Faults(searchable=set(stored)))
-            writer.keywords.rebuild()
+            assert are_words_correct(writer)
+            assert not writer.upkeep.portions.miscounted()
+            writer.keywords.clear()
+            writer.keywords.fill()
         assert all((writer.candidates.indexed(Scope(kind), []).units.ids != 0).all() for kind in KINDS)
 
 

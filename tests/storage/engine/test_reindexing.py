@@ -3,7 +3,7 @@
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from forked import Forked
 from old_words import add_old
 from vector_memory.domain import MemoryKind
 from vector_memory.maintenance import copying
-from vector_memory.maintenance.doctor.agreement import are_words_correct, faults_in, words
+from vector_memory.maintenance.doctor.agreement import are_words_correct, outdated
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
@@ -59,7 +59,7 @@ def found(storage: Storage, query: str = "ledger", kind: MemoryKind = PROMPT) ->
 def is_right(storage: Storage) -> bool:
     """Return whether all words are indexed by the rules of this release."""
     with storage.read() as reader:
-        return not reader.upkeep.portions.count_outdated() and are_words_correct(reader, faults_in(reader, nullcontext))
+        return not reader.upkeep.portions.count_outdated() and are_words_correct(reader)
 
 
 def test_outdated_words_are_those_of_the_text_until_they_are_indexed_again(storage: Storage, ids: list[int]) -> None:
@@ -122,15 +122,16 @@ def test_a_process_that_is_killed_loses_nothing_and_the_next_one_goes_on(engine:
 
 def test_a_rebuild_of_all_words_leaves_nothing_outdated(storage: Storage, ids: list[int]) -> None:
     with storage.write() as writer:
-        writer.keywords.rebuild()
+        writer.keywords.clear()
+        writer.keywords.fill()
     assert found(storage) == ids
     assert is_right(storage)
 
 
 def test_the_doctor_tells_of_outdated_words_and_does_not_take_them_for_damage(storage: Storage, ids: list[int]) -> None:
     with storage.read() as reader:
-        right = are_words_correct(reader, faults_in(reader, nullcontext))
-        finding = words(right=right, outdated=reader.upkeep.portions.count_outdated())
+        assert are_words_correct(reader)
+        (finding,) = outdated(reader.upkeep.portions.count_outdated())
     assert (finding.state, finding.fixable) == (Level.WARNING, True)
     assert f"The words of {len(ids)} memories were indexed by the rules of an earlier release" in finding.message
 
@@ -142,7 +143,7 @@ def test_a_block_of_a_memory_that_has_lost_a_chunk_is_left_to_the_doctor(storage
     assert found(storage) == ids
     with storage.read() as reader:
         assert reader.upkeep.portions.count_outdated() == 0
-        assert faults_in(reader, nullcontext).chunks == {report}
+        assert reader.upkeep.portions.miscounted() == [report]
 
 
 def test_a_copy_is_as_outdated_as_its_source_and_can_be_finished(

@@ -23,20 +23,21 @@ TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memor
 def doctor(
     *,
     as_json: AsJson = False,
-    fix: Annotated[bool, Switch(help="Repair permissions, and rebuild what can be derived from the text.")] = False,
+    deep: Annotated[bool, Switch(help="Derive chunks, words and vectors from the texts again, and compare.")] = False,
+    fix: Annotated[bool, Switch(help="Check deeply, repair permissions, and rebuild what is derived.")] = False,
     place: LocationFlags = DatabaseLocation(),
     settings: ModelSettingsFlags = DEFAULTS,
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
-    Without --fix nothing is changed. Servers can keep running, unless a damaged file has to be copied.
+    Without --fix nothing is changed. To repair a damaged file, --fix copies it, for which all servers must be stopped.
     """
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
     examiner = Doctor(address, settings, EmbeddingModel(lambda: load_embedder(settings)))
     repaired: list[str] = []
     with status("Examining"):
-        report = examiner.examine()
+        report = examiner.examine(deep=deep or fix)
     if fix and report.fixable():
         with progress("Computing vectors") as update:
             report, repaired = examiner.repair_all(report, update)

@@ -1,34 +1,36 @@
 """Checks whether what is derived from the texts matches them, for memories of any engine."""
 
+import heapq
+import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vector_memory.domain import STORED, MemoryKind, Scope
+from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
-from vector_memory.indexing.indexer import Indexer
-from vector_memory.maintenance.doctor.report import Finding, Level, agreement, fine, fixable, named, problem, warning
+from vector_memory.indexing.indexer import CutUnits, Indexer
+from vector_memory.maintenance.doctor.report import Advice, Finding, Level, checked, fine, fixable, problem, warning
 from vector_memory.sessions.writer import hash_of
 from vector_memory.storage.base import Reader
 from vector_memory.storage.maintenance_api import WholeMemory
-from vector_memory.storage.postings import LENGTH, POSTING, Postings, indexed
+from vector_memory.storage.postings import LENGTH, POSTING, indexed
 from vector_memory.storage.queries.portions import WordBlock
-from vector_memory.storage.records import StoredPassage
+from vector_memory.storage.records import EmbeddedPassage, StoredPassage
 from vector_memory.storage.terms import RULES
-from vector_memory.storage.unit_text import searchable_texts
 
+EVERYTHING = Scope(as_of=STORED)
 MEMORIES_AT_ONCE = 100
 BLOCKS_AT_ONCE = 20
-UNIT_LENGTH_TOLERANCE = 0.01
+SAMPLE = 64
+"""Passages that are embedded again, at random: all of a small memory, and of a large one others each time."""
+TOLERANCE = 0.01
+"""By how much a vector's length, and each of its numbers, may differ: processors round differently."""
 
 Check = Callable[[], Iterable[Finding]]
-
-Unread = Callable[[Mapping[str, str]], Finding]
-"""Returns the finding of checks that failed because of what is stored, from their names and errors."""
 
 Translated = Callable[[], AbstractContextManager[None]]
 """Translates the errors of an engine into those of this package."""
@@ -36,74 +38,94 @@ Translated = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The ids of memories with changed text, and of those whose chunks, passages or vectors do not match the text.
+    """The ids of memories that cannot be read, and of those whose text, chunks, passages or vectors are wrong."""
 
-    `searchable`: the memories whose words should be indexed, whatever is wrong with them.
-    """
-
+    rows: set[int] = field(default_factory=set)
     text: set[int] = field(default_factory=set)
     chunks: set[int] = field(default_factory=set)
     passages: set[int] = field(default_factory=set)
     vectors: set[int] = field(default_factory=set)
-    searchable: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Compares memories with their checksums and, if `deep`, with what is derived from them."""
+
+    reader: Reader
+    indexer: Indexer
+    translated: Translated
+    deep: bool
+
+    def faults(self) -> Faults:
+        """Read and compare each memory, and embed some passages again."""
+        found = Faults()
+        sample = heapq.nlargest(SAMPLE, self._compared(found), key=lambda _: random.random())  # noqa: S311
+        if self.has_model:
+            found.vectors.update(wrongly_embedded(sample, self.indexer))
+        return found
 
     @property
-    def derived(self) -> set[int]:
-        """The memories whose derived data can be rebuilt from the text."""
-        return self.chunks | self.passages | self.vectors
-
-
-def faults_in(reader: Reader, translated: Translated) -> Faults:
-    """Read each memory, and compare it with its checksum, its chunks, its passages and their vectors."""
-    faults = Faults()
-    ids = sorted(reader.ids(Scope(as_of=STORED)))
-    for portion in (ids[start : start + MEMORIES_AT_ONCE] for start in range(0, len(ids), MEMORIES_AT_ONCE)):
+    def has_model(self) -> bool:
+        """Whether there is a model whose vectors are comparable with those of the memory."""
         try:
-            with translated():
-                memories = reader.upkeep.portions.memories(portion[0] - 1, len(portion))
+            self.reader.require_comparable(self.indexer.fingerprint)
+        except EmbeddingUnavailableError:
+            return False
+        return True
+
+    def _compared(self, found: Faults) -> Iterator[tuple[WholeMemory, StoredPassage]]:
+        """Note what is wrong with each memory, and yield the passages of those that are right."""
+        ids = sorted(self.reader.ids(EVERYTHING))
+        for start in range(0, len(ids), MEMORIES_AT_ONCE):
+            for whole in self._read(ids[start : start + MEMORIES_AT_ONCE], found):
+                wrong = fault_of(whole, self.indexer if self.deep else None)
+                if wrong:
+                    getattr(found, wrong).add(whole.memory.id)
+                else:
+                    yield from ((whole, passage) for passage in whole.passages or ())
+
+    def _read(self, ids: Sequence[int], found: Faults) -> Iterator[WholeMemory]:
+        """Yield the memories that can be read; of the others, note what cannot."""
+        portions, part = self.reader.upkeep.portions, "rows"
+        try:
+            with self.translated():
+                if len(ids) == 1:
+                    portions.whole(ids, bare=True)
+                    part = "chunks"
+                    self.reader.chunks_of(*ids)
+                    part = "vectors"
+                read = portions.whole(ids, bare=not self.deep)
         except DatabaseError:
-            memories = [whole for number in portion if (whole := _read_alone(reader, number, faults, translated))]
-        for whole in memories:
-            _compare(whole, faults)
-    return faults
+            if len(ids) == 1:
+                getattr(found, part).add(*ids)
+            else:
+                for number in ids:
+                    yield from self._read([number], found)
+        else:
+            yield from read
 
 
-def _read_alone(reader: Reader, memory_id: int, faults: Faults, translated: Translated) -> WholeMemory | None:
-    """Return a memory, or note what of it cannot be read."""
-    noted = faults.text
-    try:
-        with translated():
-            reader.memory(memory_id)
-            noted = faults.chunks
-            reader.chunks_of(memory_id)
-            noted = faults.vectors
-            (whole,) = reader.upkeep.portions.memories(memory_id - 1, 1)
-            return whole
-    except DatabaseError:
-        noted.add(memory_id)
-        faults.searchable.add(memory_id)
-        return None
+def fault_of(whole: WholeMemory, indexer: Indexer | None) -> str:
+    """Return the first part of a memory that does not fit its text, or "". `indexer`: None: check only the text."""
+    if hash_of(whole.memory.content) != whole.memory.content_hash:
+        return "text"
+    if indexer is None:
+        return ""
+    if not are_chunks_correct(whole, indexer):
+        return "chunks"
+    if not are_passages_correct(whole):
+        return "passages"
+    return "" if all(map(is_vector_correct, whole.passages or ())) else "vectors"
 
 
-def _compare(whole: WholeMemory, faults: Faults) -> None:
-    memory = whole.memory
-    if whole.chunks or not memory.chunked:
-        faults.searchable.add(memory.id)
-    if hash_of(memory.content) != memory.content_hash:
-        faults.text.add(memory.id)
-    elif not are_chunks_correct(whole):
-        faults.chunks.add(memory.id)
-    elif not are_passages_correct(whole):
-        faults.passages.add(memory.id)
-    elif not all(map(is_vector_correct, whole.passages or ())):
-        faults.vectors.add(memory.id)
-
-
-def are_chunks_correct(whole: WholeMemory) -> bool:
-    """Return whether a memory has the chunks that it should have, at their offsets in the text."""
+def are_chunks_correct(whole: WholeMemory, indexer: Indexer) -> bool:
+    """Return whether a memory has the chunks of its text; if other settings have cut it, parts of it."""
     memory, chunks = whole.memory, [stored.chunk for stored in whole.chunks]
     if not memory.chunked or (not chunks and whole.passages is None):
         return not chunks
+    cut = indexer.chunk(memory.memory_type, memory.content)
+    if [(chunk.start, chunk.end) for chunk in chunks] == [(chunk.start, chunk.end) for chunk in cut]:
+        return [replace(chunk, token_count=0) for chunk in chunks] == [replace(chunk, token_count=0) for chunk in cut]
     return len(chunks) == memory.chunk_count and all(
         chunk.index == index and memory.content[chunk.start : chunk.end] == chunk.text
         for index, chunk in enumerate(chunks)
@@ -128,101 +150,91 @@ def are_passages_correct(whole: WholeMemory) -> bool:
 
 def is_vector_correct(passage: StoredPassage) -> bool:
     """Return whether a vector has the length 1, and the states of tokens have one bit for each of its numbers."""
-    is_long_enough = abs(np.linalg.norm(passage.vector) - 1) < UNIT_LENGTH_TOLERANCE
+    is_long_enough = abs(np.linalg.norm(passage.vector) - 1) < TOLERANCE
     return bool(is_long_enough) and not len(passage.states or b"") % ((len(passage.vector) + 7) // 8)
 
 
-def are_words_correct(reader: Reader, faults: Faults) -> bool:
-    """Return whether the keyword index matches the texts, apart from blocks by earlier rules and damaged memories."""
-    damaged, wanted, last_id = faults.text | faults.chunks, set(faults.searchable), 0
-    while blocks := reader.upkeep.portions.blocks(last_id, BLOCKS_AT_ONCE):
+def wrongly_embedded(sample: Sequence[tuple[WholeMemory, StoredPassage]], indexer: Indexer) -> set[int]:
+    """Embed passages again, and return the memories whose vectors are others. Raises EmbeddingUnavailableError.
+
+    Memories that were cut or enriched by other settings are not compared.
+    """
+    known: list[tuple[int, StoredPassage]] = []
+    again = CutUnits([], [])
+    for whole, passage in sample:
+        memory, chunks = whole.memory, [stored.chunk for stored in whole.chunks]
+        cut = indexer.cut(indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks))
+        place = EmbeddedPassage(passage.chunk or 0, passage.start, passage.end)
+        enriched = indexer.enriches(memory.memory_type)
+        if place in cut.passages and all(stored.enriched == enriched for stored in whole.chunks):
+            known.append((memory.id, passage))
+            again.passages.append(place)
+            again.texts.append(cut.texts[cut.passages.index(place)])
+    vectors = next(indexer.embed_batches(again, 0)).vectors
+    return {
+        memory_id
+        for (memory_id, passage), vector in zip(known, vectors, strict=True)
+        if np.abs(passage.vector - vector).max() > TOLERANCE
+    }
+
+
+def are_words_correct(reader: Reader) -> bool:
+    """Return whether the blocks of the keyword index, but for those by earlier rules, have the words of the texts."""
+    portions, last_id = reader.upkeep.portions, 0
+    while blocks := portions.blocks(last_id, BLOCKS_AT_ONCE):
         last_id = blocks[-1].id
-        for block in blocks:
-            if not block.contents.is_sound:
-                return False
-            placed = set(block.contents.spans())
-            unknown = block.rules < RULES or placed & damaged
-            if not placed <= wanted or not (unknown or is_block_correct(reader, block)):
-                return False
-            wanted -= placed
-    return wanted <= damaged
+        if not all(block.rules < RULES or is_block_correct(reader, block) for block in blocks):
+            return False
+    return True
 
 
 def is_block_correct(reader: Reader, block: WordBlock) -> bool:
-    """Return whether a block has exactly the words of its memories; more, if some have expired and are not erased."""
-    postings = defaultdict[int, list[bytes]](list)
+    """Return whether a block has exactly the words of its memories."""
     contents = block.contents
-    spans = contents.spans()
-    memories = reader.memories(list(spans))
-    if len(contents.lengths) != block.units * LENGTH.itemsize or reader.keywords.memories_in(block.id) != sorted(spans):
+    if not contents.is_sound or len(contents.lengths) != block.units * LENGTH.itemsize:
         return False
-    for memory_id, memory in memories.items():  # those that have expired cannot be read any more
-        span, chunks = spans[memory_id], reader.chunks_of(memory_id)
-        parts = [each.chunk for each in chunks]
-        words = indexed(searchable_texts(memory.title, memory.content, parts, chunked=memory.chunked), span.start)
-        ids = [each.id for each in chunks] if memory.chunked else [memory_id]
-        if (block.kind, contents.units_at(span), contents.lengths_at(span)) != (memory.memory_type, ids, words.lengths):
+    postings = defaultdict[int, bytes](bytes)
+    spans = contents.spans()
+    for memory_id, span in spans.items():
+        units = reader.keywords.units_of(memory_id)
+        words = indexed([unit.text for unit in units], span.start)
+        if (contents.units_at(span), contents.lengths_at(span)) != ([unit.id for unit in units], words.lengths):
             return False
         for bucket, row in words.postings.items():
-            postings[bucket].append(row)
-    if len(memories) < len(spans):
-        there = {bucket: posted(row) for bucket, row in block.postings.items()}
-        return all(np.isin(posted(b"".join(rows)), there.get(bucket, ())).all() for bucket, rows in postings.items())
-    stored = {bucket: sorted_row(row) for bucket, row in block.postings.items() if row}
-    return bool(spans) and stored == {bucket: sorted_row(b"".join(rows)) for bucket, rows in postings.items()}
+            postings[bucket] += row
+    if not spans or reader.keywords.memories_in(block.id) != sorted(spans):
+        return False
+    return in_order(block.postings) == in_order(postings)
 
 
-def sorted_row(row: bytes) -> bytes:
-    """Return postings, sorted. An incomplete one at the end is left out."""
-    postings = posted(row)
-    return np.sort(postings).tobytes()
-
-
-def posted(row: bytes) -> Postings:
-    """Return the postings of a row. An incomplete one at the end is left out."""
-    return np.frombuffer(row[: len(row) // POSTING.itemsize * POSTING.itemsize], POSTING)
-
-
-def unknown_tags(reader: Reader) -> dict[str, int]:
-    """Return the tags of tagged memories that are not canonical, with the number of their memories."""
-    used = reader.count_by(Scope(kind=MemoryKind.TAGGED, as_of=STORED), "tag")
-    known = {tag.tag for tag in reader.canonical_tags(list(used))}
-    return {tag: count for tag, count in used.items() if tag and tag not in known}
+def in_order(rows: Mapping[int, bytes]) -> dict[int, bytes]:
+    """Return rows of postings, sorted. What is too short for one stays as it is."""
+    return {
+        bucket: row if len(row) % POSTING.itemsize else np.sort(np.frombuffer(row, POSTING)).tobytes()
+        for bucket, row in rows.items()
+        if row
+    }
 
 
 def agreements(
-    reader: Reader,
-    indexer: Indexer,
-    translated: Translated,
-    *,
-    restore: str,
-    unread: Unread,
-    other: Mapping[str, Check],
+    reader: Reader, indexer: Indexer, translated: Translated, advice: Advice, *, deep: bool, other: Mapping[str, Check]
 ) -> Iterator[Finding]:
     """Compare what is derived with the texts, and the vectors with the model.
 
-    `restore`: how to restore a backup. `other`: checks of the engine itself, which come first.
+    `other`: checks of the engine itself, which come first. What all checks need is in each of their transactions.
     """
-    faults = Faults()
-
-    def compared() -> Iterator[Finding]:
-        nonlocal faults
-        faults = faults_in(reader, translated)
-        yield from text_findings(reader.count(Scope(as_of=STORED)), faults, restore)
-
-    def indexed() -> Iterator[Finding]:
-        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.portions.count_outdated())
-
+    portions = reader.upkeep.portions
     checks: dict[str, Check] = {
         **other,
-        "text": compared,
-        "keywords": indexed,
-        "tags": lambda: [tags(unknown_tags(reader))],
-        "superseded": lambda: [superseded(reader.wrong_lifecycles())],
-        "unindexed": lambda: [unindexed(reader)],
+        "counts": lambda: [checked("counts", portions.miscounted(), advice)],
+        "text": lambda: comparisons(Comparison(reader, indexer, translated, deep).faults(), advice, deep=deep),
+        "superseded": lambda: [checked("superseded", reader.wrong_lifecycles(), advice)],
+        "unindexed": lambda: [unindexed(reader), *outdated(portions.count_outdated())],
         "fingerprint": lambda: [fingerprint(reader, indexer)],
         "reembedding": lambda: reembedding(reader),
     }
+    if deep:
+        checks["keywords"] = lambda: [checked("keywords", "" if are_words_correct(reader) else "texts", advice)]
     failed: dict[str, str] = {}
     for name, check in checks.items():
         try:
@@ -235,70 +247,29 @@ def agreements(
         else:
             yield from found
     if failed:
-        yield unread(failed)
+        yield checked("reading", f"{', '.join(failed)}. {next(iter(failed.values()))}", advice)
 
 
-def text_findings(total: int, faults: Faults, restore: str) -> Iterator[Finding]:
-    """Report the memories, of `total`, whose text has changed, or whose derived data do not match it."""
-    if faults.text:
-        changed = f"The text of {named(faults.text)} has changed since it was stored, or cannot be read."
-        yield problem("text", changed, restore)
-    else:
-        yield fine("text", f"The text of {counted(total, 'memory', 'memories')} matches its checksum.")
-    for name, what, ids in (("chunks", "chunk", faults.chunks), ("passages", "passage", faults.passages)):
-        yield agreement(
-            name,
-            f"Every {what} is a part of its memory's text.",
-            ids and f"The {what}s of {named(ids)} are missing or do not match the text.",
-        )
-    invalid = f"Vectors of {named(faults.vectors)} are missing or invalid." if faults.vectors else ""
-    yield agreement("vectors", "Every passage has a vector of the length 1.", invalid)
+def comparisons(faults: Faults, advice: Advice, *, deep: bool) -> Iterator[Finding]:
+    """Report the memories whose text has changed, or whose derived data do not match it."""
+    for name in Faults.__dataclass_fields__ if deep else ("rows", "text"):
+        yield checked(name, getattr(faults, name), advice)
 
 
-def words(*, right: bool, outdated: int) -> Finding:
-    """Say whether the keyword index matches the texts. `outdated`: memories whose words are to be indexed again."""
-    if right and outdated:
+def outdated(memories: int) -> Iterator[Finding]:
+    """Say how many memories are to be indexed again."""
+    if memories:
         message = (
-            f"The words of {counted(outdated, 'memory', 'memories')} were indexed by the rules of an earlier "
+            f"The words of {counted(memories, 'memory', 'memories')} were indexed by the rules of an earlier "
             "release, so not all of them are found yet. A server indexes them again in the background."
         )
-        return fixable("keywords", message, Level.WARNING)
-    wrong = "" if right else "The keyword index does not match the texts."
-    return agreement("keywords", "The keyword index matches the texts.", wrong)
-
-
-def tags(unknown: Collection[str]) -> Finding:
-    """Say which tags are in use, but not canonical."""
-    message = f"Not canonical: {counted(len(unknown), 'tag')} of tagged memories."
-    return agreement("tags", "Every tag of a tagged memory is canonical.", unknown and message)
-
-
-def superseded(wrong: Collection[int]) -> Finding:
-    """Say which memories are not superseded as what supersedes them says."""
-    message = f"Superseded otherwise than their links say: {named(wrong)}."
-    return agreement("superseded", "Exactly the memories that others supersede are superseded.", wrong and message)
-
-
-def orphans(rows: Mapping[str, int]) -> Finding:
-    """Report how many rows belong to no memory, by table."""
-    listed = ", ".join(f"{number:,} in {table}" for table, number in sorted(rows.items()))
-    message = listed and f"There are orphaned rows: {listed}."
-    return agreement("orphans", "Every chunk and passage belongs to a memory.", message)
-
-
-def copied_fields(misfiled: Collection[int]) -> Finding:
-    """Report the memories whose vectors have other fields than the memory that they were copied from."""
-    return agreement(
-        "index",
-        "Every vector has its memory's session, kind, agent, iteration and task.",
-        misfiled and f"Vectors of {named(misfiled)} have another session, kind, agent, iteration or task.",
-    )
+        yield fixable("outdated", message, Level.WARNING)
 
 
 def unindexed(reader: Reader) -> Finding:
     """Check for memories that lack vectors which no process is computing."""
-    coming = reader.pending(Scope(as_of=STORED)).memories
-    missing = reader.count(Scope(as_of=STORED), without_vectors=True) - coming
+    coming = reader.pending(EVERYTHING).memories
+    missing = reader.count(EVERYTHING, without_vectors=True) - coming
     if not missing and coming:
         memory = counted(coming, "new memory", "new memories")
         return fine("unindexed", f"A server is computing the vectors of {memory}; all others have theirs.")

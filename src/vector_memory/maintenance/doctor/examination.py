@@ -17,8 +17,8 @@ from vector_memory.storage.opening import driver_at_hand
 # An engine is imported when a memory of it is examined.
 # ruff: noqa: PLC0415
 
-ROUNDS = 4
-"""Maximum number of rounds of repair: tables, values, derived data, and problems that these reveal."""
+ROUNDS = 2
+"""Maximum number of rounds of repair: damage can hide what is wrong in the parts that are kept."""
 
 
 class ExaminedMemory(Protocol):
@@ -30,11 +30,11 @@ class ExaminedMemory(Protocol):
     def place(self) -> Iterable[Finding]:
         """Return the findings about where the memory is: a disk, or a database server."""
 
-    def contents(self) -> Iterable[Finding]:
-        """Return the findings about what is stored."""
+    def contents(self, *, deep: bool) -> Iterable[Finding]:
+        """Return the findings about what is stored. `deep`: derive it again from the texts, and compare."""
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
-        """Repair what the findings of these names say, as far as one round can; return a sentence for each repair.
+        """Repair what the findings of these names say; return a sentence for each repair.
 
         Texts are never changed. Repairs that need the model are skipped if there is none.
         """
@@ -49,27 +49,21 @@ class Doctor:
         self._model = model
         self._memory = examined_memory(address, settings, model)
 
-    def examine(self) -> Report:
-        """Run all checks. Nothing is changed or created."""
+    def examine(self, *, deep: bool = False) -> Report:
+        """Run all checks. Nothing is changed or created. `deep`: also derive from each text again what it gives."""
         installation = list(installation_findings(self._memory.engine(), self._model, self._settings))
         place = [*self._memory.place(), *git_findings(self._address), outbox_finding(self._address)]
-        contents = list(self._memory.contents())
+        contents = list(self._memory.contents(deep=deep))
         return Report(str(self._address), {"installation": installation, "place": place, "contents": contents})
 
     def repair(self, report: Report, on_progress: Progress | None = None) -> list[str]:
-        """Repair the report's fixable findings; return a sentence for each repair.
-
-        A repair may reveal further problems, which need another report: see `repair_all`.
-        """
+        """Repair the report's fixable findings; return a sentence for each repair."""
         wrong = report.fixable()
         done = [try_again(self._address)] if OUTBOX in wrong else []
-        return done + self._memory.repair(wrong - {OUTBOX}, on_progress)
+        return done + (self._memory.repair(wrong - {OUTBOX}, on_progress) if wrong - {OUTBOX} else [])
 
     def repair_all(self, report: Report, on_progress: Progress | None = None) -> tuple[Report, list[str]]:
-        """Repair and examine until nothing more can be repaired; return the last report and the repairs.
-
-        Tables are repaired before their values, and values before the checks that compare them.
-        """
+        """Repair and examine deeply until nothing can be repaired; return the last report and the repairs."""
         done: list[str] = []
         for _ in range(ROUNDS):
             if not report.fixable():
@@ -80,9 +74,7 @@ class Doctor:
                 done.append(f"The repair failed: {error}")
                 break
             done += step
-            report = self.examine()
-            if not step:
-                break
+            report = self.examine(deep=True)
         return report, done
 
 

@@ -1,6 +1,6 @@
 """A memory in PostgreSQL, as the doctor sees it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib.metadata import version
 
@@ -9,18 +9,19 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
-from vector_memory.maintenance.doctor.agreement import agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.agreement import agreements
 from vector_memory.maintenance.doctor.place import readable_size
 from vector_memory.maintenance.doctor.postgres_servers import servers
-from vector_memory.maintenance.doctor.repairs import Repairs
+from vector_memory.maintenance.doctor.repairs import compute_missing, rebuild
 from vector_memory.maintenance.doctor.report import (
+    FIX,
+    Advice,
     Finding,
     Level,
-    agreement,
+    checked,
     fine,
     first_names,
     fixable,
-    not_read,
     problem,
     warning,
 )
@@ -36,12 +37,9 @@ from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.generations import BY_START, Generation, Lineage, is_over
 from vector_memory.storage.postgres.schema import VERSION
 
-RESTORE = "Restore the database from a backup, made with `pg_dump`."
-TABLE_REPAIRS: Mapping[str, Callable[[Connection], str]] = {
-    "indexes": lambda connection: f"Rebuilt {counted(inspection.rebuild_indexes(connection), 'index', 'indexes')}.",
-    "orphans": lambda connection: f"Removed {counted(inspection.delete_orphans(connection), 'orphaned row')}.",
-}
-"""What only PostgreSQL has, by check. Each runs in a transaction of its own."""
+ADVICE = Advice(FIX, "Restore the database from a backup, made with `pg_dump`.")
+
+WITHOUT_REBUILDING = {"indexes", "vacuum", "unindexed", "outdated"}
 
 # ruff: noqa: D102 - the methods are described in `examination`
 
@@ -69,52 +67,40 @@ class PostgresMemory:
         except VectorMemoryError as error:
             yield problem("connection", f"There is no connection to {self._address}. {error}")
 
-    def contents(self) -> list[Finding]:
+    def contents(self, *, deep: bool) -> list[Finding]:
         found: list[Finding] = []
         try:
             with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
                 found += schema_findings(connection, self._address.schema)
                 if any(finding.state != Level.OK for finding in found):
                     return found
-                found += upkeep_findings(connection)
+                found += upkeep_findings(connection, deep=deep)
             with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
                 indexer = Indexer(self._model, self._settings, links_of)
-                found += agreements(
-                    reader, indexer, translated_errors, restore=RESTORE, unread=unread_database, other={}
-                )
+                found += agreements(reader, indexer, translated_errors, ADVICE, deep=deep, other={})
         except VectorMemoryError as error:
             found.append(problem("contents", f"The memory cannot be read. {error}"))
         return found
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
-        done = self._repair_tables(wrong)
-        if done or not wrong:
-            return done
-        with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
-            misfiled = inspection.misfiled_memories(connection)
-        with closing(self._opened()) as storage:
-            indexer = Indexer(self._model, self._settings)
-            return Repairs(storage, self._model, indexer, translated_errors).run(wrong, misfiled, on_progress)
-
-    def _repair_tables(self, wrong: set[str]) -> list[str]:
-        """Repair what only PostgreSQL has. What the other checks find afterwards is left to the next round."""
         url, schema = self._address.conninfo(), self._address.schema
         done: list[str] = []
-        for check, repair in TABLE_REPAIRS.items():
-            if check in wrong:
-                with inspection.inspected(url, schema, writes=True) as connection:
-                    done.append(repair(connection))
+        if "indexes" in wrong:
+            with inspection.inspected(url, schema, writes=True) as connection:
+                done.append(f"Rebuilt {counted(inspection.rebuild_indexes(connection), 'index', 'indexes')}.")
         if "vacuum" in wrong:
             done.append(f"Cleaned {counted(inspection.vacuum(url, schema), 'table')}.")
+        with inspection.inspected(url, schema) as connection:
+            misfiled = inspection.misfiled_memories(connection)
+        with closing(self._opened()) as storage:
+            indexer = Indexer(self._model, self._settings, links_of)
+            if wrong - WITHOUT_REBUILDING:
+                done.append(rebuild(storage, indexer, translated_errors, misfiled))
+            done += compute_missing(storage, self._model, indexer, wrong, on_progress)
         return done
 
     def _opened(self, *, read_only: bool = False) -> Storage:
         return open_storage(self._address, dimensions=self._settings.embedding_dim, read_only=read_only)
-
-
-def unread_database(failed: Mapping[str, str]) -> Finding:
-    """Return the finding of checks that failed because of what is stored."""
-    return problem("reading", not_read(failed), RESTORE)
 
 
 def server_findings(connection: Connection) -> Iterator[Finding]:
@@ -189,15 +175,12 @@ def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
         yield fine("schema", "The tables have the format of this release.")
         missing = inspection.missing_tables(connection)
         if missing:
-            yield problem("tables", f"Tables are missing: {first_names(missing)}.", RESTORE)
+            yield problem("tables", f"Tables are missing: {first_names(missing)}.", ADVICE.restore)
 
 
-def upkeep_findings(connection: Connection) -> Iterator[Finding]:
-    """Check what only PostgreSQL has: indexes, dead rows, references and copied fields."""
-    indexes = inspection.faulty_indexes(connection)
-    yield agreement(
-        "indexes", "All indexes can be used.", indexes and f"Missing, or not usable: {first_names(indexes)}."
-    )
+def upkeep_findings(connection: Connection, *, deep: bool) -> Iterator[Finding]:
+    """Check what only PostgreSQL has: indexes, dead rows and copied fields."""
+    yield checked("indexes", first_names(inspection.faulty_indexes(connection)), ADVICE)
     neglected = inspection.neglected_tables(connection)
     if neglected:
         message = f"Tables with many dead rows or without statistics: {first_names(neglected)}."
@@ -207,8 +190,8 @@ def upkeep_findings(connection: Connection) -> Iterator[Finding]:
     yield space(inspection.bloat(connection))
     found = inspection.state_of(connection)
     yield generation(found.generations, found.lineage)
-    yield orphans(inspection.orphaned_rows(connection))
-    yield copied_fields(inspection.misfiled_memories(connection))
+    if deep:
+        yield checked("index", inspection.misfiled_memories(connection), ADVICE)
 
 
 def space(bloat: inspection.Bloat) -> Finding:

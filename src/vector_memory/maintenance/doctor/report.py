@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 NAMED = 5
 """Maximum number of ids or names in a message."""
@@ -50,16 +50,6 @@ def fixable(name: str, message: str, state: Level = Level.PROBLEM) -> Finding:
     return Finding(name, state, message, FIX, fixable=True)
 
 
-def agreement(name: str, good: str, bad: object) -> Finding:
-    """Return a finding that is fine unless `bad` has a message; then --fix can repair it."""
-    return fixable(name, str(bad)) if bad else fine(name, good)
-
-
-def not_read(failed: Mapping[str, str]) -> str:
-    """Say that checks failed, and why the first one did."""
-    return f"Not everything can be read; these checks failed: {', '.join(failed)}. {next(iter(failed.values()))}"
-
-
 def first_names(names: Sequence[str]) -> str:
     """Return the first names, with an ellipsis if there are more."""
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
@@ -71,6 +61,64 @@ def named(ids: Collection[int]) -> str:
     if len(ids) == 1:
         return f"memory {shown}"
     return f"{len(ids):,} memories ({shown}{', ...' if len(ids) > NAMED else ''})"
+
+
+FINDINGS: Mapping[str, tuple[str, str]] = {
+    "integrity": ("SQLite finds no damage in the file.", "The file is damaged in {}."),
+    "tables": ("The tables match this release.", "Tables, indexes or triggers are missing, altered or unknown: {}."),
+    "references": ("Rows and vectors belong together.", "Rows or vectors are missing, or belong to nothing: {}."),
+    "indexes": ("All indexes can be used.", "Missing, or not usable: {}."),
+    "counts": (
+        "Every memory has as many chunks as it says, and is in the keyword index.",
+        "Chunks of {} are missing or too many, or it is not in the keyword index.",
+    ),
+    "index": (
+        "Every vector is filed under the fields of its memory.",
+        "Vectors of {} are filed under the fields of another memory.",
+    ),
+    "rows": ("Every memory can be read.", "What is stored of {} cannot be read completely."),
+    "text": ("Every text matches its checksum.", "The text of {} has changed since it was stored."),
+    "chunks": (
+        "Every chunk is what its memory's text gives.",
+        "The chunks of {} are missing or do not match the text.",
+    ),
+    "passages": (
+        "Every passage is a part of its memory's text.",
+        "The passages of {} are missing or do not match the text.",
+    ),
+    "vectors": (
+        "Every passage has a vector, and those that were computed again are the same.",
+        "Vectors of {} are missing, invalid, or not those of the text.",
+    ),
+    "keywords": ("The keyword index matches the texts.", "The keyword index does not match the {}."),
+    "superseded": (
+        "Exactly the memories that others supersede are superseded.",
+        "Superseded otherwise than their links say: {}.",
+    ),
+    "reading": ("Everything can be read.", "Not everything can be read; these checks failed: {}"),
+}
+"""What is said of the contents of a memory, by check: if nothing is wrong, and what is."""
+
+WITHOUT_REPAIR = {"text"}
+"""The checks whose faults only a backup repairs: what is derived can be made again, a text cannot."""
+
+
+class Advice(NamedTuple):
+    """What to do about damage: how --fix repairs it, and how to restore a backup."""
+
+    fix: str
+    restore: str
+
+
+def checked(name: str, wrong: str | Collection[int], advice: Advice) -> Finding:
+    """Return the finding of a check of contents. `wrong`: what, or which memories, if anything is."""
+    good, bad = FINDINGS[name]
+    if not wrong:
+        return fine(name, good)
+    message = bad.format(wrong if isinstance(wrong, str) else named(wrong))
+    if name in WITHOUT_REPAIR:
+        return problem(name, message, advice.restore)
+    return Finding(name, Level.PROBLEM, message, advice.fix, fixable=True)
 
 
 @dataclass(frozen=True, slots=True)

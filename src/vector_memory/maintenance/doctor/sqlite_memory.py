@@ -1,33 +1,44 @@
 """A memory in a file, as the doctor sees it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.backup import unused_name
-from vector_memory.maintenance.doctor.agreement import Check, agreements, copied_fields, orphans
+from vector_memory.maintenance.doctor.agreement import Check, agreements, fault_of
 from vector_memory.maintenance.doctor.installation import sqlite_findings
 from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others
-from vector_memory.maintenance.doctor.repairs import Repairs
-from vector_memory.maintenance.doctor.report import Finding, Level, fine, first_names, named, not_read, problem, warning
+from vector_memory.maintenance.doctor.repairs import compute_missing
+from vector_memory.maintenance.doctor.report import (
+    Advice,
+    Finding,
+    Level,
+    checked,
+    fine,
+    first_names,
+    named,
+    problem,
+    warning,
+)
 from vector_memory.search.succession import links_of
 from vector_memory.settings import Settings
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of
-from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
-from vector_memory.storage.sqlite import inspection, references
+from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT, WholeMemory
+from vector_memory.storage.sqlite import inspection, soundness
 from vector_memory.storage.sqlite.checkpointer import unerased
 from vector_memory.storage.sqlite.copying import replace_database
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema, is_record_wrong
-from vector_memory.storage.sqlite.salvage import Salvaged, has_texts, invalid_columns, salvage
-from vector_memory.storage.sqlite.schema_check import schema_faults
+from vector_memory.storage.sqlite.salvage import Salvaged, has_texts, salvage
+from vector_memory.storage.sqlite.schema_check import altered_names
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.time_limit import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader
@@ -48,15 +59,16 @@ NOT_PRESENT = {
     ),
 }
 
-RESTORE = "Stop all servers, then restore the latest backup: `vector-memory restore SOURCE --overwrite`."
+RESTORE_COMMAND = "`vector-memory restore SOURCE --overwrite`"
 
-COPIED = {"integrity", "tables", "values", "reading"}
-"""Checks whose faults a copy of what can be read repairs."""
-
-COPY = (
+ADVICE = Advice(
     "Stop all servers, then run `vector-memory doctor --fix`: it copies what can be read into a new file, and keeps "
-    "the damaged one. Or restore the latest backup: `vector-memory restore SOURCE --overwrite`."
+    f"the damaged one. Or restore the latest backup: {RESTORE_COMMAND}.",
+    f"Stop all servers, then restore the latest backup: {RESTORE_COMMAND}.",
 )
+
+WITHOUT_COPY = {"permissions", "unindexed", "outdated", "erasure"}
+"""What --fix ends while servers run; everything else is damage."""
 
 # ruff: noqa: D102 - the methods are described in `examination`
 
@@ -75,44 +87,42 @@ class SqliteMemory:
     def place(self) -> Iterator[Finding]:
         return place_findings(self._path)
 
-    def contents(self) -> list[Finding]:
-        return contents_findings(self._path, Indexer(self._model, self._settings))
+    def contents(self, *, deep: bool) -> list[Finding]:
+        return contents_findings(self._path, Indexer(self._model, self._settings), deep=deep)
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []
         if "permissions" in wrong:
             closed = remove_access_of_others(self._path)
             done.append(f"Removed other users' access to {counted(closed, 'file or folder', 'files and folders')}.")
-        if wrong & COPIED:
-            return [*done, *copied(*repair_by_copying(self._path, self._settings.embedding_dim))]
+        indexer = Indexer(self._model, self._settings, links_of)
+        if wrong - WITHOUT_COPY:
+            done += copied(*repair_by_copying(self._path, self._settings.embedding_dim, indexer, wrong))
         if wrong - {"permissions"}:
             with closing(Database(self._path, dimensions=self._settings.embedding_dim)) as database:
-                done += self._repair_contents(database, wrong, on_progress)
+                done += compute_missing(SqliteStorage(database), self._model, indexer, wrong, on_progress)
         return done
 
-    def _repair_contents(self, database: Database, wrong: set[str], on_progress: Progress | None) -> list[str]:
-        if "orphans" in wrong:
-            with database.write() as connection:
-                return [f"Removed {counted(references.delete_orphans(connection), 'orphaned row')}."]
-        with database.read() as connection:
-            misfiled = references.misfiled_memories(connection)
-        indexer = Indexer(self._model, self._settings, links_of)
-        repairs = Repairs(SqliteStorage(database), self._model, indexer, translated_errors)
-        return repairs.run(wrong, misfiled, on_progress)
 
-
-def repair_by_copying(path: Path, dimensions: int) -> tuple[Salvaged, Path]:
+def repair_by_copying(path: Path, dimensions: int, indexer: Indexer, wrong: set[str]) -> tuple[Salvaged, Path]:
     """Replace a damaged memory by what can be read of it; return what that is, and the file that keeps the old bytes.
+
+    `wrong`: the names of the findings. If some vectors are wrong and there is a model, all are computed again.
 
     Raises DatabaseLockError if another process has it open, DatabaseError if nothing can be read; then it is unchanged.
     """
     kept = unused_name(path, "repair")
     salvaged = Salvaged()
+
+    def judge(whole: WholeMemory) -> WholeMemory | None:
+        kept = replace(whole, passages=None) if "vectors" in wrong and indexer.is_ready else whole
+        return None if fault_of(kept, indexer) else kept
+
     with draft_of(kept, Rules(is_database=True)) as draft:
 
         def new(old: Path) -> Path:
             nonlocal salvaged
-            salvaged = inspection.inspect(old, lambda connection: salvage(connection, draft.path, dimensions))
+            salvaged = inspection.inspect(old, lambda source: salvage(source, draft.path, dimensions, judge))
             log_index_of(old).unlink(missing_ok=True)
             return draft.path
 
@@ -129,7 +139,7 @@ def copied(salvaged: Salvaged, kept: Path) -> Iterator[str]:
         yield f"Lost, because the file does not contain it completely: {named(salvaged.lost)}."
 
 
-def contents_findings(path: Path, indexer: Indexer) -> list[Finding]:
+def contents_findings(path: Path, indexer: Indexer, *, deep: bool) -> list[Finding]:
     """Return the findings about the file without changing it. A damaged file gets only a few checks."""
     if not path.is_file():
         return [
@@ -140,36 +150,30 @@ def contents_findings(path: Path, indexer: Indexer) -> list[Finding]:
             )
         ]
     try:
-        return inspection.inspect(path, lambda connection: list(_findings(connection, indexer)))
+        return inspection.inspect(path, lambda connection: list(_findings(connection, indexer, deep=deep)))
     except VectorMemoryError as error:
-        return [problem("file", f"The file cannot be read. {error}", RESTORE)]
+        return [problem("file", f"The file cannot be read. {error}", ADVICE.restore)]
 
 
-def _findings(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
+def _findings(connection: Connection, indexer: Indexer, *, deep: bool) -> Iterator[Finding]:
     kind = inspection.file_kind(connection)
     length = inspection.database_bytes(connection)
     yield fine("file", f"The file is readable; its size is {length / 1e6:,.1f} MB.")
     yield NOT_PRESENT.get(kind) or fine("schema", "The file has the format of this release.")
-    structure = integrity(connection, kind)
-    yield structure
-    if kind == FileKind.PRESENT and structure.state == Level.OK:
+    yield (found := integrity(connection, kind))
+    if kind == FileKind.PRESENT and found.state == Level.OK:
         yield (found := tables(connection))
         if found.state == Level.OK:
-            yield (found := values(connection))
-        if found.state == Level.OK:
-            yield from _agreements(connection, indexer)
-
-
-def _agreements(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
-    """Compare the contents of the tables, whose values are valid."""
-    other: dict[str, Check] = {
-        "orphans": lambda: [orphans(references.orphaned_rows(connection))],
-        "index": lambda: [copied_fields(references.misfiled_memories(connection))],
-        "erasure": lambda: [erasure(connection)],
-    }
-    yield from agreements(
-        SqliteReader(connection), indexer, translated_errors, restore=RESTORE, unread=unread_file, other=other
-    )
+            reader = SqliteReader(connection)
+            own: dict[str, Check] = {
+                "erasure": lambda: [erasure(connection)],
+                "references": lambda: [
+                    checked("references", first_names(soundness.unsound_tables(connection)), ADVICE)
+                ],
+            }
+            if deep:
+                own["index"] = lambda: [checked("index", soundness.misfiled_memories(connection), ADVICE)]
+            yield from agreements(reader, indexer, translated_errors, ADVICE, deep=deep, other=own)
 
 
 def erasure(connection: Connection) -> Finding:
@@ -182,51 +186,22 @@ def erasure(connection: Connection) -> Finding:
 
 
 def tables(connection: Connection) -> Finding:
-    """Check that tables, indexes and triggers are those of this release, and that sqlite-vec can read its own."""
-    faults = schema_faults(connection, expected_schema())
-    names = sorted(faults.wrong | faults.triggers)
-    if names:
-        message = f"Tables, indexes or triggers are missing, altered or unknown: {first_names(names)}."
-    elif faults.spare:
-        message = "The tables for another model's vectors are damaged."
-    elif is_record_wrong(connection):
-        message = "The record of the file's schema is damaged."
-    elif unreadable := references.unreadable_tables(connection):
-        message = f"Vectors cannot be read: {', '.join(unreadable)}."
-    else:
-        return fine("tables", "The tables match this release.")
-    return copyable("tables", message) if has_texts(connection) else problem("tables", message, RESTORE)
-
-
-def values(connection: Connection) -> Finding:
-    """Check that every value is one that its column can contain; SQLite itself checks the types."""
-    try:
-        with translated_errors():
-            found = invalid_columns(connection)
-    except DatabaseError as error:
-        return unread_file({"values": str(error)})
-    if not found:
-        return fine("values", "Every value is one that its column can contain.")
-    columns = first_names(sorted(found))
-    return copyable("values", f"Invalid values in {counted(sum(found.values()), 'row')}: {columns}.")
+    """Check that tables, indexes and triggers are those of this release."""
+    names = sorted(altered_names(connection, expected_schema()))
+    if not names and is_record_wrong(connection):
+        names = ["schema_migrations"]
+    return copyable(connection, checked("tables", first_names(names), ADVICE))
 
 
 def integrity(connection: Connection, kind: FileKind) -> Finding:
     """Run SQLite's integrity check, which compares values with the types of their columns too."""
     lines = inspection.damage(connection)
-    if not lines:
-        return fine("integrity", "SQLite finds no damage in the file.")
-    message = f"The file is damaged in {counted(len(lines), 'place')}; the first is: {lines[0]}."
-    if kind == FileKind.PRESENT and has_texts(connection):
-        return copyable("integrity", message)
-    return problem("integrity", message, RESTORE)
+    found = checked("integrity", f"{counted(len(lines), 'place')}; the first is: {lines[0]}" if lines else "", ADVICE)
+    return copyable(connection, found) if kind == FileKind.PRESENT else replace(found, fixable=False)
 
 
-def copyable(name: str, message: str) -> Finding:
-    """Return a finding that --fix repairs by copying what can be read."""
-    return Finding(name, Level.PROBLEM, message, COPY, fixable=True)
-
-
-def unread_file(failed: Mapping[str, str]) -> Finding:
-    """Return the finding of checks that failed because of what is in the file."""
-    return copyable("reading", not_read(failed))
+def copyable(connection: Connection, found: Finding) -> Finding:
+    """Return a finding that --fix repairs by copying, if there are texts to be copied."""
+    if found.state == Level.OK or has_texts(connection):
+        return found
+    return problem(found.name, found.message, ADVICE.restore)

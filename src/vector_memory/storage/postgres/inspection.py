@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from psycopg.sql import SQL, Identifier
 
-from vector_memory.storage.orphans import ORPHANS, count_orphans, remove_orphans
 from vector_memory.storage.postgres import beginnings, migrations, schema
 from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
@@ -87,7 +86,8 @@ from keyword_postings
 
 MISFILED = """
 select distinct m.id from memory_passages p join session_memories m on m.id = p.memory_id
-where (p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code)
+left join memory_chunks c on c.id = p.chunk_id
+where c.parent_id <> m.id or (p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code)
     is distinct from (m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code)
 order by m.id
 """
@@ -206,16 +206,6 @@ def vacuum(url: str, schema_name: str) -> int:
     return len(names)
 
 
-def orphaned_rows(connection: Connection) -> dict[str, int]:
-    """Count the rows whose parent row is missing, by table."""
-    return count_orphans(ORPHANS, lambda sql: int(fetch_value(connection, sql)))
-
-
-def delete_orphans(connection: Connection) -> int:
-    """Delete these rows; return their number."""
-    return remove_orphans(ORPHANS, lambda sql: connection.execute(sql).rowcount)
-
-
 def misfiled_memories(connection: Connection) -> list[int]:
-    """Return the memories whose passages have another session, kind, agent, iteration or task."""
+    """Return the memories whose passages have another session, kind, agent, iteration or task, or another's chunk."""
     return fetch_column(connection, MISFILED)

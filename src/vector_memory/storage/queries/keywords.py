@@ -157,11 +157,6 @@ class KeywordIndex:
         empty = [number for number, postings in others.items() if not postings]
         later("delete from keyword_postings where id {among:ids}", {"ids": empty})
 
-    def rebuild(self) -> None:
-        """Rebuild the whole index from the text."""
-        self.clear()
-        self.fill()
-
     def clear(self) -> None:
         """Empty the index."""
         self.open.clear()
@@ -180,8 +175,12 @@ class KeywordIndex:
         return self.connection.fetch(unit_text, UNIT_TEXTS, {"id": memory_id})
 
     def memories_in(self, block_id: int) -> list[int]:
-        """Return the ids of the memories that are filed in a block, ascending."""
-        sql = "select memory_id from keyword_memories where block_id = %(id)s order by memory_id"
+        """Return the ids of the memories that are filed in a block of their kind, ascending."""
+        sql = """
+            select k.memory_id from keyword_memories k join keyword_blocks b on b.id = k.block_id
+            join session_memories m on m.id = k.memory_id and m.memory_type = b.kind
+            where k.block_id = %(id)s order by k.memory_id
+        """
         return self.connection.fetch_column(sql, {"id": block_id})
 
     def contents_of(self, block_id: int) -> Contents | None:

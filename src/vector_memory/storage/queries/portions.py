@@ -86,13 +86,15 @@ class Portions(Queries):
         """Return the first `limit` memories with ids above `after_id`, sorted by id."""
         return self._whole("m.id > %(after)s order by m.id limit %(limit)s", {"after": after_id, "limit": limit})
 
-    def whole(self, memory_ids: Sequence[int]) -> list[WholeMemory]:
-        """Return the memories that exist, also what has expired, sorted by id."""
-        return self._whole("m.id {among:ids} order by m.id", {"ids": list(memory_ids)})
+    def whole(self, memory_ids: Sequence[int], *, bare: bool = False) -> list[WholeMemory]:
+        """Return the memories that exist, also what has expired, sorted by id. `bare`: without what is derived."""
+        return self._whole("m.id {among:ids} order by m.id", {"ids": list(memory_ids)}, bare=bare)
 
-    def _whole(self, which: str, parameters: Parameters) -> list[WholeMemory]:
+    def _whole(self, which: str, parameters: Parameters, *, bare: bool = False) -> list[WholeMemory]:
         sql = f"select {memories.COLUMNS} from session_memories m where {which}"
         found = self.connection.fetch(memories.memory_from_row, sql, parameters)
+        if bare:
+            return [WholeMemory(memory, [], None) for memory in found]
         ids = [memory.id for memory in found]
         parts, passages = self._chunks(ids), self._reader.passages(ids)
         return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
@@ -128,6 +130,20 @@ class Portions(Queries):
             select count(*) from keyword_memories k join keyword_blocks b on b.id = k.block_id where b.rules < %(rules)s
         """
         return int(self.connection.fetch_value(sql, {"rules": RULES}))
+
+    def miscounted(self) -> list[int]:
+        """Return the memories with another number of chunks than they say, or missing from the keyword index."""
+        sql = """
+            select m.id from session_memories m
+            where m.chunk_count <> (select count(*) from memory_chunks where parent_id = m.id)
+                or (not m.auto_chunk or m.chunk_count > 0)
+                    <> exists (
+                        select 1 from keyword_memories k join keyword_blocks b on b.id = k.block_id
+                        where k.memory_id = m.id
+                    )
+            order by m.id
+        """
+        return self.connection.fetch_column(sql)
 
     def lifetimes(self) -> Lifetimes:
         """Return how long memories are current, if not for ever."""

@@ -14,7 +14,7 @@ from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.sqlite import legacy, schema
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.schema_check import Schema, read_schema, schema_faults
+from vector_memory.storage.sqlite.schema_check import Schema, altered_names, read_schema
 from vector_memory.storage.sqlite.time_limit import RUN_FIX
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
@@ -46,7 +46,7 @@ def require_ours(connection: apsw.Connection) -> None:
     Also if its schema is damaged or altered: a view in place of a table, and sqlite-vec without its shadow tables, are
     not safe to use.
     """
-    if version_of(connection) and schema_faults(connection, expected_schema()):
+    if version_of(connection) and altered_names(connection, expected_schema()):
         raise DamagedError(RUN_FIX)
 
 

@@ -22,6 +22,7 @@ from vector_memory.storage.sqlite.schema import (
     PARTITION_ROWS,
     SIGNATURE_TABLE,
     SIGNATURES_PER_BLOCK,
+    VEC0_TABLES,
     bits_of_signature,
 )
 
@@ -133,6 +134,13 @@ def _scattered(
     except (apsw.SQLError, ValueError, TypeError, OverflowError):
         raise DamagedError(DAMAGED_VECTORS) from None
     return vectors
+
+
+def uneven_tables(connection: apsw.Connection) -> list[str]:
+    """Return the tables with more or fewer vectors than there are passages that should have one there."""
+    sql = "select (select count(*) from {0}_rowids) <> (select count(*) from memory_passages where {1})"
+    which = zip(VEC0_TABLES, ("chunk_id is not null", "chunk_id is null", "true"), strict=True)
+    return [table for table, condition in which if fetch_value(connection, sql.format(table, condition))]
 
 
 def are_blocks_consistent(connection: apsw.Connection, table: str, dimensions: int) -> bool:
