@@ -1,4 +1,4 @@
-"""Uses damaged files in every way, as a process of its own: `python use_damaged.py folder seed count`.
+"""Uses files with damaged bytes in every way, as a process of its own: `python use_damaged.py folder first end step`.
 
 Writes a line before each file, so that whoever started it knows at which one it ended, and `ok` after it.
 """
@@ -9,61 +9,67 @@ import sys
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import apsw
 
-from faults.damages import damage
 from memory_files import SETTINGS, doctor, found
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemoryError
+from vector_memory.maintenance.doctor.report import Report
 from vector_memory.store import SessionMemoryStore
 
-
-def answers(call: Callable[[], object]) -> str:
-    """Return the error a call ends with, or nothing; any other exception ends this process.
-
-    What was deleted, stored twice or never is no error: that is not about damage.
-    """
-    try:
-        call()
-    except (NotFoundError, DuplicateMemoryError):
-        return ""
-    except VectorMemoryError as error:
-        return str(error)
-    return ""
+KINDS = (MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE)
+REPORT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"word{number} Ünïcode 数据 " * 9 for number in range(3))
 
 
-def calls(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
-    """Return calls of all that reads and of what writes."""
+def store_few(path: Path) -> None:
+    """Store memories: 1 and 4 are chunked, 2 is pinned, 3 has tags and supersedes 1."""
+    with SessionMemoryStore(path, SETTINGS) as store:
+        store.store_memory("report", REPORT, session_id="s", agent_id="a")
+        store.store_memory("system_memory", "make database", session_id="s", agent_id="a")
+        store.tagged.store("Redis needs a password.", tags=["redis", "ops"], category="decision")
+        store.store_memory("knowledge_base", REPORT.replace("word", "other"), title="Lasting")
+        store.store_memory("report", "# Short\n\nThe report of another agent.", session_id="s", agent_id="b")
+        store.pin(2)
+        store.supersede(5, 1)
+
+
+def reads(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
+    """Return calls whose answers depend on nothing but texts, words, vectors, chunks and places."""
     named: dict[str, Callable[[], object]] = {}
-    for kind in (MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE):
+    page = Page(limit=5)
+    for kind in KINDS:
         scope = Scope(kind)
         for mode in ("vector", "keyword", "hybrid"):
-            named[f"chunks {kind} {mode}"] = lambda scope=scope, mode=mode: store.search_chunks(
-                "word3", scope, Page(limit=5), mode=mode
-            )
-        named[f"sections {kind}"] = lambda scope=scope: store.search_sections("word3", scope, Page(limit=5))
-        named[f"documents {kind}"] = lambda scope=scope: store.search_documents(
-            "word3", scope, Page(limit=5), order="relevance"
-        )
-        named[f"newest {kind}"] = lambda scope=scope: store.search_documents(None, scope, Page(limit=5))
+            named[f"chunks {kind} {mode}"] = lambda scope=scope, mode=mode: [
+                (hit.chunk_id, hit.chunk_content)
+                for hit in store.search_chunks("word1", scope, page, mode=mode).results
+            ]
+        named[f"sections {kind}"] = lambda scope=scope: [
+            (hit.memory_id, hit.section_content) for hit in store.search_sections("word1", scope, page).results
+        ]
+        named[f"newest {kind}"] = lambda scope=scope: [
+            hit.memory_id for hit in store.search_documents(None, scope, page).results
+        ]
     return named | {
-        "memories": lambda: store.search_memories("make", Scope("system_memory"), Page(limit=5)),
-        "tagged": lambda: store.search_memories("make", Scope(MemoryKind.TAGGED), Page(limit=5)),
+        "texts": lambda: [store.get_memory_by_id(number).memory.content for number in range(1, 6)],
+        "document": lambda: store.reconstruct_document(4).content,
+        "tagged": lambda: [hit.content for hit in store.tagged.search("password").results],
+    }
+
+
+def uses(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
+    """Return calls that have to end with an answer or an error of this package."""
+    return {
         "sessions": store.list_sessions,
         "stats": store.get_memory_stats,
-        "session stats": lambda: store.get_session_stats("s"),
         "timeline": lambda: store.get_timeline(Scope()),
         "changes": lambda: store.search_changes(Scope(session_id="s")),
         "context": lambda: store.load_session_context_for_task("s", 1),
-        "get": lambda: [store.get_memory_by_id(number) for number in (1, 2, 4)],
-        "document": lambda: store.reconstruct_document(2),
         "expand": lambda: store.expand_chunk_context(2),
-        "tagged by words": lambda: store.tagged.search("build"),
-        "tagged newest": store.tagged.list_recent,
-        "tagged stats": store.tagged.stats,
         "tags": lambda: [store.tags.unique(), store.tags.canonical(), store.tags.frequencies(), store.tags.weights()],
         "names": lambda: [store.find_names(column, "a") for column in ("session_id", "agent_id", "task_code")],
         "export": lambda: store.export_memories(BytesIO(), with_vectors=True),
@@ -74,46 +80,89 @@ def calls(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
     }
 
 
-def failures(path: Path) -> dict[str, str]:
-    """Return the errors of all calls."""
+def answer(call: Callable[[], object]) -> object:
+    """Return what a call returns, or the error it ends with; any other exception ends this process."""
+    try:
+        return call()
+    except (NotFoundError, DuplicateMemoryError) as error:
+        return type(error).__name__
+    except VectorMemoryError as error:
+        return str(error)
+
+
+def answers(path: Path, calls: Callable[[SessionMemoryStore], dict[str, Callable[[], object]]]) -> dict[str, object]:
+    """Return the answers of all calls."""
     try:
         store = SessionMemoryStore(path, SETTINGS)
     except VectorMemoryError as error:
         return {"open": str(error)}
     with store:
-        return {name: error for name, call in calls(store).items() if (error := answers(call))}
+        return {name: answer(call) for name, call in calls(store).items()}
 
 
-def look_at(path: Path) -> list[str]:
-    """Return what must not be: calls fail, and the doctor says that all is well, before or after mending."""
-    copy = Path(shutil.copy(path, path.with_name("copy.db")))
+def readable(path: Path) -> dict[int, str]:
+    """Return the texts that SQLite can read by their ids."""
+    texts: dict[int, str] = {}
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    for number in range(1, 6):
+        try:
+            texts |= connection.execute("select id, content from session_memories where id = ?", (number,)).fetchall()
+        except (apsw.Error, UnicodeDecodeError):
+            continue
+    connection.close()
+    return texts
+
+
+def wrong_with(path: Path, right: dict[str, Any], texts: dict[int, str]) -> list[str]:
+    """Return what must not be: a healthy file with wrong answers, before or after a repair that loses no text."""
     wrong = []
-    for place, mend in ((path, False), (copy, True)):
-        examiner = doctor(place)
-        report = examiner.examine(deep=True)
-        if mend:
-            report, _ = examiner.repair_all(report)
-        failed = failures(place)
-        if failed and report.healthy:
-            wrong.append(f"{'mended' if mend else 'not mended'}: said to be healthy, but {failed}")
-        # Nothing is embedded where the file says that another model made its vectors.
-        if mend and report.fixable() and "fingerprint" not in found(report):
-            wrong.append(f"still to be mended: {found(report)}")
+    report = doctor(path).examine(deep=True)
+    copies = {name: Path(shutil.copy(path, path.with_name(name))) for name in ("read.db", "used.db")}
+    if report.healthy and answers(copies["read.db"], reads) != right:
+        wrong.append(f"healthy, but {differing(answers(copies['read.db'], reads), right)}")
+    answers(copies["used.db"], uses)
+    if not report.fixable():
+        return wrong
+    kept = {number: text for number, text in readable(path).items() if texts[number] == text}
+    report, done = doctor(path).repair_all(report)
+    left = readable(path)
+    if lost := {number for number, text in kept.items() if left.get(number) != text}:
+        wrong.append(f"lost {lost}: {done}")
+    if is_whole(report, left, texts) and answers(path, reads) != right:
+        wrong.append(f"repaired, but {differing(answers(path, reads), right)}")
+    if report.fixable():
+        wrong.append(f"still to be repaired: {found(report)} after {done}")
     return wrong
 
 
-def main(template: Path, folder: Path, seed: int, count: int) -> None:
-    """Damage copies of a file with one seed after another and look at each."""
-    for number in range(seed, seed + count):
-        path = folder / "memory.db"
+def is_whole(report: Report, left: dict[int, str], texts: dict[int, str]) -> bool:
+    """Return whether a repaired file is said to be healthy, and has all texts."""
+    return report.healthy and left == texts
+
+
+def differing(found: dict[str, object], right: dict[str, object]) -> dict[str, object]:
+    """Return the answers that are others."""
+    return {name: one for name, one in found.items() if right.get(name) != one}
+
+
+def main(folder: Path, first: int, end: int, step: int) -> None:
+    """Change one byte after another of a small file, and look at each."""
+    template = folder.with_name("template.db")
+    store_few(template)
+    right, texts = answers(Path(shutil.copy(template, folder / "right.db")), reads), readable(template)
+    original = template.read_bytes()
+    for place in range(first, min(end, len(original)), step):
         for old in folder.iterdir():
             old.unlink()
-        shutil.copy(template, path)
-        print(f"{number}: {damage(path, random.Random(number))}", flush=True)
-        wrong = look_at(path)
+        damaged = bytearray(original)
+        damaged[place] ^= random.Random(place).choice((1, 2, 4, 8, 16, 32, 64, 128, 255))
+        path = folder / "memory.db"
+        path.write_bytes(damaged)
+        path.chmod(0o600)
+        print(f"byte {place}: {original[place]} -> {damaged[place]}", flush=True)
+        wrong = wrong_with(path, right, texts)
         print("ok" if not wrong else f"WRONG {wrong}", flush=True)
 
 
 if __name__ == "__main__":
-    apsw.config  # noqa: B018 - fails early where SQLite cannot be loaded
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

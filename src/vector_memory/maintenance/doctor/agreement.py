@@ -5,7 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,15 +36,11 @@ Translated = Callable[[], AbstractContextManager[None]]
 """Translates the errors of an engine into those of this package."""
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """The ids of memories that cannot be read, and of those whose text, chunks, passages or vectors are wrong."""
+PARTS = ("rows", "text", "chunks", "passages", "vectors")
+"""The checks that compare each memory; the first two do so without --deep, too."""
 
-    rows: set[int] = field(default_factory=set)
-    text: set[int] = field(default_factory=set)
-    chunks: set[int] = field(default_factory=set)
-    passages: set[int] = field(default_factory=set)
-    vectors: set[int] = field(default_factory=set)
+Faults = dict[str, set[int]]
+"""The memories that are wrong, by these checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +54,10 @@ class Comparison:
 
     def faults(self) -> Faults:
         """Read and compare each memory, and embed some passages again."""
-        found = Faults()
+        found: Faults = {part: set() for part in PARTS}
         sample = heapq.nlargest(SAMPLE, self._compared(found), key=lambda _: random.random())  # noqa: S311
         if self.has_model:
-            found.vectors.update(wrongly_embedded(sample, self.indexer))
+            found["vectors"].update(wrongly_embedded(sample, self.indexer))
         return found
 
     @property
@@ -80,7 +76,7 @@ class Comparison:
             for whole in self._read(ids[start : start + MEMORIES_AT_ONCE], found):
                 wrong = fault_of(whole, self.indexer if self.deep else None)
                 if wrong:
-                    getattr(found, wrong).add(whole.memory.id)
+                    found[wrong].add(whole.memory.id)
                 else:
                     yield from ((whole, passage) for passage in whole.passages or ())
 
@@ -97,7 +93,7 @@ class Comparison:
                 read = portions.whole(ids, bare=not self.deep)
         except DatabaseError:
             if len(ids) == 1:
-                getattr(found, part).add(*ids)
+                found[part].add(*ids)
             else:
                 for number in ids:
                     yield from self._read([number], found)
@@ -252,8 +248,8 @@ def agreements(
 
 def comparisons(faults: Faults, advice: Advice, *, deep: bool) -> Iterator[Finding]:
     """Report the memories whose text has changed, or whose derived data do not match it."""
-    for name in Faults.__dataclass_fields__ if deep else ("rows", "text"):
-        yield checked(name, getattr(faults, name), advice)
+    for name in PARTS if deep else PARTS[:2]:
+        yield checked(name, faults[name], advice)
 
 
 def outdated(memories: int) -> Iterator[Finding]:

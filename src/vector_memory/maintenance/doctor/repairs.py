@@ -40,15 +40,15 @@ def rebuild(storage: Storage, indexer: Indexer, translated: Translated, misfiled
     with storage.read() as reader:
         comparison = Comparison(reader, indexer, translated, deep=True)
         faults = comparison.faults()
-        wrong = (faults.chunks | faults.passages | faults.vectors | set(misfiled)) - faults.text
-        stripped = sorted(wrong) if comparison.has_model else []
+        wrong = faults["chunks"] | faults["passages"] | faults["vectors"] | set(misfiled)
+        stripped = sorted(wrong - faults["text"]) if comparison.has_model else []
     with storage.write() as writer:
         portions = writer.upkeep.portions
         lifetimes = portions.lifetimes()
         writer.keywords.clear()  # first: nothing can be removed from a block that is damaged
         for whole in portions.whole(stripped, bare=True):
             memory = whole.memory
-            chunks = [] if memory.id in faults.chunks else writer.chunks_of(memory.id)
+            chunks = [] if memory.id in faults["chunks"] else writer.chunks_of(memory.id)
             writer.delete(memory.id, for_good=False)
             portions.add_memories([WholeMemory(replace(memory, chunk_count=len(chunks)), chunks, None)], None)
         portions.set_lifetimes(lifetimes)

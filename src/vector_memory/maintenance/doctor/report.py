@@ -68,33 +68,15 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
     "tables": ("The tables match this release.", "Tables, indexes or triggers are missing, altered or unknown: {}."),
     "references": ("Rows and vectors belong together.", "Rows or vectors are missing, or belong to nothing: {}."),
     "indexes": ("All indexes can be used.", "Missing, or not usable: {}."),
-    "counts": (
-        "Every memory has as many chunks as it says, and is in the keyword index.",
-        "Chunks of {} are missing or too many, or it is not in the keyword index.",
-    ),
-    "index": (
-        "Every vector is filed under the fields of its memory.",
-        "Vectors of {} are filed under the fields of another memory.",
-    ),
+    "counts": ("Every memory has its chunks and words.", "Chunks or words of {} are missing, or too many."),
+    "index": ("Every vector is filed with its memory.", "Vectors of {} are filed under fields of other memories."),
     "rows": ("Every memory can be read.", "What is stored of {} cannot be read completely."),
     "text": ("Every text matches its checksum.", "The text of {} has changed since it was stored."),
-    "chunks": (
-        "Every chunk is what its memory's text gives.",
-        "The chunks of {} are missing or do not match the text.",
-    ),
-    "passages": (
-        "Every passage is a part of its memory's text.",
-        "The passages of {} are missing or do not match the text.",
-    ),
-    "vectors": (
-        "Every passage has a vector, and those that were computed again are the same.",
-        "Vectors of {} are missing, invalid, or not those of the text.",
-    ),
+    "chunks": ("Every chunk is that of its text.", "The chunks of {} are missing or do not match the text."),
+    "passages": ("Every passage is in its text.", "The passages of {} are missing or do not match the text."),
+    "vectors": ("Every passage has its vector.", "Vectors of {} are missing, invalid, or not those of the text."),
     "keywords": ("The keyword index matches the texts.", "The keyword index does not match the {}."),
-    "superseded": (
-        "Exactly the memories that others supersede are superseded.",
-        "Superseded otherwise than their links say: {}.",
-    ),
+    "superseded": ("Memories are superseded as linked.", "Superseded otherwise than their links say: {}."),
     "reading": ("Everything can be read.", "Not everything can be read; these checks failed: {}"),
 }
 """What is said of the contents of a memory, by check: if nothing is wrong, and what is."""

@@ -40,11 +40,14 @@ NOTHING = (
 )
 
 MEMORIES_AT_ONCE = 100
-OPTIONAL = ("session_id", "task_code", "title", "description")
-REQUIRED = ("memory_type", "agent_id", "content_hash")
+TEXT_OR_NOTHING = ("session_id", "task_code", "title", "description")
 TIMES = ("created_at", "updated_at", "accessed_at")
-NUMBERS = {"session_iter": 1, "access_count": 0, "turn": 0}
-"""The columns of a memory, but for its id, text, tags and metadata: texts, times, and numbers with their defaults."""
+DEFAULTS = dict.fromkeys(("memory_type", "agent_id", "content_hash"), "") | {
+    "session_iter": 1,
+    "access_count": 0,
+    "turn": 0,
+}
+"""What stands in a column of a memory that cannot be read; None and the present time in these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +105,11 @@ def readable_memory(connection: apsw.Connection, memory_id: int) -> Memory | Non
     content = value("content")
     if not isinstance(content, str):
         return None
-    read: dict[str, Any] = {name: found if isinstance(found := value(name), str) else None for name in OPTIONAL}
-    for names, default in ((REQUIRED, ""), (TIMES, utc_now())):
-        read |= {name: found if isinstance(found := value(name), str) else default for name in names}
-    for name, number in NUMBERS.items():
-        read[name] = found if isinstance(found := value(name), int) and found >= 0 else number
+    defaults: dict[str, Any] = {**DEFAULTS, **dict.fromkeys(TIMES, utc_now()), **dict.fromkeys(TEXT_OR_NOTHING)}
+    read: dict[str, Any] = {
+        name: found if isinstance(found := value(name), str if default is None else type(default)) else default
+        for name, default in defaults.items()
+    }
     return Memory(
         id=memory_id,
         content=content,
