@@ -38,14 +38,14 @@ def store_few(path: Path) -> None:
 
 
 def reads(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
-    """Return calls whose answers depend on nothing but texts, words, vectors, chunks and places."""
+    """Return calls whose answers depend on texts, words, vectors, chunks and places. A repair may give chunks other ids."""
     named: dict[str, Callable[[], object]] = {}
     page = Page(limit=5)
     for kind in KINDS:
         scope = Scope(kind)
         for mode in ("vector", "keyword", "hybrid"):
             named[f"chunks {kind} {mode}"] = lambda scope=scope, mode=mode: [
-                (hit.chunk_id, hit.chunk_content)
+                (hit.memory_id, hit.chunk_content)
                 for hit in store.search_chunks("word1", scope, page, mode=mode).results
             ]
         named[f"sections {kind}"] = lambda scope=scope: [
