@@ -38,7 +38,7 @@ def store_few(path: Path) -> None:
 
 
 def reads(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
-    """Return calls whose answers depend on texts, words, vectors, chunks and places. A repair may give chunks other ids."""
+    """Return calls whose answers depend on texts, words, vectors and chunks. A repair may give chunks other ids."""
     named: dict[str, Callable[[], object]] = {}
     page = Page(limit=5)
     for kind in KINDS:
