@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.domain import MemoryKind, NewMemory, Scope
+from vector_memory.domain import MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, ValidationError
 from vector_memory.files import FileMemory
@@ -42,6 +42,26 @@ def test_tags_and_metadata_are_redacted_too(store: SessionMemoryStore) -> None:
     assert memory.metadata["note"][1]["size"] == 3
 
 
+@pytest.mark.parametrize(
+    ("held", "kept"),
+    [
+        ({"password": "hunter2x9"}, {"password": "[redacted: password]"}),
+        ({"db": [{"DB_PASSWORD": 'hunter"2\\x9'}]}, {"db": [{"DB_PASSWORD": "[redacted: password]"}]}),
+        ({"passwords": ["hunter2x9", "short"]}, {"passwords": ["[redacted: password]", "short"]}),
+        ({"passphrase": "correct horse battery"}, {"passphrase": "[redacted: password]"}),
+        ({"password": 20263107}, {"password": "[redacted: password]"}),
+        ({"apiKey": "0a1b2c3d4e5f6a7b8c9d"}, {"apiKey": "[redacted: secret]"}),
+        ({"auth": "YW5uOmh1bnRlcjI0Mg=="}, {"auth": "[redacted: password]"}),
+        *((same, same) for same in [{"max_tokens": 4096}, {"passed": 12, "password_length": 12345678}, {"key": "a b"}]),
+    ],
+)
+def test_a_key_of_metadata_says_what_its_value_is(
+    store: SessionMemoryStore, held: dict[str, object], kept: dict[str, object]
+) -> None:
+    number = store.store_memory("report", "Open.", session_id="s", metadata=held).memory_id
+    assert store.get_memory_by_id(number).memory.metadata == kept
+
+
 SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA1bC3"
 HIDDEN = "hunter2"
 BOTH = f"The token {SECRET} and <private>{HIDDEN}\n{HIDDEN}</private> open it."
@@ -65,6 +85,29 @@ def test_no_file_has_a_secret_that_was_in_a_text(store: SessionMemoryStore, tmp_
     store.amend_memory(number, title=BOTH, description=BOTH, tags=[SECRET])
     store.tag_memory(number, add=[f"x {SECRET}"], remove=[SECRET])
     assert store.get_memory_by_id(number).memory.tags == ["x [redacted: GitHub token]"]
+    require_clean(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tags", "category"])
+def test_a_filter_as_it_was_sent_finds_what_was_stored_with_it(store: SessionMemoryStore, name: str) -> None:
+    value = [SECRET] if name == "tags" else SECRET
+    number = store.store_memory("knowledge_base", "The door is green.", title="Door", **{name: value}).memory_id
+    scope = Scope(MemoryKind.KNOWLEDGE_BASE, **{name: value})
+    for found in (
+        store.search_chunks("green door", scope),
+        store.search_sections("green door", scope),
+        store.search_documents("green door", scope),
+        store.search_scoped(scope),
+        store.across.several("green door", [scope], Page(), "chunk"),
+    ):
+        assert [one.memory_id for one in found.results] == [number]
+    assert [entry.memory_id for entry in store.get_timeline(scope).entries] == [number]
+
+
+def test_no_document_is_written_to_a_path_with_a_secret(store: SessionMemoryStore, tmp_path: Path) -> None:
+    number = store.store_memory("report", "Open.", session_id="s").memory_id
+    with pytest.raises(ValidationError, match="output_path"):
+        store.write_document_to_file(number, f"{SECRET}/door.md")
     require_clean(tmp_path)
 
 

@@ -168,8 +168,10 @@ def test_what_is_written_to_the_disk_is_redacted_like_what_is_stored(redacts: Re
     private = "<private>hunter2</private>"
     hook = call_of("hook_prompt", {"session_id": "s", "prompt": private}, NOBODY, redacts)["arguments"]
     tool = call_of("store_report", {"session_id": "s", "content": private, "tags": [private]}, NOBODY, redacts)
-    with pytest.raises(ValidationError, match="session_id") if redacts is not Redact.OFF else nullcontext():
-        call_of("hook_prompt", {"session_id": private, "prompt": "Hello."}, NOBODY, redacts)
+    named = call_of("hook_prompt", {"session_id": private, "prompt": "Hello."}, NOBODY, redacts)["arguments"]
+    assert named["session_id"] == (private if redacts is Redact.OFF else "[redacted: private]")
+    with pytest.raises(ValidationError, match="session_id") if redacts is Redact.ALL else nullcontext():
+        call_of("store_report", {"session_id": private, "content": "Hello."}, NOBODY, redacts)
     assert (hook["prompt"] == private) == (redacts is Redact.OFF)
     assert ("hunter2" in json.dumps(tool)) == (redacts is not Redact.ALL)
 

@@ -18,6 +18,15 @@ REPLACED = re.compile(r"\[redacted: [\w .-]{1,40}\]")
 
 TAKEN = b"1"
 
+FORMS = (('"', '": "', '"'), ("", ": ", ""))
+"""How a text can have a name and a value: what is before, between and behind them."""
+
+QUOTE = re.compile(r"""["'`\\\n]""")
+"""What would end a quoted value."""
+
+MAX_NAMED = 4_096
+"""A longer value is not what its name says."""
+
 MAX_PASSES = 10
 """A secret may be recognized only when its neighbour is removed. No ordinary text needs more passes."""
 
@@ -52,24 +61,48 @@ def redact(text: str, *, keep_lines: bool = False) -> Redacted:
     return result
 
 
-def redact_within(value: Any) -> tuple[Any, int]:
-    """Return a JSON value with its texts and keys redacted, and the number of places that were replaced."""
+def redact_within(value: Any, name: str = "") -> tuple[Any, int]:
+    """Return a JSON value with its texts and keys redacted, and the number of places that were replaced.
+
+    `name`: the key of the value, which may say that it is a secret.
+    """
     match value:
         case str():
-            found = redact(value)
+            found = redact_named(name, redact(value))
+            return found.text, found.count
+        case int() | float() if (found := redact_named(name, Redacted(str(value), 0))).count:
             return found.text, found.count
         case list():
-            parts = [redact_within(one) for one in value]
+            parts = [redact_within(one, name) for one in value]
             return [part for part, _ in parts], sum(count for _, count in parts)
         case dict():
             named, total = dict[str, Any](), 0
             for key, one in value.items():
-                (name, in_key), (part, in_value) = redact_within(key), redact_within(one)
+                (name, in_key), (part, in_value) = redact_within(key), redact_within(one, key)
                 if in_key and name in named:  # two keys whose difference was removed
                     name = f"{name} {len(named) + 1}"
                 named[name], total = part, total + in_key + in_value
             return named, total
     return value, 0
+
+
+def redact_named(name: str, value: Redacted) -> Redacted:
+    """Return a value without what its name says is a secret, as in `password: value`."""
+    from vector_memory.redaction.rules import LABELLED  # noqa: PLC0415 - read when needed
+
+    quoted = f'"{name.lower()}"'
+    if len(value.text) > MAX_NAMED or not any(anchor in quoted for rule in LABELLED for anchor in rule.anchors):
+        return value
+    for before, between, behind in FORMS:
+        start = f"{before}{name}{between}"
+        shown = QUOTE.sub("-", value.text) if behind else value.text
+        places = [
+            Replacement(first - len(start), end - len(start), kind)
+            for first, end, kind in secret_places(f"{start}{shown}{behind}")
+            if first >= len(start)
+        ]
+        value = Redacted(replaced(value.text, places, keep_lines=False), value.count + len(places))
+    return value
 
 
 def require_no_secret(**names: str | None) -> None:

@@ -1,7 +1,7 @@
 """Searches in any grain: one kind, or several at once, each with the search of its own, merged by score."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,14 +38,23 @@ class Merged(NamedTuple):
 class Across:
     """Searches of all kinds and grains. Memories that are not split into chunks are found as a whole at any grain."""
 
-    def __init__(self, storage: Storage, fine: FineSearch, medium: MediumSearch, coarse: CoarseSearch) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        fine: FineSearch,
+        medium: MediumSearch,
+        coarse: CoarseSearch,
+        as_stored: Callable[[Scope], Scope],
+    ) -> None:
         self._storage = storage
+        self._as_stored = as_stored
         self._fine = fine
         self._medium = medium
         self._coarse = coarse
 
     def one(self, query: str, scope: Scope, page: Page, grain: Grain, mode: SearchMode | None = None) -> Answer:
         """Return the results in a scope, which has a kind."""
+        scope = self._as_stored(scope)
         if scope.kind is None or not TRAITS[scope.kind].chunked:
             return self._coarse.memories(query, scope, page, mode)
         if grain == "chunk":
@@ -61,7 +70,7 @@ class Across:
         if page.end > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         with self._storage.read() as reader:
-            held = reader.count_by(replace(scopes[0], kind=None), "kind")
+            held = reader.count_by(replace(self._as_stored(scopes[0]), kind=None), "kind")
         searched = [scope for scope in scopes if scope.kind in held] or scopes[:1]  # which refuses a wrong query, too
         each = replace(page, limit=page.end, offset=0, only_here=True)  # all kinds are searched anyway
         answers = [self.one(query, scope, each, grain, mode) for scope in searched]

@@ -16,6 +16,7 @@ from vector_memory.results.rounding import to_second
 from vector_memory.results.sessions import ObservationNote
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, StoredChunk
 
@@ -30,12 +31,18 @@ class Documents:
     """Returns stored memories."""
 
     def __init__(
-        self, storage: Storage, budget: ResponseBudget, access: AccessRecorder, exports: ExportFolders
+        self,
+        storage: Storage,
+        budget: ResponseBudget,
+        access: AccessRecorder,
+        exports: ExportFolders,
+        writer: MemoryWriter,
     ) -> None:
         self._storage = storage
         self._budget = budget
         self._access = access
         self._exports = exports
+        self._writer = writer
 
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
         """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
@@ -74,6 +81,7 @@ class Documents:
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
         """Write a document to a file and return the file's path."""
+        self._writer.require_kept(output_path=output_path)
         memory, _, _ = self._find(memory_id)
         data = as_markdown(memory).encode()
         path = self._exports.write(output_path, data, overwrite=overwrite)

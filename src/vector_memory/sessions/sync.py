@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 from vector_memory.domain import ANY, NewMemory, Scope
 from vector_memory.errors import DeletedEarlierError
-from vector_memory.redaction import require_no_secret
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
@@ -104,8 +103,7 @@ class Sync:
             self._delete([number for number in replaced if number not in superseded])
             self._settled.update(superseded)
             return Synced("updated" if replaced else "unchanged", kept_id)
-        if self._writer.redacts():
-            require_no_secret(**{"The path": "/".join(origin)})
+        self._writer.require_kept(**{"The path": "/".join(origin)})
         memory = new()
         alike = [*mine, *self._by_hash.get(self.hash_of(memory.content), ())]
         replaced = self._unsettled(alike)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from vector_memory.chunking import title_of
-from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
+from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Scope, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
@@ -95,6 +95,18 @@ class MemoryWriter:
         """Return a text or other JSON value from an agent as it may be stored: without secrets and private parts."""
         return redact_within(value)[0] if self.redacts() else value
 
+    def scope(self, scope: Scope) -> Scope:
+        """Return a scope whose tags and category are as they are stored. Raises ValidationError."""
+        asked = Scope.checked(scope)
+        if not self.redacts() or not (asked.tags or asked.category):
+            return asked
+        return replace(asked, tags=tuple(self.kept(list(asked.tags))), category=self.kept(asked.category))
+
+    def require_kept(self, **names: str | None) -> None:
+        """Raise ValidationError for a name that would have to be stored without a secret."""
+        if self.redacts():
+            require_no_secret(**names)
+
     def redacts(self, *, captured: bool = False) -> bool:
         """Whether secrets are removed from what is stored. `captured`: by a hook or an import, not by an agent."""
         return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
@@ -126,7 +138,9 @@ class MemoryWriter:
         """
         self._storage.require_time_to_write()
         forms = forms_of(memory.content) if captured or from_source else ()
-        memory, redacted = without_secrets(memory) if self.redacts(captured=captured) else (memory, 0)
+        redacted = 0
+        if self.redacts(captured=captured):
+            memory, redacted = without_secrets(memory, captured=captured)
         content_hash, at = hash_of(memory.content), memory.created_at if captured else None
         with self._sure_of_duplicates(), self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
@@ -219,14 +233,16 @@ def in_place_of(writer: Writer, memory: NewMemory, replaced: Collection[int]) ->
     return replace(memory, supersedes=tuple(number for number in older if number not in replaced))
 
 
-def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
+def without_secrets(memory: NewMemory, *, captured: bool) -> tuple[NewMemory, int]:
     """Return the memory with redacted texts, tags and metadata, and the number of places replaced.
 
-    Raises ValidationError for a name with a secret.
+    Raises ValidationError for a name with a secret; one that was `captured` is redacted, as nobody could send another.
     """
-    require_no_secret(session_id=memory.session_id, agent_id=memory.agent_id, task_code=memory.task_code)
+    names = {name: getattr(memory, name) for name in ("session_id", "agent_id", "task_code")}
+    if not captured:
+        require_no_secret(**names)
     texts = {name: getattr(memory, name) for name in ("content", "title", "description", "metadata")}
-    kept, count = redact_within({**texts, "tags": list(memory.tags)})
+    kept, count = redact_within({**names, **texts, "tags": list(memory.tags)})
     return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count
 
 

@@ -10,7 +10,6 @@ from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
-from vector_memory.redaction import require_no_secret
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Redact, project_of
 from vector_memory.settings.repository import checkouts, main_checkout, real_path
@@ -146,19 +145,20 @@ class Importer:
     def _memory(self, session_id: str, project: str, said: Said) -> NewMemory:
         """Return the memory to store for what was said. Raises ValidationError."""
         content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
-        if self._redacts:
-            require_no_secret(session_id=session_id, agent_id=said.agent_id)
         self._replaced[content.text] = (content.count + title.count, said.content.count("\0"))
         self._forms[hash_of(content.text)] = hashes_as_stored(said.content)
         return NewMemory.of(
             said.kind,
             content.text,
-            agent_id=said.agent_id[:MAX_IDENTIFIER],
-            session_id=session_id,
+            agent_id=self._storable(said.agent_id)[:MAX_IDENTIFIER],
+            session_id=self._storable(session_id),
             title=as_title(title.text),
-            metadata={PROJECT: storable(project, redacts=self._redacts).text},
+            metadata={PROJECT: self._storable(project)},
             created_at=said.time,
         )
+
+    def _storable(self, text: str) -> str:
+        return storable(text, redacts=self._redacts).text
 
     def _store_waiting(self, least: int) -> None:
         """Store waiting memories in batches while there are at least `least`."""

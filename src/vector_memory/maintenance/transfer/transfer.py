@@ -35,7 +35,7 @@ from vector_memory.maintenance.transfer.lines import (
     parse_memory,
     storable_line,
 )
-from vector_memory.redaction import redact_within, require_no_secret
+from vector_memory.redaction import redact_within
 from vector_memory.results.mapping import replaced_by
 from vector_memory.sessions.writer import MemoryWriter, hash_of
 from vector_memory.storage.base import Reader, Storage
@@ -125,8 +125,7 @@ class Transfer:
         if as_session is not None:
             check_label("The new session id", as_session, MAX_IDENTIFIER)
         redacts = self._writer.redacts()
-        if redacts:
-            require_no_secret(session_id=as_session)
+        self._writer.require_kept(session_id=as_session)
         header, session_id = checked_header(source, one_session=as_session is not None, redacts=redacts)
         usable, hashes = self._usable(header), dict[str, str]()
         result = Imported()

@@ -24,7 +24,6 @@ from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import DatabaseError, VectorMemoryError, where
 from vector_memory.outbox import DeliveryOutcome, T, Taken, Verdict
-from vector_memory.redaction import require_no_secret
 from vector_memory.server.conversation import Conversation, HeardSession, client_of, conversation_of
 from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
 from vector_memory.server.hooks import HEARD_AT
@@ -101,9 +100,9 @@ def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | N
         return None
     if conversation.is_over_http:  # the path would be one of this machine, which is not the client's
         given.pop("transcript_path", None)
-    if session_id:
-        conversation.session_id = session_id
     store = store_of_caller(context.lifespan_context)
+    if session_id:
+        conversation.session_id = storable_in(store, session_id)
     return Event(store, conversation, conversation.session(), time_in(given), client_of(context), given)
 
 
@@ -123,28 +122,25 @@ async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAI
 
 def take(event: Event, said: Said) -> Taken[None] | None:
     """Keep what was said, without secrets, and have it stored; None: nothing. Raises the errors of `Intake.take`."""
-    content, title = (storable_in(event, text) for text in (said.content, said.title or ""))
+    content, title = (storable_in(event.store, text) for text in (said.content, said.title or ""))
     if not content:
         return None
-    agent_id = (current_caller().agent_id or said.agent_id)[:MAX_IDENTIFIER]
-    if event.store.settings.redact is not Redact.OFF:
-        require_no_secret(session_id=event.session_id, agent_id=agent_id)
     if said.kind is MemoryKind.INPUT_PROMPT:
         event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), said.time))
     return event.store.intake.take(
         said.kind,
         content,
-        agent_id=agent_id,
+        agent_id=storable_in(event.store, current_caller().agent_id or said.agent_id)[:MAX_IDENTIFIER],
         session_id=event.session_id,
         title=as_title(title),
-        metadata={"project": storable_in(event, event.conversation.project.folder)},
+        metadata={"project": storable_in(event.store, event.conversation.project.folder)},
         created_at=said.time,
     )
 
 
-def storable_in(event: Event, text: str) -> str:
-    """Return a text as it is stored for an event."""
-    return storable(text, redacts=event.store.settings.redact is not Redact.OFF).text
+def storable_in(store: SessionMemoryStore, text: str) -> str:
+    """Return a text or a name from a hook as it is stored."""
+    return storable(text, redacts=store.settings.redact is not Redact.OFF).text
 
 
 async def settle(event: Event, kept: Taken[None] | None, patience: float) -> None:
@@ -212,7 +208,7 @@ async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> N
 def missing(event: Event, heard: HeardSession) -> list[Said]:
     """Return what was said since the latest memory that the session had when the server first heard of it."""
     project = Path(event.conversation.project.folder)
-    transcript = read_own(Path(event.text("transcript_path")), event.session_id, project)
+    transcript = read_own(Path(event.text("transcript_path")), event.text("session_id"), project)
     if transcript is None:
         return []
     if transcript.unread:
@@ -232,7 +228,7 @@ def unknown_among(event: Event, said: Sequence[Said]) -> list[Said]:
     memories: list[tuple[Said, NewMemory]] = []
     forms: dict[str, set[str]] = {}
     for one in said:
-        if text := storable_in(event, one.content):
+        if text := storable_in(event.store, one.content):
             fields = MemoryFields(session_id=event.session_id, agent_id=one.agent_id, created_at=one.time)
             memories.append((one, NewMemory.of(one.kind, text, **fields)))
             forms[hash_of(text)] = hashes_as_stored(one.content)

@@ -44,6 +44,7 @@ from vector_memory.errors import (
 )
 from vector_memory.outbox import SLOW, Body, Delivery, Outbox
 from vector_memory.outbox.folder import outbox_for, user_folder
+from vector_memory.redaction import redact
 from vector_memory.results.sessions import Result
 from vector_memory.server.app import add_listed
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
@@ -119,7 +120,7 @@ class Relay(Middleware):
     async def _hooked(self, name: str, arguments: dict[str, str], context: Context | None) -> ToolResult:
         """Keep the call of a hook, have it sent, and return the agent's context if that is known soon."""
         if session_id := arguments.get("session_id", "").strip():
-            self._session_id = session_id
+            self._session_id = session_id if self._redacts is Redact.OFF else redact(session_id).text
         try:
             timed = {HEARD_AT: utc_now(), **arguments}  # sent twice, it is the same prompt
             kept = await in_intake_thread(lambda: self.delivery.take(self._call(name, timed, context)))
