@@ -24,8 +24,8 @@ FORMS = (('"', '": "', '"'), ("", ": ", ""))
 QUOTE = re.compile(r"""["'`\\\n]""")
 """What would end a quoted value."""
 
-MAX_NAMED = 4_096
-"""A longer value is not what its name says."""
+MIN_NAMED, MAX_NAMED = 6, 4_096
+"""A shorter or longer value is not the secret that its name says."""
 
 MAX_PASSES = 10
 """A secret may be recognized only when its neighbour is removed. No ordinary text needs more passes."""
@@ -88,10 +88,12 @@ def redact_within(value: Any, name: str = "") -> tuple[Any, int]:
 
 def redact_named(name: str, value: Redacted) -> Redacted:
     """Return a value without what its name says is a secret, as in `password: value`."""
+    if not MIN_NAMED <= len(value.text) <= MAX_NAMED:
+        return value
     from vector_memory.redaction.rules import LABELLED  # noqa: PLC0415 - read when needed
 
     quoted = f'"{name.lower()}"'
-    if len(value.text) > MAX_NAMED or not any(anchor in quoted for rule in LABELLED for anchor in rule.anchors):
+    if not any(anchor in quoted for rule in LABELLED for anchor in rule.anchors):
         return value
     for before, between, behind in FORMS:
         start = f"{before}{name}{between}"
