@@ -131,9 +131,9 @@ class SessionMemoryStore:
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
         self._fine = FineSearch(retriever, self._timer, budget)
         self._medium = MediumSearch(retriever, self._timer, budget)
-        self._probes = Probes(budget, self._access.record)
+        self._scope, self._probes = self._writer.scope, Probes(budget, self._access.record)
         self._coarse = CoarseSearch(storage, retriever, self._timer, budget, self._access.record)
-        self.across = Across(storage, self._fine, self._medium, self._coarse, self._writer.scope)
+        self.across = Across(storage, self._fine, self._medium, self._coarse, self._scope)
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)
         self._documents = Documents(storage, budget, self._access, self._exports, self._writer)
         self._task_context = TaskContext(storage, retriever, budget, self._access)
@@ -211,23 +211,19 @@ class SessionMemoryStore:
         self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True
     ) -> sessions.SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
-        return self._coarse.scoped(self._writer.scope(scope), Page.checked(page), latest_first=latest_first)
+        return self._coarse.scoped(self._scope(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
         self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = 0
     ) -> sessions.SearchMemoriesResult:
         """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
-        return self._coarse.memories(
-            query, self._writer.scope(scope), Page.checked(page), SearchMode.of(mode), neighbours
-        )
+        return self._coarse.memories(query, self._scope(scope), Page.checked(page), SearchMode.of(mode), neighbours)
 
     def search_chunks(
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = NEIGHBOURS
     ) -> sessions.FineSearchResult:
         """Find the chunks that match one to 5 queries best; short memories come with 0-5 `neighbours` on each side."""
-        search = partial(
-            self._fine.search, scope=self._writer.scope(scope), mode=SearchMode.of(mode), neighbours=neighbours
-        )
+        search = partial(self._fine.search, scope=self._scope(scope), mode=SearchMode.of(mode), neighbours=neighbours)
         page = Page.checked(page)
         return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
 
@@ -235,7 +231,7 @@ class SessionMemoryStore:
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None
     ) -> sessions.MediumSearchResult:
         """Find the sections whose chunks match one to 5 queries best."""
-        search = partial(self._medium.search, scope=self._writer.scope(scope), mode=SearchMode.of(mode))
+        search = partial(self._medium.search, scope=self._scope(scope), mode=SearchMode.of(mode))
         page = Page.checked(page)
         return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
 
@@ -244,7 +240,7 @@ class SessionMemoryStore:
     ) -> sessions.CoarseSearchResult:
         """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
-        search = partial(self._coarse.documents, scope=self._writer.scope(scope), mode=how, order=by)
+        search = partial(self._coarse.documents, scope=self._scope(scope), mode=how, order=by)
         page = Page.checked(page)
         if query is None or isinstance(query, str):
             return search(query, page=page)
@@ -262,7 +258,7 @@ class SessionMemoryStore:
         full: bool = False,
     ) -> sessions.ChangesResult:
         """Return what was stored since a cursor (None: the start; "now": only a cursor), `full`: as far as it fits."""
-        return self._changes.since(since, self._writer.scope(scope), query, Page.checked(page), full=full)
+        return self._changes.since(since, self._scope(scope), query, Page.checked(page), full=full)
 
     def load_session_context_for_task(
         self,
@@ -320,11 +316,11 @@ class SessionMemoryStore:
 
     def get_timeline(self, scope: Scope, limit: int = 100, offset: int = 0) -> overview.TimelineResult:
         """Return what was stored last in a scope, before the last `offset`, the oldest first; limit 1-100,000."""
-        return self._overview.timeline(self._writer.scope(scope), limit, offset)
+        return self._overview.timeline(self._scope(scope), limit, offset)
 
     def get_activity(self, scope: Scope) -> overview.ActivityResult:
         """Return how much each agent stored in each hour of a scope."""
-        return self._overview.activity(self._writer.scope(scope))
+        return self._overview.activity(self._scope(scope))
 
     def get_memory_page(self, memory_id: str | int) -> documents.MemoryPage:
         """Return a memory for a person: uncut, with its chunks, observations and neighbours. Counts as no read."""
@@ -346,14 +342,14 @@ class SessionMemoryStore:
         """Return the timeline and the map of a scope as an HTML page. Raises NotFoundError."""
         from vector_memory.maintenance.report import SelectionPages  # noqa: PLC0415 - no server renders pages
 
-        return SelectionPages(self._storage).page(self._writer.scope(scope), title)
+        return SelectionPages(self._storage).page(self._scope(scope), title)
 
     def sync(self, scope: Scope, *, keep_replaced: bool = False) -> Sync:
         """Return what keeps the memories of a scope in step with the files that they were made of.
 
         `keep_replaced`: edited texts supersede the earlier ones, which are deleted otherwise.
         """
-        return Sync(self._storage, self._writer, self._deletion, self._writer.scope(scope), keep_replaced=keep_replaced)
+        return Sync(self._storage, self._writer, self._deletion, self._scope(scope), keep_replaced=keep_replaced)
 
     def supersede(self, memory_id: str | int, *older_ids: str | int) -> documents.SupersedeResult:
         """Let a memory supersede others, which were stored before it: they are kept, and left out of searches."""

@@ -138,9 +138,7 @@ class MemoryWriter:
         """
         self._storage.require_time_to_write()
         forms = forms_of(memory.content) if captured or from_source else ()
-        redacted = 0
-        if self.redacts(captured=captured):
-            memory, redacted = without_secrets(memory, captured=captured)
+        memory, redacted = self._without_secrets(memory, captured=captured)
         content_hash, at = hash_of(memory.content), memory.created_at if captured else None
         with self._sure_of_duplicates(), self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
@@ -181,6 +179,21 @@ class MemoryWriter:
             problem=problem or late_problem,
             redacted=redacted,
         )
+
+    def _without_secrets(self, memory: NewMemory, *, captured: bool) -> tuple[NewMemory, int]:
+        """Return a memory as it may be stored, and the number of places that were replaced in it.
+
+        Raises ValidationError for a name with a secret. In one that was captured it is replaced: nobody could send
+        another.
+        """
+        if not self.redacts(captured=captured):
+            return memory, 0
+        names = {name: getattr(memory, name) for name in ("session_id", "agent_id", "task_code")}
+        if not captured:
+            require_no_secret(**names)
+        texts = {name: getattr(memory, name) for name in ("content", "title", "description", "metadata")}
+        kept, count = redact_within({**names, **texts, "tags": list(memory.tags)})
+        return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count
 
     @contextmanager
     def _sure_of_duplicates(self) -> Iterator[None]:
@@ -231,19 +244,6 @@ def in_place_of(writer: Writer, memory: NewMemory, replaced: Collection[int]) ->
         writer.delete(number, for_good=False)
     older = dict.fromkeys([*memory.supersedes, *inherited])
     return replace(memory, supersedes=tuple(number for number in older if number not in replaced))
-
-
-def without_secrets(memory: NewMemory, *, captured: bool) -> tuple[NewMemory, int]:
-    """Return the memory with redacted texts, tags and metadata, and the number of places replaced.
-
-    Raises ValidationError for a name with a secret; one that was `captured` is redacted, as nobody could send another.
-    """
-    names = {name: getattr(memory, name) for name in ("session_id", "agent_id", "task_code")}
-    if not captured:
-        require_no_secret(**names)
-    texts = {name: getattr(memory, name) for name in ("content", "title", "description", "metadata")}
-    kept, count = redact_within({**names, **texts, "tags": list(memory.tags)})
-    return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count
 
 
 def require_room(memories: int, most: int) -> None:
