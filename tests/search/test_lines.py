@@ -36,6 +36,21 @@ def test_a_line_says_which_memory_it_is_and_how_it_begins(store: SessionMemorySt
     assert f"{stored.memory_id} 2026-01-02 a: Valve: The valve leaks." in lines
 
 
+def test_a_line_names_the_corrections_of_what_it_says(store: SessionMemoryStore) -> None:
+    report = store.store_memory("report", "Deploys go out on Monday.", session_id="s", agent_id="a")
+    correction = store.store_memory(
+        "report_observation",
+        "Deploys moved to Friday.",
+        session_id="s",
+        agent_id="b",
+        parent_report_id=report.memory_id,
+        corrects=True,
+    )
+    by_a = Scope("report", agent_id="a")
+    (line,) = store.search_documents("deploys go out on Monday", by_a, Page(limit=5, detail="lines")).lines
+    assert line.endswith(f"Deploys go out on Monday. [corrected: {correction.memory_id}]")
+
+
 def test_pages_of_lines_lead_to_each_other_however_small(store: SessionMemoryStore) -> None:
     read: list[str] = []
     offset: int | None = 0

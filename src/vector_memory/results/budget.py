@@ -265,6 +265,9 @@ def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: 
 LINE = 120
 """Characters of a line."""
 
+NAMED = 3
+"""Maximum number of corrections that a line names."""
+
 DATE = len("2026-10-05")
 
 
@@ -280,11 +283,16 @@ def listed(
 
 
 def line_of(memory: FoundMemory) -> str:
-    """Return the id, date, agent, title and beginning of a memory in one line."""
+    """Return the id, date, agent, title and beginning of a memory in one line, and the ids of what says otherwise."""
     words = " ".join(memory.content[: 4 * LINE].replace("#", " ").split())
     title = " ".join((memory.title or "").split())
     said = words if not title or words.startswith(title) else f"{title}: {words}"
     line = f"{memory.id} {memory.created_at[:DATE]} {memory.agent_id}: {said}"
-    later = f" [later: {', '.join(str(one.id) for one in memory.later)}]" if memory.later else ""
-    room = LINE - len(later)
-    return (line if len(line) <= room else line[: room - 1] + MARK) + later
+    corrections = [note.id for note in memory.observations if note.corrects][:NAMED]
+    marks = "".join(
+        f" [{name}: {', '.join(map(str, ids))}]"
+        for name, ids in (("corrected", corrections), ("later", [one.id for one in memory.later]))
+        if ids
+    )
+    room = LINE - len(marks)
+    return (line if len(line) <= room else line[: room - 1] + MARK) + marks
