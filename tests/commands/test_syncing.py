@@ -374,6 +374,16 @@ def test_a_deleted_memory_of_a_file_stays_gone_until_the_file_is_edited(notes: P
     assert "2 unchanged" in run("ingest", "notes", "--sync").out
 
 
+def test_a_deleted_file_stays_gone_whichever_folder_around_it_is_ingested(notes: Path, run: Run) -> None:
+    """Outside of a repository, where only the named folder says where a file belongs."""
+    (notes / "deep").mkdir()
+    (notes / "a.md").rename(notes / "deep" / "a.md")
+    run("ingest", "notes/deep", "--session", "s")
+    run("delete", "1", "--yes")
+    for folder in ("notes", ".", "notes/deep"):
+        assert run("ingest", folder, "--session", "s", "--json").json["deleted_earlier"] == 1
+
+
 def test_what_a_sync_itself_deletes_comes_back_with_the_file(notes: Path, tmp_path: Path, run: Run) -> None:
     """As when somebody changes to another branch and back."""
     run("ingest", "notes", "--sync")

@@ -8,6 +8,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
+from pathlib import PurePath
 from secrets import token_bytes
 from typing import Any, NamedTuple
 
@@ -58,12 +59,19 @@ class TraceQueries(Queries):
         return Traces(self._keys, self.connection.fetch(Trace, sql))
 
     def traces_of(self, new: NewMemory, hashes: Iterable[str]) -> list[Trace]:
-        """Return the traces of a memory whose text had one of these hashes, of the same kind and origin."""
+        """Return the traces of a memory whose text had one of these hashes, of the same kind and origin.
+
+        The root of a file outside of repositories depends on the folder that a command names, so it may be any that the
+        file is in.
+        """
         sql = "select digest, created_at, deleted_at from traces where digest = %(digest)s"
+        root = new.metadata.get("root")
+        folders = [None] if root is None else PurePath(str(root), str(new.metadata.get("source"))).parents
         asked = [
-            Asked(Trace, sql, {"digest": digest_of(key, str(new.kind), new.session_id, new.metadata, content_hash)})
+            Asked(Trace, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
             for key in self._keys
             for content_hash in set(hashes)
+            for folder in folders
         ]
         return [trace for found in self.connection.batch(*asked) for trace in found] if asked else []
 
@@ -81,7 +89,8 @@ class TraceChanges(TraceQueries):
         if not self._keys:
             self._keys.append(token_bytes(KEY_BYTES))
             self.connection.insert("trace_keys", [{"key": self._keys[0]}])
-        digest = digest_of(self._keys[0], memory.memory_type, memory.session_id, metadata, memory.content_hash)
+        root = metadata.get("root")
+        digest = digest_of(self._keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
         sql = """
             insert into traces (digest, created_at, deleted_at) values (%(digest)s, %(created_at)s, {utc})
             on conflict (digest, created_at) do update set deleted_at = excluded.deleted_at
@@ -119,10 +128,10 @@ def covers(trace: Trace, new: NewMemory) -> bool:
     return new.created_at is not None and new.created_at <= max(trace.deleted_at, trace.created_at)
 
 
-def digest_of(key: bytes, kind: str, session_id: str | None, metadata: Mapping[str, Any], content_hash: str) -> bytes:
+def digest_of(key: bytes, kind: str, session_id: str | None, root: object, content_hash: str) -> bytes:
     """Return the keyed hash of a text's hash and its origin: its kind with its session, and the folder of its file.
 
     Not the agent, whose name depends on who tells it, nor the path, so that a renamed file is the same.
     """
-    origin = as_json([kind, session_id, metadata.get("root"), content_hash])
+    origin = as_json([kind, session_id, None if root is None else str(root), content_hash])
     return hmac.digest(key, origin.encode(), "sha256")[:DIGEST_BYTES]
