@@ -96,7 +96,7 @@ def readable_memory(connection: apsw.Connection, memory_id: int) -> Memory | Non
         # SQLite does not find a row that is not in order; a scan does.
         for condition in ("id = ?", "+id = ?"):
             bytes_of_text = f"iif(typeof({column}) = 'text', cast({column} as blob), {column})"
-            sql = f"select {bytes_of_text} from {TEXTS} where {condition}"
+            sql = f"select {bytes_of_text} from {TEXTS} m where {condition}"
             found = attempt(lambda: fetch_value(connection, sql, (memory_id,)))  # noqa: B023 - is called at once
             if found is not None:
                 return found.decode(errors="replace") if isinstance(found, bytes) else found
@@ -142,7 +142,7 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge
         connection.execute("begin")
         salvaged = Copier(source, connection, judge).copy(ids)
         if not salvaged.copied and (
-            ids or attempt(lambda: fetch_value(source, f"select count(*) from {TEXTS}")) is None
+            ids or attempt(lambda: fetch_value(source, f"select count(id) from {TEXTS}")) is None
         ):
             raise DatabaseError(NOTHING)
         connection.execute("commit")
