@@ -42,7 +42,9 @@ def stop_counting(store: SessionMemoryStore) -> None:
 def rebuild_words(connection: Any) -> None:
     """Rebuild the keyword index, in a transaction of either engine."""
     is_file = isinstance(connection, apsw.Connection)
-    KeywordIndex(SqliteConnection(connection) if is_file else PostgresConnection(connection)).rebuild()
+    words = KeywordIndex(SqliteConnection(connection) if is_file else PostgresConnection(connection))
+    words.clear()
+    words.fill()
 
 
 def compare_all(patch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_the_best_result_is_shortened_rather_than_omitted_and_the_answer_says_so
 
 @pytest.mark.parametrize("offset", [-1, 6])
 def test_an_offset_outside_the_text_is_refused_with_the_length(offset: int) -> None:
-    with pytest.raises(ValidationError, match="between 0 and 5"):
+    with pytest.raises(ValidationError, match="from 0 to 5"):
         ResponseBudget(1000).cut("12345", offset)
 
 

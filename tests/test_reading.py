@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.settings.reading import open_regular, read_file, read_up_to
+from vector_memory.domain.user_files import open_regular, read_file, read_up_to
 
 
 @pytest.fixture

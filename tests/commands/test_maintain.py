@@ -80,7 +80,7 @@ def test_policies_leave_what_supersedes_a_memory_that_stays_and_a_dry_run_says_s
     assert out[2] == "  working_memory=30d: 0 memories"
     assert run("cleanup", *rules, "--json").json["memories_kept"] == 1
     assert run("show", newer).code == 0
-    answer = run("cleanup", "--policy", "--retention", "working_memory=30d; session:*=30d", "--json").json
+    answer = run("cleanup", "--policy", "--retention", "working_memory=30d; session:*=30d", "--yes", "--json").json
     assert (answer["memories_kept"], answer["by_rule"]["working_memory=30d"]) == (0, 1)
     assert run("show", newer).code == 1
 

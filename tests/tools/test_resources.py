@@ -156,7 +156,7 @@ async def test_text_that_looks_like_provenance_does_not_change_it(client: Client
     [
         ("memory://memories/99", "There is no memory 99"),
         ("memory://memories/first", "memory_id must be an integer"),
-        ("memory://memories/1?offset=1000", "offset must be between 0 and 1"),
+        ("memory://memories/1?offset=1000", "offset must be an integer from 0 to 1"),
         ("memory://memories/1?offset=-1", "offset must be"),
         ("memory://sessions/nowhere", "memory://sessions"),
         (f"memory://sessions/{'x' * 201}", "send at most 200"),

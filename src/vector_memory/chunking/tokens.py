@@ -11,8 +11,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from vector_memory.domain import Span
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings.reading import read_file
 
 # tiktoken stores a downloaded encoding under the SHA-1 of its URL. If the file's SHA-256 is wrong, it deletes the file
 # and downloads it again (tiktoken/load.py, read_file_cached), so it must only ever see the correct file.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vector_memory.domain import MatchLevel
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings.reading import read_file
 
 INSTEAD_OF_TOKENS = 0.1
 """A late score is by so much higher than the cosine, in the middle: the estimate where tokens were not compared."""

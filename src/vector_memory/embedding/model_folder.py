@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vector_memory.domain.user_files import opened, read_file
 from vector_memory.embedding.description import Description
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings.reading import opened, read_file
 
 CONFIG_FILE = "config.json"
 MAX_CONFIG_BYTES = 1_000_000

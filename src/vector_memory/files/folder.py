@@ -18,13 +18,13 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from vector_memory.domain.text import text_in
+from vector_memory.domain.user_files import open_regular
 from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.syncing import FileStatus
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, write_refusal
 from vector_memory.settings import MEMORY_FOLDER
-from vector_memory.settings.reading import open_regular
 from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.disk.ignoring import keep_folder_out_of_git
 from vector_memory.storage.disk.locking import lock

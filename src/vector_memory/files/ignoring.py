@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from vector_memory.settings.reading import open_regular
+from vector_memory.domain.user_files import open_regular
 from vector_memory.settings.repository import repository_of
 from vector_memory.storage.disk.ignoring import REMARK, RULES
 
@@ -25,13 +25,13 @@ MAX_RULES = 1_000_000
 PROBES = ("MEMORY.md", "2026-01-31.md")
 """Files of a memory. Whoever ignores all of them keeps them out of commits, and means them all the same."""
 
-WITHOUT_TRAILING_SPACES = re.compile(rb"(?: *+(?:\\.?|[^ \\]))*+", re.DOTALL)
+WITHOUT_TRAILING_SPACES = re.compile(rb"(?>(?: *+(?:\\.?|[^ \\]))*)", re.DOTALL)
 LITERAL = re.compile(rb"[^*?\[\\]*+")
 
 MEMBER = rb"(?>\[:[^\]]*:\]|(?:\\.|[^\\%s])(?:-(?:\\.|[^\\\]]))?)"
 WILDCARD = re.compile(
     rb"(?P<any_folders>(?:\A|(?<=/))\*\*+(?:(?P<slash>/)|(?=\\/)|\Z))|(?P<star>\*+)|(?P<one>\?)"
-    rb"|\[(?P<negated>[!^]?)(?P<members>" + MEMBER % b"" + rb"(?:" + MEMBER % rb"\]" + rb")*+)\]"
+    rb"|\[(?P<negated>[!^]?)(?P<members>" + MEMBER % b"" + rb"(?>(?:" + MEMBER % rb"\]" + rb")*))\]"
     rb"|(?P<literal>\\.|[^\\\[])",
     re.DOTALL,
 )

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import DatabaseError
 from vector_memory.settings import MemoryAddress, state_folder
-from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_at
 from vector_memory.storage.disk.filesystem import flush_to_disk, make_private_folders, size_of
 from vector_memory.storage.disk.ignoring import make_own_folder

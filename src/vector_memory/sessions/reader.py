@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -16,9 +16,11 @@ from vector_memory.results.rounding import to_second
 from vector_memory.results.sessions import ObservationNote
 from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, StoredChunk
+
+if TYPE_CHECKING:
+    from vector_memory.sessions.writer import MemoryWriter  # needs numpy, which the first answers do not wait for
 
 A = TypeVar("A")
 
@@ -36,7 +38,7 @@ class Documents:
         budget: ResponseBudget,
         access: AccessRecorder,
         exports: ExportFolders,
-        writer: MemoryWriter,
+        writer: "MemoryWriter",
     ) -> None:
         self._storage = storage
         self._budget = budget

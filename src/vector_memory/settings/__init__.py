@@ -27,7 +27,6 @@ from vector_memory.settings.locations import FileLocations as FileLocations
 from vector_memory.settings.locations import FullPath as FullPath
 from vector_memory.settings.locations import ServerLocations as ServerLocations
 from vector_memory.settings.locations import export_folder_of as export_folder_of
-from vector_memory.settings.locations import folder_of_user as folder_of_user
 from vector_memory.settings.locations import full_path as full_path
 from vector_memory.settings.locations import project_folder as project_folder
 from vector_memory.settings.locations import project_of as project_of

@@ -10,8 +10,8 @@ from urllib.parse import quote, unquote
 
 from pydantic_core import PydanticCustomError
 
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings.reading import read_file
 
 
 def refused_together(message: str, *names: str) -> PydanticCustomError:

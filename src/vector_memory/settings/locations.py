@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, checked_path
 from vector_memory.settings.repository import main_checkout, repository_of
@@ -70,14 +71,6 @@ def project_folder(held: str = MEMORY) -> Path:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
 
-def folder_of_user(folder: str, variable: str = "") -> Path | None:
-    """Return the folder that a variable names, else this one in the user's home; None if the user has no home."""
-    try:
-        return Path(os.environ.get(variable) or Path("~", folder)).expanduser()
-    except RuntimeError:  # a container often runs as a user that the system does not know
-        return None
-
-
 def state_folder() -> Path | None:
     """Return the folder of this user for what programs keep; None if the user has no home."""
     state = folder_of_user(".local/state", "XDG_STATE_HOME")
@@ -98,8 +91,8 @@ class DatabaseFile(BaseModel):
     )
     working_dir: FullPath | None = Field(
         default=None,
-        description="Folder that contains the database, memory/agent_session_memory.db. Default: the top folder of the "
-        "Git repository that CLAUDE_PROJECT_DIR is in, or else the current folder; without one, that folder.",
+        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR or "
+        "the current folder, or the top of its Git repository.",
     )
 
 

@@ -9,9 +9,9 @@ import secrets
 from pathlib import Path
 from typing import NamedTuple
 
+from vector_memory.domain.user_files import MAX_BYTES, opened, read_up_to
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import state_folder
-from vector_memory.settings.reading import MAX_BYTES, opened, read_up_to
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import make_private_folders
 

@@ -7,9 +7,9 @@ import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import ConfigurationError, QuotaExceededError
 from vector_memory.sessions.writer import require_room
-from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import make_private_folders
 from vector_memory.storage.disk.locking import lock, lock_file

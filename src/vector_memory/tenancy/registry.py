@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import DatabaseError, NotFoundError, ValidationError
 from vector_memory.settings import DATABASE_NAME, DEFAULT_DIM, DatabaseUrl, MemoryAddress
-from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_of, make_private_folders, size_of
 from vector_memory.storage.disk.ignoring import make_own_folder

@@ -19,8 +19,8 @@ from typing import Annotated, NamedTuple
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from pydantic import ValidationError as InvalidEntry
 
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import AccessDeniedError, ConfigurationError, NotFoundError, ValidationError
-from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.disk.locking import lock, lock_file

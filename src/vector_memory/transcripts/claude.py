@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vector_memory.domain.user_files import folder_of_user, read_file
 from vector_memory.domain.validation import MAX_TITLE
-from vector_memory.settings import folder_of_user
-from vector_memory.settings.reading import read_file
 from vector_memory.transcripts.conversation import Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (
     Branches,

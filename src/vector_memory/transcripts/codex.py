@@ -12,9 +12,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
-from vector_memory.settings import folder_of_user
 from vector_memory.settings.repository import real_path
 from vector_memory.transcripts.conversation import Said, Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (

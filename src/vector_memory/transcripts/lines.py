@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vector_memory.domain.times import utc
+from vector_memory.domain.user_files import MAX_BYTES, opened
 from vector_memory.errors import ValidationError
-from vector_memory.settings.reading import MAX_BYTES, opened
 
 if sys.version_info >= (3, 14):
     from compression import zstd

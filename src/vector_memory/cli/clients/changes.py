@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
 
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.settings.reading import read_file
 from vector_memory.storage.disk.drafts import Rules, draft_of
 
 SUFFIX = ".before-vector-memory"

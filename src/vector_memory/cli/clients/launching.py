@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vector_memory.cli.clients.catalogue import Client, InstallScope
+from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import folder_of_user
 
 NAME = "vector-memory"
 """The name of the server in every client's configuration."""

@@ -13,8 +13,8 @@ from vector_memory.cli.clients.changes import Backup, FileChange, Plan, backup_o
 from vector_memory.cli.clients.claude_command import CommandChange, require_claude
 from vector_memory.cli.clients.json_file import content_of
 from vector_memory.cli.clients.launching import NAME, merged_entry
+from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import folder_of_user
 from vector_memory.settings.repository import repository_of
 
 Held = dict[str, Any]

@@ -93,7 +93,7 @@ def ingest(
     front matter. Without it, the title is the first heading of a Markdown file, or the file name. The metadata keeps
     the path as `source`: relative to the repository or, without one, beginning with the name of the folder. --sync
     recognizes a file by this path, among the memories of the same session, kind, agent, iteration and task.
-    A text whose memory was deleted stays gone, unless you name the file itself, without --sync.
+    A deleted text stays gone, unless you name the file itself, without --sync.
 
     Exit code 0: every file is stored, 1: some are not.
     """

@@ -16,6 +16,7 @@ from vector_memory.chunking import read_front_matter, title_of
 from vector_memory.cli.terminal import progress
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Scope
 from vector_memory.domain.text import text_in, without_halves
+from vector_memory.domain.user_files import read_file, read_up_to
 from vector_memory.domain.validation import MAX_CONTENT, MAX_CONTENT_BYTES, MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.files.following import follow
@@ -23,7 +24,6 @@ from vector_memory.files.syncing import FileSync, Outcome, UnreadableFileError, 
 from vector_memory.files.walking import walk
 from vector_memory.sessions.sync import Origin, Sync
 from vector_memory.sessions.writer import forms_of, hash_of
-from vector_memory.settings.reading import read_file, read_up_to
 from vector_memory.settings.repository import main_checkout
 from vector_memory.storage.disk.protection import is_open
 from vector_memory.store import SessionMemoryStore

@@ -11,8 +11,9 @@ from cyclopts import Parameter
 from vector_memory.cli.clients.catalogue import CLIENTS, InstallScope
 from vector_memory.cli.flags import Switch, given_path, require_folder
 from vector_memory.cli.terminal import agreed, say
+from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, folder_of_user, has_password
+from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
 
 if TYPE_CHECKING:
     from vector_memory.cli.clients.planning import Change, ClientConfiguration

@@ -28,11 +28,11 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import one_line, progress, resumable, tell
 from vector_memory.domain import ANY, MemoryKind
 from vector_memory.domain.text import counted
+from vector_memory.domain.user_files import open_regular
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
 from vector_memory.maintenance.copying import CopiedMemories, copying
 from vector_memory.maintenance.transfer import is_sqlite, new_file, notes_as_export
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, Settings, project_folder
-from vector_memory.settings.reading import open_regular
 from vector_memory.storage.opening import open_storage
 from vector_memory.store import SessionMemoryStore
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from vector_memory.chunking import headings
 from vector_memory.cli.flags import given_path
+from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import ConfigurationError
 from vector_memory.files.walking import walk
-from vector_memory.settings.reading import read_file
 
 SUFFIXES = {".md", ".markdown"}
 

@@ -15,10 +15,10 @@ from mcp import MCPError
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.demo.output import Grain, Output, Stored
 from vector_memory.domain.text import text_in
+from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import ValidationError, VectorMemoryError
 from vector_memory.results.sessions import StoreMemoryResult
-from vector_memory.settings.reading import read_file
 
 AGENT, SESSION = "demo-agent", "demo"
 RESULTS_ASKED = 3

@@ -35,6 +35,7 @@ from mcp_types import (
 
 from vector_memory import __version__
 from vector_memory.domain import utc_now
+from vector_memory.domain.user_files import read_file
 from vector_memory.errors import (
     ConfigurationError,
     DatabaseError,
@@ -58,7 +59,6 @@ from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.server.turns import in_intake_thread
 from vector_memory.settings import Redact, ServerOptions
-from vector_memory.settings.reading import read_file
 
 logger = logging.getLogger(__name__)
 

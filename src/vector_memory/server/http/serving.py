@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from vector_memory.domain.user_files import opened
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ConfigurationError
 from vector_memory.server.app import OverHttp, create_server
@@ -35,7 +36,6 @@ from vector_memory.server.http.workers import inherited, supervise, take_connect
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
-from vector_memory.settings.reading import opened
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog

@@ -1,4 +1,7 @@
-"""Reads files that users and clients name. What is no regular file is not opened: a pipe waits, a device never ends."""
+"""Finds folders of users, and reads files that users and clients name.
+
+What is no regular file is not opened: a pipe waits, a device never ends.
+"""
 
 import errno
 import os
@@ -6,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
+from pathlib import Path
 from typing import IO
 
 MAX_BYTES = 100_000_000
@@ -58,3 +62,11 @@ def read_up_to(stream: IO[bytes], longest: int) -> bytes:
     if len(data) > longest:
         raise OSError(errno.EFBIG, f"it is longer than {longest:,} bytes")
     return data
+
+
+def folder_of_user(folder: str, variable: str = "") -> Path | None:
+    """Return the folder that a variable names, else this one in the user's home; None if the user has no home."""
+    try:
+        return Path(os.environ.get(variable) or Path("~", folder)).expanduser()
+    except RuntimeError:  # a container often runs as a user that the system does not know
+        return None
