@@ -1,6 +1,7 @@
 """What one call of a tool passes in the package: whoever wants to understand the call has to read it.
 
-It is counted in a process of its own, because the profiler has to be there before the threads that it follows.
+It is counted in a process of its own, in one thread: there what the server would hand to a worker runs at once, so that
+no count depends on when a thread gets its turn.
 """
 
 import asyncio
@@ -8,20 +9,23 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import TypeVar
 
 from fastmcp import Client
+from fastmcp.utilities import async_utils
 
 import vector_memory
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.server import app
+from vector_memory.server import app, conversation, turns
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+
+T = TypeVar("T")
 
 PACKAGE = str(Path(vector_memory.__file__).parent)
 DOCUMENT = "\n\n".join(f"# Section {number}\n\nThe index idx_{number} is unused since March." for number in range(9))
@@ -29,12 +33,17 @@ STORE = {"agent_id": "a", "session_id": "s", "session_iter": 1}
 SEARCH = {"query": "unused index", "session_id": "s"}
 CALLS = 5
 
-SERVING = ("MainThread", "AnyIO worker thread")
-"""The threads that serve a call; the others work in the background."""
+
+async def at_once(function: Callable[..., T], *arguments: object, **_options: object) -> T:
+    """Run a function in place of `anyio.to_thread.run_sync`."""
+    return function(*arguments)
 
 
 class CallPath:
-    """The functions of the package that every call passed, and the pairs of which one reached the other's file."""
+    """The functions of the package that every call passed, and the pairs of which one reached the other's file.
+
+    The profiler follows the main thread only: others work in the background.
+    """
 
     def __init__(self) -> None:
         self._is_counting = False
@@ -42,10 +51,8 @@ class CallPath:
         self._hand_overs: set[tuple[CodeType, CodeType]] = set()
 
     def note(self, frame: FrameType, event: str, _argument: object) -> None:
-        """Take note of a call: a function for `threading.setprofile`."""
+        """Take note of a call: a function for `sys.setprofile`."""
         if not self._is_counting or event != "call" or not is_ours(frame):
-            return
-        if not threading.current_thread().name.startswith(SERVING):
             return
         self._functions.add(frame.f_code)
         caller = frame.f_back
@@ -78,6 +85,7 @@ def is_ours(frame: FrameType) -> bool:
 async def count(path: CallPath, file: Path) -> dict[str, int]:
     """Store and search with the tools of a server, as a client does, and without its background work."""
     app.SECONDS_UNASKED = 3600
+    turns.run_sync = conversation.run_sync = async_utils.run_sync_in_threadpool = at_once
     settings = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
     with SessionMemoryStore(file, settings, embedder=LatticeEmbedder()) as store:
         async with Client(app.create_server(lambda: nullcontext(store))) as client:
@@ -99,7 +107,6 @@ def of_calls() -> dict[str, int]:
 
 if __name__ == "__main__":
     followed = CallPath()
-    threading.setprofile(followed.note)
     sys.setprofile(followed.note)
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(asyncio.run(count(followed, Path(folder) / "memory.db"))))
