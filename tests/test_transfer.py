@@ -113,7 +113,7 @@ def answers(store: SessionMemoryStore) -> list[Any]:
         for query in ("lock ledger", "the cause of it"):
             result = search(query, Scope(kind=kind), Page(limit=100)).model_dump()
             for one in result["results"]:
-                notes = [note | {"id": None, "report_id": None} for note in one.pop("observations")]
+                notes = [note | {"id": None, "report_id": None} for note in one.pop("observations", [])]
                 found.append({name: value for name, value in one.items() if name not in LEFT_OUT} | {"notes": notes})
     return found
 
