@@ -282,9 +282,8 @@ def test_the_audit_log_tells_reading_from_changing_however_the_id_is_written(ent
     audit = AuditLog(team.folder, keys_of(team.folder))
     eventually(lambda: len(list(audit.lines())) == 4)
     calls = ("ui/memories", "PUT ui/memories/deletion", "DELETE ui/memories/deletion")
-    assert [(line["call"], line["ids"]["memory_id"]) for line in audit.lines()][1:] == [
-        (call, [number]) for call in calls
-    ]
+    lines = [(line["call"], line["ids"]["memory_id"]) for line in audit.lines() if "ui/" in line["call"]]
+    assert sorted(lines) == sorted((call, [number]) for call in calls)  # each is written by a thread of its own
 
 
 def test_what_the_page_does_not_have_is_refused_with_the_headers_of_every_answer(enter: Entering, team: Team) -> None:
@@ -376,7 +375,7 @@ def test_what_was_kept_for_those_who_have_left_is_forgotten_but_not_their_deleti
     kept = WeakSet[Deletions]()
 
     def noted(*given: Any) -> Deletions:
-        kept.add(made := Deletions(*given))
+        kept.add(made := Deletions(*given, seconds=600))  # a busy machine may take longer than the usual ten
         return made
 
     monkeypatch.setattr(team_page, "Deletions", noted)
