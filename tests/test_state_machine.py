@@ -183,7 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(days=st.integers(1, 200), dry_run=st.booleans(), elsewhere=st.booleans())
     def clean_up(self, days: int, dry_run: bool, elsewhere: bool) -> None:
-        old = [number for number, memory in self.model.items() if memory.days_old >= days and not memory.pinned]
+        old = self._expendable(days)
         answer = (
             self.other.call("cleanup_old_memories", days, dry_run=dry_run)
             if elsewhere
@@ -194,6 +194,13 @@ class StoreMachine(RuleBasedStateMachine):
         if not dry_run:
             for number in old:
                 self._forget(number)
+
+    def _expendable(self, days: int) -> list[int]:
+        """Return the old memories, without those that supersede one that stays."""
+        old = [number for number, memory in self.model.items() if memory.days_old >= days and not memory.pinned]
+        while staying := {newer for older, newer in self.links if newer in old and older not in old}:
+            old = [number for number in old if number not in staying]
+        return old
 
     @rule(number=ids)
     def read(self, number: int) -> None:
