@@ -8,20 +8,35 @@ import httpx2
 from servers import ENVELOPE, LEGACY, MODERN
 
 
-def post(url: str, secret: str | None = None, *, tool: str = "list_sessions", **options: Any) -> httpx2.Response:
-    """Call a tool in the newer protocol era."""
-    headers = {
+def call_request(
+    url: str, secret: str | None, tool: str, arguments: dict[str, Any], headers: dict[str, str] | None = None
+) -> httpx2.Request:
+    """Return the call of a tool in the newer protocol era."""
+    all_headers = {
         "Accept": "application/json, text/event-stream",
         "MCP-Protocol-Version": MODERN,
         "Mcp-Method": "tools/call",
         "Mcp-Name": tool,
         **({} if secret is None else {"Authorization": f"Bearer {secret}"}),
-        **options.pop("headers", {}),
+        **(headers or {}),
     }
-    arguments = options.pop("arguments", {})
     params = {"name": tool, "arguments": arguments, "_meta": ENVELOPE}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return httpx2.post(url, json=body, headers=headers, **{"timeout": 60, **options})
+    return httpx2.Request("POST", url, json=body, headers=all_headers)
+
+
+def post(
+    url: str,
+    secret: str | None = None,
+    *,
+    tool: str = "list_sessions",
+    arguments: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+    verify: bool = True,
+) -> httpx2.Response:
+    """Call a tool in the newer protocol era."""
+    with httpx2.Client(timeout=60, verify=verify) as client:
+        return client.send(call_request(url, secret, tool, arguments or {}, headers))
 
 
 def send(url: str, secret: str | None, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
