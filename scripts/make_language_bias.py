@@ -16,9 +16,8 @@ import numpy as np
 
 from vector_memory.embedding import Embedder
 from vector_memory.embedding.known import E5_SMALL
-from vector_memory.embedding.language_bias import LanguageBias
 from vector_memory.embedding.model_folder import BIAS_FILE
-from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.onnx_engine import LanguageBias, OnnxEngine
 from vector_memory.embedding.weights import described, find_weights
 
 TEXTS = Path(__file__).with_name("parallel_texts.json")

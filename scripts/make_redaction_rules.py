@@ -17,7 +17,7 @@ from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
-from vector_memory.redaction.tokens import TOKENS
+from vector_memory.redaction.rules import TOKENS
 
 TARGET = Path(__file__).parents[1] / "src/vector_memory/redaction/published.json"
 MIN_ANCHOR, MAX_ANCHORS = 3, 12

@@ -11,8 +11,8 @@ from forked import Forked
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.agreement import are_words_correct
-from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Level, Report
 from vector_memory.settings import Settings, memory_address
 from vector_memory.storage.sqlite.database import Database

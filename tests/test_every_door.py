@@ -36,7 +36,7 @@ from vector_memory.server.http.relay import Relay, create_relay
 from vector_memory.server.http.remote import NAMES, Remote
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.server.ui import edits
+from vector_memory.server.ui import routes
 from vector_memory.server.ui.api import FILTERS
 from vector_memory.settings import Redact, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
@@ -215,11 +215,11 @@ def test_no_request_of_the_page_stores_a_secret(tmp_path: Path, outside: Path, m
     async def body_of(request: Any) -> Anything:
         return Anything(await request.json() or {}, lines=lines)
 
-    monkeypatch.setattr(edits, "body_of", body_of)
+    monkeypatch.setattr(routes, "body_of", body_of)
     with opened(tmp_path) as store, serving(store) as ui:
         ui.enter()
-        routes = edits.Edits(store, None, read_only=False).routes()  # type: ignore[arg-type]
-        for route in sorted(routes, key=lambda route: "DELETE" in (route.methods or ())):
+        doors = routes.Edits(store, None, read_only=False).routes()  # type: ignore[arg-type]
+        for route in sorted(doors, key=lambda route: "DELETE" in (route.methods or ())):
             for method in (route.methods or set()) - {"HEAD"}:
                 path = route.path.removeprefix("/api/").format(memory_id=1, older_id=2)
                 for body in ({}, {"tags": [TEXT]}, {"session": None}):

@@ -29,24 +29,20 @@ from vector_memory.results.budget import ResponseBudget
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriever, SearchTimer
 from vector_memory.search.across import Across
 from vector_memory.search.explaining import Explaining
+from vector_memory.search.later import links_of
 from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.search.probes import Probes
-from vector_memory.search.succession import links_of
 from vector_memory.sessions.access_counts import AccessRecorder
-from vector_memory.sessions.amending import Amending
-from vector_memory.sessions.batches import Batches
+from vector_memory.sessions.amending import Amending, Superseding
+from vector_memory.sessions.batches import Batches, Intake
 from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.intake import Intake
-from vector_memory.sessions.memory_pages import MemoryPages
-from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.recap import Past
 from vector_memory.sessions.review import Review
-from vector_memory.sessions.statistics import Statistics
-from vector_memory.sessions.superseding import Superseding
+from vector_memory.sessions.statistics import MemoryPages, Overview, Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import Run
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.audit_keys import AuditKeys, keys_of
+from vector_memory.tenancy.audit import AuditKeys, AuditLog, keys_of
 from vector_memory.tenancy.quotas import Quota, read_quota
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Caller, Permission, token_file

@@ -21,9 +21,8 @@ from tokenizers import Tokenizer
 
 from vector_memory.embedding import e5_package, load_embedder
 from vector_memory.embedding.known import E5_SMALL
-from vector_memory.embedding.language_bias import read_bias
 from vector_memory.embedding.model_folder import ModelFolder, digest_of, read_architecture
-from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.onnx_engine import OnnxEngine, read_bias
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.token_states import compare
 from vector_memory.embedding.weights import described, find_weights, source_of

@@ -7,9 +7,8 @@ import pytest
 
 from tiny_models import WIDTH, Tiny, forward
 from vector_memory.embedding import safetensors
-from vector_memory.embedding.language_bias import LanguageBias, read_bias
 from vector_memory.embedding.model_folder import BIAS_FILE
-from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.onnx_engine import LanguageBias, OnnxEngine, read_bias
 from vector_memory.embedding.token_states import of_question, packed
 from vector_memory.errors import EmbeddingUnavailableError
 

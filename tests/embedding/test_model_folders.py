@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from tiny_models import WORDS, Tiny, forward
-from vector_memory.embedding import load_embedder, onnx_file
-from vector_memory.embedding.encoder import build_graph
+from vector_memory.embedding import encoder, load_embedder
+from vector_memory.embedding.encoder import Kind, build_graph
 from vector_memory.embedding.known import ARCTIC_S, ARCTIC_XS, BGE_SMALL, GTE_SMALL, KNOWN, MINILM, KnownModel, by_name
 from vector_memory.embedding.model_folder import read_architecture
 from vector_memory.embedding.onnx_engine import OnnxEngine
-from vector_memory.embedding.onnx_file import Kind
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.weights import described, find_model, find_weights
 from vector_memory.errors import EmbeddingUnavailableError
@@ -337,9 +336,9 @@ def test_an_onnx_file_with_other_outputs_or_that_is_none_is_refused(tiny: Tiny) 
     (tiny.folder / "model.onnx").write_bytes(b"no model")
     with pytest.raises(EmbeddingUnavailableError, match=r"model\.onnx .* cannot be loaded"):
         OnnxEngine(tiny.model())
-    ids = onnx_file.value("input_ids", Kind.INT64, ["batch", "length"])
-    same = onnx_file.node("Identity", ["input_ids"], "same", {})
-    result = onnx_file.value("same", Kind.INT64, ["batch", "length"])
-    (tiny.folder / "model.onnx").write_bytes(onnx_file.model("m", [same], [], [ids], [result], contrib=False))
+    ids = encoder.value("input_ids", Kind.INT64, ["batch", "length"])
+    same = encoder.node("Identity", ["input_ids"], "same", {})
+    result = encoder.value("same", Kind.INT64, ["batch", "length"])
+    (tiny.folder / "model.onnx").write_bytes(encoder.model("m", [same], [], [ids], [result], contrib=False))
     with pytest.raises(EmbeddingUnavailableError, match="must be the last hidden states"):
         OnnxEngine(tiny.model())

@@ -17,7 +17,7 @@ from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.files import FileMemory, following, index_path
+from vector_memory.files import FileMemory, index_path, watcher
 from vector_memory.files import memory as module
 from vector_memory.files.folder import MemoryFolder
 from vector_memory.files.watcher import Watcher
@@ -31,10 +31,10 @@ MORNING = datetime(2026, 2, 13, 9, 30)
 @pytest.fixture(autouse=True)
 def quick_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
     """The two seconds are tested with a real server."""
-    monkeypatch.setattr(following, "DEBOUNCE_MS", 100)
-    monkeypatch.setattr(following, "QUIET_MS", 20)
-    monkeypatch.setattr(following, "EXISTENCE_CHECK_MS", 50)
-    monkeypatch.setattr(following, "SECONDS_BETWEEN_CHECKS", 0.05)
+    monkeypatch.setattr(watcher, "DEBOUNCE_MS", 100)
+    monkeypatch.setattr(watcher, "QUIET_MS", 20)
+    monkeypatch.setattr(watcher, "EXISTENCE_CHECK_MS", 50)
+    monkeypatch.setattr(watcher, "SECONDS_BETWEEN_CHECKS", 0.05)
 
 
 @pytest.fixture

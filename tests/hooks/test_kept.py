@@ -18,7 +18,7 @@ from vector_memory.outbox import Outbox, delivery
 from vector_memory.outbox.folder import outboxes_of
 from vector_memory.server.hooks import HOOKS, capture
 from vector_memory.server.jsonrpc import HOOK
-from vector_memory.sessions.intake import Intake
+from vector_memory.sessions.batches import Intake
 from vector_memory.sessions.recap import Past
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Settings

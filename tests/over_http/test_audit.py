@@ -21,8 +21,7 @@ from servers import ENVELOPE
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.server.http.serving import application, require_usable
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.audit_keys import AuditKeys, keys_of
+from vector_memory.tenancy.audit import AuditKeys, AuditLog, keys_of
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Caller, Permission
@@ -69,7 +68,7 @@ WRITE_LINES = """
 import sys
 from pathlib import Path
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.audit import keys_of
 from vector_memory.tenancy.tokens import Caller, Permission
 
 log = AuditLog(Path(sys.argv[1]), keys_of(Path(sys.argv[1])), rotate_bytes=2_500)

@@ -18,8 +18,7 @@ from vector_memory.errors import ConfigurationError, NotFoundError, ValidationEr
 from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
 from vector_memory.storage.opening import prepare_database
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.audit import AuditLog, keys_of
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import DatabaseRegistry
 from vector_memory.tenancy.tokens import Permission

@@ -14,8 +14,7 @@ from over_http.calling import answer_in, post
 from over_http.conftest import serving
 from over_http.signed import ISSUER, Provider, options, trusting, unsigned
 from vector_memory.server.http import signed
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.audit import AuditLog, keys_of
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Permission, token_file
 

@@ -8,11 +8,11 @@ import pytest
 from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS
 from memory_files import doctor
-from vector_memory.maintenance.doctor import postgres_servers
-from vector_memory.maintenance.doctor.postgres_servers import confirmation, namespaces, server, servers
+from vector_memory.maintenance.doctor import postgres_memory
+from vector_memory.maintenance.doctor.postgres_memory import confirmation, namespaces, server, servers
 from vector_memory.maintenance.doctor.report import Finding, Level
 from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.survey import Surveyed, survey
+from vector_memory.storage.postgres.inspection import Surveyed, survey
 from waiting import eventually
 
 
@@ -85,7 +85,7 @@ def test_an_earlier_primary_is_a_problem_beside_the_later_one_that_is_used(pair:
 
 def test_two_primaries_on_one_timeline_are_a_problem(primary: Surveyed, monkeypatch: pytest.MonkeyPatch) -> None:
     other = primary._replace(started_at=primary.started_at + timedelta(seconds=1))
-    monkeypatch.setattr(postgres_servers, "survey", lambda _: [("one", primary), ("other", other)])
+    monkeypatch.setattr(postgres_memory, "survey", lambda _: [("one", primary), ("other", other)])
     assert "problem primary: Two servers of the database URL accept changes" in texts(servers(""))
 
 
@@ -98,7 +98,7 @@ def test_limits_that_are_nearly_reached_are_reported(primary: Surveyed, monkeypa
     assert state(namespaces(primary)) == Level.OK
     crowded = primary._replace(tables=primary.locks + 1)
     assert "--schema" in (namespaces(crowded).advice or "")
-    monkeypatch.setattr(postgres_servers, "MANY_NAMESPACES", 1)
+    monkeypatch.setattr(postgres_memory, "MANY_NAMESPACES", 1)
     assert "another database" in (namespaces(primary).advice or "")
     unseen = primary._replace(has_to_confirm="*")
     assert "pg_read_all_stats" in (confirmation(unseen).advice or "")

@@ -11,7 +11,7 @@ from clusters import Cluster, as_unprivileged
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.maintenance.doctor.examination import Doctor
+from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Finding, Level
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.postgres import beginnings

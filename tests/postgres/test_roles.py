@@ -13,7 +13,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, NotFoundError
 from vector_memory.settings import DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import prepare_database
-from vector_memory.storage.postgres import migrations, provision
+from vector_memory.storage.postgres import migrations, tenant_tables
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.tenancy.registry import DatabaseRegistry
@@ -169,7 +169,7 @@ def test_memories_are_prepared_in_portions_and_a_repetition_prepares_the_rest(
     prepare(database)
     for number in range(1, 5):
         create_namespace(database("owner"), f"{number}")
-    monkeypatch.setattr(provision, "PORTION", 2)
+    monkeypatch.setattr(tenant_tables, "PORTION", 2)
     monkeypatch.setattr(migrations, "migrate", fail_once)
     with pytest.raises(DatabaseError, match="away"):
         prepare(database)

@@ -17,7 +17,7 @@ from faults.proxy import Proxy, proxy_to
 from inside import database_of
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import dead_peer, pool
+from vector_memory.storage.postgres import connection, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.postgres.storage import PostgresStorage
@@ -93,9 +93,9 @@ def test_a_slow_answer_is_waited_for_as_long_as_the_server_is_heard(
         asked.append(descriptor)
         return is_heard(descriptor)
 
-    is_heard = dead_peer.is_heard
-    monkeypatch.setattr(dead_peer, "QUIET_SECONDS", 0.05)
-    monkeypatch.setattr(dead_peer, "is_heard", counted)
+    is_heard = connection.is_heard
+    monkeypatch.setattr(connection, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "is_heard", counted)
     with storage.read() as reader:
         reader.cursor()
         assert reader.raw.execute("select pg_sleep(0.5)").fetchall()
@@ -107,8 +107,8 @@ def test_the_calls_that_wait_behind_one_that_noticed_are_answered_with_it(
 ) -> None:
     monkeypatch.setattr(pool, "SILENT_SECONDS", 60.0)
     asked: list[int] = []
-    is_heard = dead_peer.is_heard
-    monkeypatch.setattr(dead_peer, "is_heard", lambda descriptor: (asked.append(descriptor), is_heard(descriptor))[1])
+    is_heard = connection.is_heard
+    monkeypatch.setattr(connection, "is_heard", lambda descriptor: (asked.append(descriptor), is_heard(descriptor))[1])
     refused: list[str] = []
 
     def store(number: int) -> None:
@@ -142,9 +142,9 @@ def test_a_descriptor_beyond_the_reach_of_select_can_be_waited_for() -> None:
     one, other = socket.socketpair()
     try:
         with one, other, socket.socket(fileno=fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 1_024)) as beyond:
-            assert not dead_peer.has_input(beyond.fileno(), 0)
+            assert not connection.has_input(beyond.fileno(), 0)
             other.send(b"!")
-            assert dead_peer.has_input(beyond.fileno(), 1)
+            assert connection.has_input(beyond.fileno(), 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 

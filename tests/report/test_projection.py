@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from vector_memory.maintenance.report.projection import nearest_neighbours, project
+from vector_memory.maintenance.report.session_report import nearest_neighbours, project
 
 VECTORS = st.integers(0, 12).flatmap(
     lambda rows: arrays(np.float32, (rows, 6), elements=st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from search.test_exact import open_store
 from vector_memory.domain import Scope
-from vector_memory.search.dates import without_dates
+from vector_memory.search.question import without_dates
 
 OCTOBER = Scope(created_after="2026-10", created_before="2026-10")
 

@@ -20,10 +20,10 @@ from search.test_exact import QUERIES, SCOPES, fill, open_store
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.search import scan
+from vector_memory.search.later import nearest_memories, passages_of
 from vector_memory.search.question import Question
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.search.scan import Method
-from vector_memory.search.succession import nearest_memories, passages_of
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Embedded
 from vector_memory.store import SessionMemoryStore

@@ -12,7 +12,6 @@ from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.results.sessions import Beginning, FoundBeginning, FoundChunk, FoundMemory, FoundSection
 from vector_memory.results.tagged import FoundTagged
-from vector_memory.search import succession
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -114,7 +113,7 @@ def test_of_a_large_memory_only_the_newest_passages_are_compared_with_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compare(monkeypatch)
-    monkeypatch.setattr(succession, "LOOKED_BACK", looked_back)
+    monkeypatch.setattr("vector_memory.search.later.LOOKED_BACK", looked_back)
     older, newer = fill(store)
     assert later(store) == ({older: [newer]} if is_named else {})
 

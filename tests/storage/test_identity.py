@@ -14,10 +14,10 @@ from faults.conftest import mounted
 from memory_files import create_file
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
-from vector_memory.storage.sqlite import lock_table
+from vector_memory.storage.sqlite import identity
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.file_index import IndexDatabase
-from vector_memory.storage.sqlite.lock_table import IN_USE, TABLE, is_locked
+from vector_memory.storage.sqlite.identity import IN_USE, TABLE, is_locked
 from vector_memory.storage.sqlite.rows import fetch_column
 
 ADD = """
@@ -273,9 +273,9 @@ def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(
 def test_a_lock_that_one_read_of_the_table_misses_is_still_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may leave out entries when the table changes while it is read."""
     number = log_index_of(path).stat().st_ino
-    readings = iter(["", f"1: POSIX  ADVISORY  READ 1 {lock_table.device_of(path)}:{number} 128 128\n"])
+    readings = iter(["", f"1: POSIX  ADVISORY  READ 1 {identity.device_of(path)}:{number} 128 128\n"])
     table = SimpleNamespace(read_text=lambda **_: next(readings, ""))
-    monkeypatch.setattr(lock_table, "TABLE", table)
+    monkeypatch.setattr(identity, "TABLE", table)
     assert is_locked(log_index_of(path), IN_USE)
 
 

@@ -11,7 +11,7 @@ from vector_memory.domain import Page, Scope
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.shortening import size
 from vector_memory.server.tools import offered
-from vector_memory.server.tools.tracing import NO_ROOM, traced
+from vector_memory.server.tools.searching import NO_ROOM, traced
 from vector_memory.settings import Profile, Toolset
 
 pytestmark = pytest.mark.anyio

@@ -21,12 +21,19 @@ from vector_memory.domain.validation import (
     parse_choice,
 )
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.files.explaining import FileExplaining
 from vector_memory.files.folder import MAX_FILE_BYTES, MemoryFolder
 from vector_memory.files.index_file import FileIndex, IndexFile
 from vector_memory.files.indexer import FolderIndexer, IndexingProgress, file_scope
-from vector_memory.files.reading import Excerpt, Wanted, fitting_lines
-from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
+from vector_memory.files.search import (
+    Excerpt,
+    FileExplaining,
+    FileHit,
+    FileHits,
+    FileSearch,
+    Wanted,
+    fitting_lines,
+    notes,
+)
 from vector_memory.files.watcher import Watcher
 from vector_memory.redaction import redact
 from vector_memory.results.budget import ResponseBudget

@@ -19,10 +19,8 @@ from vector_memory.results.mapping import (
     with_notes,
 )
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, SearchMemoriesResult
-from vector_memory.search.arranging import needed_for, newer_of, results_of
-from vector_memory.search.confidence import Judgement
-from vector_memory.search.copies import said_in, whole_runs
-from vector_memory.search.elsewhere import nothing_stored
+from vector_memory.search.confidence import Judgement, nothing_stored
+from vector_memory.search.copies import needed_for, newer_of, results_of, said_in, whole_runs
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of

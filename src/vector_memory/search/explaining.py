@@ -8,8 +8,8 @@ from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode, State
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
-from vector_memory.search.arranging import results_of
 from vector_memory.search.confidence import judged
+from vector_memory.search.copies import results_of
 from vector_memory.search.fusion import Hit, best_of_each_memory
 from vector_memory.search.medium import MatchedSection, chunks_for, sections_for
 from vector_memory.search.question import Question

@@ -5,8 +5,7 @@ from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
 from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in, with_notes
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
-from vector_memory.search.arranging import needed_for, newer_of, results_of
-from vector_memory.search.copies import said_in, whole_runs
+from vector_memory.search.copies import needed_for, newer_of, results_of, said_in, whole_runs
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import LaterFields, with_superseding

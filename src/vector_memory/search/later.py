@@ -1,14 +1,25 @@
-"""Names the memories that are newer than results, and on their subjects: `later_links` has them (`succession`)."""
+"""Names the memories that are newer than results, and on their subjects: `later_links` has them."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from vector_memory.domain import Scope
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.results.sessions import LaterMemory
-from vector_memory.search.same_subject import BEHIND
+from vector_memory.search.question import Question
+from vector_memory.search.scan import USUAL, Found, Method, Scan, reads
 from vector_memory.storage.base import Reader
-from vector_memory.storage.records import Later
+from vector_memory.storage.records import NO_LINKS, Later, Links
+from vector_memory.storage.scoring import SCALE, Vectors
+from vector_memory.storage.terms import query_terms
 
 MOST_NAMED = 3
 BEGINNING = 240
@@ -58,3 +69,171 @@ def fields_of(found: Sequence[Later], given: Collection[int]) -> dict[str, Any]:
         for one in found[:MOST_NAMED]
     ]
     return {"later": named, "later_more": len(found) - len(named)}
+
+
+# Tells whether a newer text speaks of the subject of an older one, so that it may say what is true now.
+#
+# The evidence is the cosine of two passages, with a share of the words that they have in common, and with more if the
+# newer text has words of change. The model says from which evidence on the subject is the same (`Calibration`). Many
+# texts on one subject are a series, such as the reports on the progress of a task: the next one corrects none of them,
+# unless it is much nearer to it than to the others.
+
+CHANGE = re.compile(
+    r"\b(?:now|since|no longer|no more|any ?more|instead|after all|moved?|renamed?|replaced?|dropped|switched|changed?"
+    r"|raised?|removed|left)\b",
+    re.IGNORECASE,
+)
+"""What a text often has that says what is different now."""
+
+BEHIND = 0.1
+"""A link with so much less evidence than the best one of the same memory does not count."""
+
+SERIES = 8
+"""So many others on a subject, or nearly on it, make a series."""
+NEARLY = 0.08
+"""By so much less evidence another text is nearly on the subject."""
+
+STANDS_OUT = 0.25
+"""By so much more evidence than for the text at place SERIES another one is not only a part of the series."""
+
+PASSAGES_KNOWN = 1_024
+"""The terms of so many passages are kept: memories stored one after the other are compared with the same ones."""
+
+
+class Subject(NamedTuple):
+    """A text as it is compared. `vectors`: unit vectors, shape (passages, dimensions); `words`: terms of each passage.
+
+    `tells_change`: whether it has words of change.
+    """
+
+    vectors: Vectors
+    words: Sequence[frozenset[str]]
+    tells_change: bool
+
+
+def subject_of(passages: Sequence[str], vectors: Vectors) -> Subject:
+    """Return a text as it is compared. `vectors`: of its passages."""
+    return Subject(vectors, list(map(passage_terms, passages)), any(map(CHANGE.search, passages)))
+
+
+@lru_cache(maxsize=PASSAGES_KNOWN)
+def passage_terms(passage: str) -> frozenset[str]:
+    """Return the terms of a passage."""
+    return frozenset(query_terms(passage))
+
+
+def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
+    """Return how much says that two texts have the same subject.
+
+    Of the text with fewer passages each counts, with the nearest one of the other text.
+    """
+    nearness = older.vectors @ newer.vectors.T + rule.shared_words * shares(older.words, newer.words)
+    by_older, by_newer = nearness.max(axis=1).mean(), nearness.max(axis=0).mean()
+    count = len(older.words) - len(newer.words)
+    near = max(by_older, by_newer) if not count else by_older if count < 0 else by_newer
+    return round(float(near) + rule.change * newer.tells_change, int(np.log10(SCALE)))
+
+
+def shares(one: Sequence[frozenset[str]], other: Sequence[frozenset[str]]) -> Vectors:
+    """Return the share of common terms of each pair of passages: of those of the passage that has fewer."""
+    columns = {word: column for column, word in enumerate(frozenset[str]().union(*other))}
+
+    def table(words: Sequence[frozenset[str]]) -> NDArray[np.float64]:
+        filled = np.zeros((len(words), len(columns)))
+        for row, each in enumerate(words):
+            filled[row, [columns[word] for word in each if word in columns]] = 1
+        return filled
+
+    least = np.minimum.outer([len(each) for each in one], [len(each) for each in other])
+    return np.asarray(table(one) @ table(other).T / np.maximum(1, least), np.float32)
+
+
+def links(rule: Calibration, found: Mapping[int, float], distinct: Collection[int]) -> Links:
+    """Return which memories a new one is linked to, given the evidence of those that are nearest to it, by id.
+
+    `distinct`: one memory of each text: a text that was stored several times is no series.
+    """
+    if rule.same_subject is None or not found:
+        return NO_LINKS
+    ordered = sorted((found[number] for number in distinct), reverse=True)
+    least, nearly = max(rule.same_subject, ordered[0] - BEHIND), rule.same_subject - NEARLY
+    if len(ordered) < SERIES or ordered[SERIES - 1] < nearly:
+        return Links({number: value for number, value in found.items() if value >= least})
+    typical = ordered[SERIES - 1]
+    return Links(
+        {number: value for number, value in found.items() if value >= max(least, typical + STANDS_OUT)},
+        [number for number, value in found.items() if value >= max(nearly, typical - BEHIND)],
+        typical + STANDS_OUT,
+    )
+
+
+# Finds the memories on the subject of a new one, once, when its vectors are made.
+#
+# Its passages are compared with those of its kind, in all sessions: a link that a caller may not see, or does not ask
+# for, is left out when it is read. The nearest memories are then compared as a whole (`links`).
+
+MOST_ASKED = 8
+"""Passages of a new memory that are compared with all others: of a longer one, so many at equal distances."""
+
+LOOKED_BACK = 262_144
+"""The newest passages with which they are compared, so that a store does not take longer the larger the memory is."""
+
+NEAREST = 16
+"""Memories with the nearest passages, which are compared as a whole."""
+
+
+def links_of(
+    model: EmbeddingModel, reader: Reader, kind: str, texts: Sequence[str], vectors: Vectors, memory_id: int | None
+) -> Links:
+    """Return the links of a memory of a kind; none if the model does not tell what is on one subject.
+
+    `texts`, `vectors`: of its last passages; those before them are stored. `memory_id`: None if nothing of it is.
+    Raises EmbeddingUnavailableError, DatabaseError.
+    """
+    besides = [] if memory_id is None else [memory_id]
+    for first_texts, first_vectors in passages_of(reader, besides).values():
+        texts, vectors = [*first_texts, *texts], np.concatenate([first_vectors, vectors])
+    rule = model.calibration_for(texts[0]) if texts and kind in TRAITS else UNKNOWN
+    if rule.same_subject is None:
+        return NO_LINKS
+    new = subject_of(texts, vectors)
+    nearest = nearest_memories(reader, MemoryKind(kind), vectors, besides)
+    others = passages_of(reader, nearest)
+    distinct = {tuple(passages): number for number, (passages, _) in others.items()}.values()
+    return links(rule, {number: evidence(rule, subject_of(*one), new) for number, one in others.items()}, distinct)
+
+
+def nearest_memories(reader: Reader, kind: MemoryKind, vectors: Vectors, besides: Sequence[int]) -> list[int]:
+    """Return the memories of a kind that have the passages nearest to some vectors.
+
+    Of a large memory only the newest count, unless one of `besides`, which are left out, is older.
+    """
+    oldest = reader.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
+    scope, method = Scope(kind), USUAL
+    if oldest and min(besides, default=oldest) >= oldest:
+        scope, method = Scope(kind, after_id=oldest - 1), Method(newest=LOOKED_BACK)
+    asked = vectors[np.unique(np.linspace(0, len(vectors) - 1, MOST_ASKED).astype(int))]
+    found = Found(*reader.together(*reads(scope, Question(None, None))))
+    best: dict[int, float] = {}
+    for vector in asked:
+        scan = Scan(
+            reader.candidates, scope, Question(vector, None), found, method=method, depth=NEAREST, besides=besides
+        )
+        for hit in scan.find(NEAREST, memories=True).hits:
+            best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, -1.0))
+    return sorted(best, key=lambda number: (-best[number], number))[:NEAREST]
+
+
+def passages_of(reader: Reader, memory_ids: Sequence[int]) -> dict[int, tuple[list[str], Vectors]]:
+    """Return the passages of memories that have vectors, and these, shape (passages, dimensions), by memory."""
+    passages = sorted(reader.passage_texts(memory_ids), key=lambda one: one.memory_id) if memory_ids else []
+    if not passages:
+        return {}
+    ids, vectors = reader.candidates.vectors(sorted(one.id for one in passages))
+    places = {number: place for place, number in enumerate(ids.tolist())}
+    found = {}
+    for memory_id, group in groupby(passages, key=lambda one: one.memory_id):
+        own = [one for one in group if one.id in places]
+        if own:
+            found[memory_id] = [one.text for one in own], vectors[[places[one.id] for one in own]]
+    return found

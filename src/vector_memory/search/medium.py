@@ -12,9 +12,18 @@ from vector_memory.results.budget import ResponseBudget, explain
 from vector_memory.results.lean import IS_LEAN, shortened_hits
 from vector_memory.results.mapping import counted_with_copies, notes_on, provenance, superseded_in, with_notes
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
-from vector_memory.search.arranging import found_for, newer_of, preferred
 from vector_memory.search.confidence import judged
-from vector_memory.search.copies import Said, copies_in, folded, names_of, said_in, suspects
+from vector_memory.search.copies import (
+    Said,
+    copies_in,
+    folded,
+    found_for,
+    names_of,
+    newer_of,
+    preferred,
+    said_in,
+    suspects,
+)
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import LaterFields, with_superseding

@@ -19,8 +19,7 @@ from vector_memory.results.sessions import (
     Omitted,
     SearchResult,
 )
-from vector_memory.search.arranging import needed_for
-from vector_memory.search.copies import copies_in, folded, whole_runs
+from vector_memory.search.copies import copies_in, folded, needed_for, whole_runs
 from vector_memory.search.messages import said_with, somewhere_else
 from vector_memory.search.neighbours import without_repeated
 from vector_memory.search.relevance import MOST_RELATED, latest_first, on_page

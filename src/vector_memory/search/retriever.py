@@ -13,9 +13,8 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.confidence import Judgement, judge
-from vector_memory.search.dates import without_dates
 from vector_memory.search.later import LaterFields, later_fields
-from vector_memory.search.question import Question, prepare
+from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.search.retrieval import Known, Retrieval
 from vector_memory.search.scan import Found, Method, reads
 from vector_memory.settings import Settings

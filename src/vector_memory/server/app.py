@@ -18,13 +18,12 @@ from vector_memory import __version__
 from vector_memory.domain import Chunk, Project
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.server import guide
-from vector_memory.server.completions import add_completions
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, SessionMemoryStore
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
 from vector_memory.server.instructions import instructions_for
-from vector_memory.server.prompts import add_prompts
+from vector_memory.server.prompts import add_completions, add_prompts
 from vector_memory.server.resources import add_resources
 from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire, take_standard_streams

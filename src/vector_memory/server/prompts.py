@@ -4,21 +4,33 @@ A prompt tells an agent what to do with the tools. Stored data comes in a separa
 cannot be mistaken for instructions.
 """
 
+import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from fastmcp import FastMCP
+from fastmcp import Context, FastMCP
 from fastmcp.prompts import FunctionPrompt, Message, PromptResult
-from mcp_types import EmbeddedResource, TextResourceContents
+from mcp_types import (
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    EmbeddedResource,
+    PromptReference,
+    ResourceTemplateReference,
+    TextResourceContents,
+)
 
 from vector_memory.domain import MAIN_AGENT
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label, parse_iteration
 from vector_memory.errors import ValidationError
 from vector_memory.results.shortening import value_size
+from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
 from vector_memory.server.resources import JSON, SessionOverview, budget_of, overview, session_uri
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.memory_tool import longest_answer
 from vector_memory.server.tools.params import Store
+from vector_memory.storage.records import NamedBy
 
 SHOWN = 20
 """Maximum number of memories listed in a prompt, newest first."""
@@ -198,3 +210,35 @@ def as_resource(session_id: str, held: SessionOverview) -> Message:
     """Return a session's overview as an embedded resource."""
     contents = TextResourceContents(uri=session_uri(session_id), mime_type=JSON, text=held.as_json())
     return Message(EmbeddedResource(type="resource", resource=contents))
+
+
+# Completion of session ids, agent ids and task codes while the user types.
+
+COMPLETED: tuple[NamedBy, ...] = ("session_id", "agent_id", "task_code")
+"""The arguments of prompts and resource templates that are completed."""
+
+
+def add_completions(server: FastMCP) -> None:
+    """Let a server complete the arguments of its prompts and resource templates from stored names."""
+
+    async def complete(
+        _reference: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> Completion:
+        async with Context(fastmcp=server) as current:
+            store = store_of_caller(current.lifespan_context)
+        chosen = (context.arguments if context else None) or {}
+        return await asyncio.to_thread(names, store, argument, chosen)
+
+    server.add_completion_handler(complete)
+
+
+def names(store: SessionMemoryStore, argument: CompletionArgument, chosen: Mapping[str, str]) -> Completion:
+    """Return the names that contain the typed text; agents and tasks come from the chosen session."""
+    column = next((name for name in COMPLETED if name == argument.name), None)
+    if column is None:
+        return Completion(values=[])
+    session_id = None if column == "session_id" else chosen.get("session_id")
+    found, total = store.find_names(column, argument.value, session_id)
+    return Completion(values=found, total=total, has_more=total > len(found))

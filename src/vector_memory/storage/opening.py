@@ -107,7 +107,7 @@ def prepare_database(
     does not exist.
     """
     with driver_at_hand():
-        from vector_memory.storage.postgres.provision import prepare
+        from vector_memory.storage.postgres.tenant_tables import prepare
 
     roles = dict.fromkeys(reading, False) | dict.fromkeys(serving, True)
     return prepare(address.conninfo(), address.schema, dimensions, roles, SHARED_SCHEMA, NAMESPACE_PREFIX, only=only)

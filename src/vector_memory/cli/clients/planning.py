@@ -9,8 +9,15 @@ from typing import Any
 
 from vector_memory.cli.clients import hooks, json_file, launching
 from vector_memory.cli.clients.catalogue import Client, InstallScope
-from vector_memory.cli.clients.changes import Backup, FileChange, Plan, backup_of, read_text
-from vector_memory.cli.clients.claude_command import CommandChange, require_claude
+from vector_memory.cli.clients.changes import (
+    Backup,
+    CommandChange,
+    FileChange,
+    Plan,
+    backup_of,
+    read_text,
+    require_claude,
+)
 from vector_memory.cli.clients.json_file import content_of
 from vector_memory.cli.clients.launching import NAME, merged_entry
 from vector_memory.domain.user_files import folder_of_user

@@ -20,7 +20,7 @@ from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDS, parse_id
 from vector_memory.errors import ConfigurationError
-from vector_memory.sessions.overview import MAX_MOMENTS
+from vector_memory.sessions.statistics import MAX_MOMENTS
 from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 

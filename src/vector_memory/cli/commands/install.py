@@ -156,8 +156,7 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 def _plugin(project: Path) -> str | None:
     """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
     from vector_memory.cli.clients.catalogue import claude_settings_of
-    from vector_memory.cli.clients.changes import read_text
-    from vector_memory.cli.clients.claude_command import plugin_in
+    from vector_memory.cli.clients.changes import plugin_in, read_text
     from vector_memory.cli.clients.launching import NAME
 
     folders = filter(None, (folder_of_user(".claude", "CLAUDE_CONFIG_DIR"), project / ".claude"))

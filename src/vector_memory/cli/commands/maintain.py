@@ -33,7 +33,7 @@ from vector_memory.errors import ConfigurationError
 from vector_memory.results.overview import PolicyResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.deletion import Deletion, kept_message
-from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.statistics import Overview
 from vector_memory.settings import DatabaseLocation
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from vector_memory.domain.text import counted
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.overview import MemoryStatsResult, SessionsResult, SessionStatsResult, TimelineResult
 from vector_memory.results.sessions import MemoryEntry
-from vector_memory.sessions.overview import Overview
-from vector_memory.sessions.statistics import Statistics
+from vector_memory.sessions.statistics import Overview, Statistics
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, MemoryAddress
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]

@@ -18,8 +18,7 @@ from vector_memory.cli.terminal import console, grid, one_line, print_json, prog
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
-from vector_memory.tenancy.audit import AuditLog, Checked
-from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.audit import AuditLog, Checked, keys_of
 from vector_memory.tenancy.moving import move
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry

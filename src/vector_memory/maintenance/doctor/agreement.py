@@ -3,7 +3,7 @@
 import heapq
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -11,16 +11,19 @@ import numpy as np
 
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import CutUnits, Indexer
+from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.doctor.report import Advice, Finding, Level, checked, fine, fixable, problem, warning
 from vector_memory.sessions.writer import hash_of
-from vector_memory.storage.base import Reader
+from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import LENGTH, POSTING, indexed
 from vector_memory.storage.queries.portions import WordBlock
 from vector_memory.storage.records import EmbeddedPassage, StoredPassage
 from vector_memory.storage.terms import RULES
+from vector_memory.tagged.vocabulary import Vocabulary
 
 EVERYTHING = Scope(as_of=STORED)
 MEMORIES_AT_ONCE = 100
@@ -304,3 +307,49 @@ def reembedding(reader: Reader) -> Iterator[Finding]:
             else "Some vectors of an earlier model have not been erased yet."
         )
         yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")
+
+
+# Makes what is derived from the texts of an open memory again, for memories of any engine.
+
+
+def compute_missing(
+    storage: Storage, model: EmbeddingModel, indexer: Indexer, wrong: set[str], on_progress: Progress | None
+) -> Iterator[str]:
+    """Index what is not indexed yet, and compute the missing vectors if there is a model; say what was done.
+
+    `wrong`: the names of the findings.
+    """
+    if "outdated" in wrong:
+        yield "Indexed the words again that an earlier release had indexed."
+    try:
+        result = Backfill(storage, indexer, Vocabulary(storage, model)).run(on_progress)
+    except EmbeddingUnavailableError:
+        return
+    if result.memories_processed:
+        yield f"Computed the vectors of {counted(result.memories_processed, 'memory', 'memories')}."
+
+
+def rebuild(storage: Storage, indexer: Indexer, translated: Translated, misfiled: Collection[int]) -> str:
+    """Remove what is derived wrongly, and index the words of all memories. Correct chunks keep their ids.
+
+    Memories with damaged text are left alone: their chunks may be all that is left of it. `misfiled`: the memories
+    whose vectors have other fields than they. Without a model, vectors stay as they are.
+    """
+    with storage.read() as reader:
+        comparison = Comparison(reader, indexer, translated, deep=True)
+        faults = comparison.faults()
+        wrong = faults["chunks"] | faults["passages"] | faults["vectors"] | set(misfiled)
+        stripped = sorted(wrong - faults["text"]) if comparison.has_model else []
+    with storage.write() as writer:
+        portions = writer.upkeep.portions
+        lifetimes = portions.lifetimes()
+        writer.keywords.clear()  # first: nothing can be removed from a block that is damaged
+        for whole in portions.whole(stripped, bare=True):
+            memory = whole.memory
+            chunks = [] if memory.id in faults["chunks"] else writer.chunks_of(memory.id)
+            writer.delete(memory.id, for_good=False)
+            portions.add_memories([WholeMemory(replace(memory, chunk_count=len(chunks)), chunks, None)], None)
+        portions.set_lifetimes(lifetimes)
+        writer.refresh(writer.wrong_lifecycles())
+        writer.keywords.fill()
+    return "Rebuilt what is derived from the texts."

@@ -12,8 +12,7 @@ from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import holds_only
 from vector_memory.storage.sqlite import unwritable
 from vector_memory.storage.sqlite.connecting import is_writable
-from vector_memory.storage.sqlite.identity import require_no_orphaned_log
-from vector_memory.storage.sqlite.lock_table import require_own_log
+from vector_memory.storage.sqlite.identity import require_no_orphaned_log, require_own_log
 
 MEGABYTE = 1_000_000
 LARGE_LOG = 20 * MEGABYTE

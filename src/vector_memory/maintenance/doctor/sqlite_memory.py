@@ -11,10 +11,9 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.backup import unused_name
-from vector_memory.maintenance.doctor.agreement import Check, agreements, fault_of
+from vector_memory.maintenance.doctor.agreement import Check, agreements, compute_missing, fault_of
 from vector_memory.maintenance.doctor.installation import sqlite_findings
 from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others
-from vector_memory.maintenance.doctor.repairs import compute_missing
 from vector_memory.maintenance.doctor.report import (
     Advice,
     Finding,
@@ -26,18 +25,18 @@ from vector_memory.maintenance.doctor.report import (
     problem,
     warning,
 )
-from vector_memory.search.succession import links_of
+from vector_memory.search.later import links_of
 from vector_memory.settings import Settings
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT, WholeMemory
-from vector_memory.storage.sqlite import inspection, soundness
+from vector_memory.storage.sqlite import inspection
 from vector_memory.storage.sqlite.checkpointer import unerased
 from vector_memory.storage.sqlite.copying import replace_database
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema, is_record_wrong
-from vector_memory.storage.sqlite.salvage import Salvaged, has_texts, salvage
+from vector_memory.storage.sqlite.salvage import Salvaged, has_texts, misfiled_memories, salvage, unsound_tables
 from vector_memory.storage.sqlite.schema_check import altered_names
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.time_limit import translated_errors
@@ -70,11 +69,11 @@ ADVICE = Advice(
 WITHOUT_COPY = {"permissions", "unindexed", "outdated", "erasure"}
 """What --fix ends while servers run; everything else is damage."""
 
-# ruff: noqa: D102 - the methods are described in `examination`
+# ruff: noqa: D102 - the methods are described in `ExaminedMemory`
 
 
 class SqliteMemory:
-    """`examination.ExaminedMemory` over a file. This process must not have it open."""
+    """`ExaminedMemory` over a file. This process must not have it open."""
 
     def __init__(self, path: Path, settings: Settings, model: EmbeddingModel) -> None:
         self._path = path
@@ -167,12 +166,10 @@ def _findings(connection: Connection, indexer: Indexer, *, deep: bool) -> Iterat
             reader = SqliteReader(connection)
             own: dict[str, Check] = {
                 "erasure": lambda: [erasure(connection)],
-                "references": lambda: [
-                    checked("references", first_names(soundness.unsound_tables(connection)), ADVICE)
-                ],
+                "references": lambda: [checked("references", first_names(unsound_tables(connection)), ADVICE)],
             }
             if deep:
-                own["index"] = lambda: [checked("index", soundness.misfiled_memories(connection), ADVICE)]
+                own["index"] = lambda: [checked("index", misfiled_memories(connection), ADVICE)]
             yield from agreements(reader, indexer, translated_errors, ADVICE, deep=deep, other=own)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from vector_memory.domain import Scope, utc_now
 from vector_memory.errors import NotFoundError
-from vector_memory.maintenance.report.projection import project
-from vector_memory.maintenance.report.session_report import build_page, milliseconds
+from vector_memory.maintenance.report.session_report import build_page, milliseconds, project
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Moment
 

@@ -38,8 +38,7 @@ from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.audit_keys import keys_of
+from vector_memory.tenancy.audit import AuditLog, keys_of
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Paces
 from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from vector_memory.server.tools import changes, curating, documents, files, maintenance, searching, storing, tagged
+from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
 from vector_memory.settings import Profile, Toolset
 
@@ -45,7 +45,7 @@ FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
 }
 """The functions behind the tools of each toolset, by purpose."""
 
-CURATING = (curating.review_memories, curating.supersede_memories, curating.pin_memory, curating.amend_memory)
+CURATING = (storing.review_memories, storing.supersede_memories, storing.pin_memory, storing.amend_memory)
 """The functions behind the tools that a server has only with all toolsets."""
 
 

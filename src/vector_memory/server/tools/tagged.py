@@ -48,7 +48,7 @@ from vector_memory.server.tools.params import (
     found_by,
     from_json,
 )
-from vector_memory.server.tools.tracing import traced
+from vector_memory.server.tools.searching import traced
 from vector_memory.server.tools.waiting import stored
 from vector_memory.server.turns import in_writers_thread
 from vector_memory.tagged.categories import CATEGORIES

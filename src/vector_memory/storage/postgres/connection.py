@@ -5,9 +5,11 @@ changes whose results nobody needs wait for the next one, and the end of a read 
 """
 
 import math
+import select
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,7 +19,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.cancellation import require_wanted
-from vector_memory.storage.postgres import arrays, dead_peer, transaction_header
+from vector_memory.storage.postgres import arrays, transaction_header
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
 from vector_memory.storage.postgres.generations import NewestMarks
 from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
@@ -25,6 +27,67 @@ from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 T = TypeVar("T")
+
+# Notices a server that is not heard any more: its machine has stopped, or the network swallows what is sent.
+#
+# Such a connection is not closed, and an answer may take long for other reasons. So after a while without a word, the
+# server is asked for something else on another connection.
+
+QUIET_SECONDS = 0.5
+"""How long a server may take for an answer before it is asked whether it is there."""
+
+ANSWER_SECONDS = 1.2
+"""How long it may take for that."""
+
+ARE_YOU_THERE = (8).to_bytes(4, "big") + (80_877_103).to_bytes(4, "big")
+"""The question whether the server offers TLS, which it answers before it knows who asks."""
+
+
+def attentive(steps: PQGen[T], require_heard: Callable[[], None]) -> PQGen[T]:
+    """Return the steps of a wait for an answer. Each time that nothing comes for long, `require_heard` is called."""
+    try:
+        wanted = next(steps)
+        since = time.monotonic()
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() - since > QUIET_SECONDS:
+                require_heard()
+            if ready or time.monotonic() - since > QUIET_SECONDS:
+                since = time.monotonic()
+            wanted = steps.send(ready)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def is_heard(descriptor: int) -> bool:
+    """Return whether the server at the other end of a socket says anything, there or on another connection."""
+    with socket.socket(fileno=descriptor) as borrowed:
+        try:
+            family, address = borrowed.family, borrowed.getpeername()
+        except OSError:
+            return False
+        finally:
+            borrowed.detach()
+    with closing(socket.socket(family)) as asking:
+        asking.settimeout(ANSWER_SECONDS)
+        try:
+            asking.connect(address)
+            asking.sendall(ARE_YOU_THERE)
+            asking.recv(1)
+        except OSError:
+            return has_input(descriptor, 0)
+    return True
+
+
+def has_input(descriptor: int, seconds: float) -> bool:
+    """Wait at most this long, and return whether there is something to be read from a socket."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    poll = select.poll()  # unlike `select`, it takes descriptors above 1,023
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1_000))
+
 
 Attempt = Callable[[Callable[[], object]], None]
 """Calls a function, again and again if it fails because another process is writing."""
@@ -248,12 +311,12 @@ class Connection(psycopg.Connection[Row]):
             is_answered = False
             while not is_answered:
                 while pgconn.is_busy():  # else `get_result` would wait, and no other thread could run meanwhile
-                    if not dead_peer.has_input(pgconn.socket, dead_peer.QUIET_SECONDS):
+                    if not has_input(pgconn.socket, QUIET_SECONDS):
                         self._require_heard()
                         return False
                     pgconn.consume_input()
                 is_answered = pgconn.get_result() is None
-            while dead_peer.has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
+            while has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
                 pgconn.consume_input()
         except psycopg.OperationalError:
             return False
@@ -263,7 +326,7 @@ class Connection(psycopg.Connection[Row]):
 
     def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
         """Wait for an answer, as long as the server is heard."""
-        return super().wait(dead_peer.attentive(gen, self._require_heard), *arguments, **options)
+        return super().wait(attentive(gen, self._require_heard), *arguments, **options)
 
     def _note_warning(self, notice: psycopg.errors.Diagnostic) -> None:
         self._warnings += (notice.sqlstate or "").startswith(WARNING_CLASS)
@@ -280,7 +343,7 @@ class Connection(psycopg.Connection[Row]):
     def _require_heard(self) -> None:
         if time.monotonic() > self._answer_by:
             self._late()
-        if not dead_peer.is_heard(self.pgconn.socket):
+        if not is_heard(self.pgconn.socket):
             self.is_silent = True
             self.close()
             raise psycopg.OperationalError("the server is not heard")
@@ -293,7 +356,7 @@ class Connection(psycopg.Connection[Row]):
     def _stop_waiting(self) -> None:
         """Let the server end the wait of a commit for a standby, which no time limit of its own does."""
         with suppress(psycopg.Error):
-            self.cancel_safe(timeout=dead_peer.ANSWER_SECONDS)
+            self.cancel_safe(timeout=ANSWER_SECONDS)
 
     def _open(self, statements: Sequence[Statement]) -> list[Cursor]:
         asked = [self.header if each is transaction_header.READ else each for each in self._opening]

@@ -13,8 +13,7 @@ import apsw
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.disk.filesystem import make_private_folders, require_local
 from vector_memory.storage.disk.ignoring import keep_out_of_git
-from vector_memory.storage.sqlite.identity import require_no_orphaned_log
-from vector_memory.storage.sqlite.lock_table import require_own_log
+from vector_memory.storage.sqlite.identity import require_no_orphaned_log, require_own_log
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 CANNOT_CREATE = "The database cannot be created ({}): choose another --database-path."
