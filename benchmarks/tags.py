@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
-from vector_memory.tagged.merging import (
+from vector_memory.tagged.tags import normalized_tag
+from vector_memory.tagged.vocabulary import (
     MERGE_THRESHOLD,
     SUBSTRING_BOOST,
     as_words,
@@ -22,7 +23,6 @@ from vector_memory.tagged.merging import (
     merges,
     threshold,
 )
-from vector_memory.tagged.tags import normalized_tag
 
 TABLES = Path(__file__).parents[1] / "tests" / "tagged"
 PAIRS, SURPRISES = TABLES / "tag_pairs.tsv", TABLES / "tag_surprises.tsv"

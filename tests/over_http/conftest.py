@@ -15,8 +15,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.outbox import Outbox
-from vector_memory.server.http.asgi_guard import App, Gate
-from vector_memory.server.http.client_limits import TimedConnection
+from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy import namespaces

@@ -20,8 +20,8 @@ from over_http.conftest import ALL_TOOLS, SETTINGS, Team, running
 from over_http.processes import Running, established
 from servers import CLIENT, ENVELOPE, LEGACY, MODERN
 from tool_calls import good_arguments
-from vector_memory.server.http import client_limits, serving
-from vector_memory.server.http.permissions import needed_for
+from vector_memory.server.http import asgi_guard, serving
+from vector_memory.server.http.auth import needed_for
 from vector_memory.server.tools import offered
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.tokens import Permission
@@ -234,7 +234,7 @@ def test_ten_thousand_idle_connections_lock_no_client_out(process: Running) -> N
 
 
 def test_clients_that_send_their_headers_slowly_are_cut_off(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_limits, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(asgi_guard, "HEAD_SECONDS", 0.5)
     host, port = team.url.split("/")[2].split(":")
     secret = team.token(next(NAMES))
     with (
@@ -282,7 +282,7 @@ def is_cut_off(stranger: socket.socket) -> bool:
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such setting")
 def test_a_client_that_never_reads_its_answer_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_limits, "UNREAD_SECONDS", 1.0)
+    monkeypatch.setattr(asgi_guard, "UNREAD_SECONDS", 1.0)
     app = serving.application(tmp_path / "memory.db", SETTINGS, [], ALL_TOOLS, HttpOptions(http=True))
     with running(app) as url:
         host, port = url.split("/")[2].split(":")

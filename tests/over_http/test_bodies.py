@@ -13,9 +13,17 @@ from over_http.calling import called
 from over_http.conftest import Team
 from servers import LEGACY
 from vector_memory.server.current_store import CLAIM
-from vector_memory.server.http import client_limits
-from vector_memory.server.http.asgi_guard import Gate
-from vector_memory.server.http.client_limits import LARGE, MAX_BODY, MAX_STRUCTURE, ROOM, Bodies, BodyError, is_complex
+from vector_memory.server.http import asgi_guard
+from vector_memory.server.http.asgi_guard import (
+    LARGE,
+    MAX_BODY,
+    MAX_STRUCTURE,
+    ROOM,
+    Bodies,
+    BodyError,
+    Gate,
+    is_complex,
+)
 from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import eventually, until
 
@@ -93,7 +101,7 @@ async def test_large_bodies_keep_no_other_token_waiting_while_their_calls_run() 
 def test_a_body_that_comes_too_slowly_is_answered_and_its_connection_closed(
     team: Team, monkeypatch: pytest.MonkeyPatch, framing: str
 ) -> None:
-    monkeypatch.setattr(client_limits, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(asgi_guard, "BODY_SECONDS", 0.5)
     secret = team.token(f"slow-{len(framing)}")
     with connected(team) as slow:
         slow.sendall(head(secret, framing) + b"1\r\n{")
@@ -105,8 +113,8 @@ def test_a_body_that_comes_too_slowly_is_answered_and_its_connection_closed(
 @pytest.mark.parametrize("path", ["/mcp", "/healthz"])
 def test_an_abandoned_body_gets_no_more_time(team: Team, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """A stranger was answered at once, and could send on for as long as headers may take."""
-    monkeypatch.setattr(client_limits, "BODY_SECONDS", 0.5)
-    monkeypatch.setattr(client_limits, "HEAD_SECONDS", 10_000.0)
+    monkeypatch.setattr(asgi_guard, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(asgi_guard, "HEAD_SECONDS", 10_000.0)
 
     def is_cut_off() -> bool:
         try:
@@ -224,7 +232,7 @@ async def test_a_body_that_finds_no_room_in_time_is_told_why(
         for number in range(count):
             group.create_task(waiting.request(str(number), size))
         await until(lambda: len(waiting.read) == count)
-        monkeypatch.setattr(client_limits, "BODY_SECONDS", 0.05)
+        monkeypatch.setattr(asgi_guard, "BODY_SECONDS", 0.05)
         with pytest.raises(BodyError, match="use all of its space") as error:
             await waiting.request("late", size)
         assert error.value.refusal.status == 503

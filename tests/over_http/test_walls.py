@@ -15,7 +15,7 @@ from mcp_types import PromptReference, ResourceTemplateReference
 from faults.soundness import connected
 from over_http.conftest import ALL_TOOLS, Team
 from tool_calls import REQUIRED
-from vector_memory.server.http.permissions import needed_for
+from vector_memory.server.http.auth import needed_for
 from vector_memory.server.resources import MEMORY, SESSION
 from vector_memory.server.tools import TAGGED_NAMES, offered
 from vector_memory.server.tools.memory_tool import MemoryTool

@@ -10,7 +10,7 @@ from vector_memory.server.guide import LEVELS, level_text, work_with_memory
 from vector_memory.server.instructions import TAGGED
 from vector_memory.server.tools import offered
 from vector_memory.settings import Settings, Toolset
-from vector_memory.tagged import categories, merging, tags
+from vector_memory.tagged import tags, vocabulary
 
 TOOLS = {tool.name for tool in offered([Toolset.TAGGED])}
 NAMED = re.compile(r"\b(?:store|search|list|get|delete|clear)_[a-z_]+\b")
@@ -27,20 +27,20 @@ def test_the_first_level_names_all_tools() -> None:
 
 
 def test_daily_use_knows_all_categories_and_prefixes() -> None:
-    for word in (*categories.CATEGORIES, *tags.PREFIXES):
+    for word in (*tags.CATEGORIES, *tags.PREFIXES):
         assert f"`{word}`" in level_text(1)
 
 
 def test_the_last_level_states_the_current_values() -> None:
     text = level_text(3)
     for value in (
-        f"{merging.MERGE_THRESHOLD:.2f}",
-        f"{merging.MERGE_THRESHOLD_SAME_VERSION:.2f}",
-        f"{merging.SUBSTRING_BOOST:.2f}",
-        f"{merging.MIN_SUBSTRING} letters",
-        f"at least {categories.MIN_SIMILARITY:.2f}",
-        f"{categories.MIN_MARGIN:.2f} above",
-        f"fewer than {categories.MIN_COMPARED} letters",
+        f"{vocabulary.MERGE_THRESHOLD:.2f}",
+        f"{vocabulary.MERGE_THRESHOLD_SAME_VERSION:.2f}",
+        f"{vocabulary.SUBSTRING_BOOST:.2f}",
+        f"{vocabulary.MIN_SUBSTRING} letters",
+        f"at least {tags.MIN_SIMILARITY:.2f}",
+        f"{tags.MIN_MARGIN:.2f} above",
+        f"fewer than {tags.MIN_COMPARED} letters",
         f"{MAX_NOTE:,} characters",
         f"| {tags.MAX_TAGS_PER_NOTE} |",
         f"{tags.MAX_TAG} characters",
@@ -48,9 +48,9 @@ def test_the_last_level_states_the_current_values() -> None:
         f"{Settings().memory_limit:,} (`VECTOR_MEMORY_MEMORY_LIMIT`",
     ):
         assert value in text, value
-    assert merging.GENERAL_WORDS.issubset(re.findall(r"[a-z]+", text))
+    assert vocabulary.GENERAL_WORDS.issubset(re.findall(r"[a-z]+", text))
     guards = text.partition("| Guard |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| ([a-z]+) \|", guards, re.MULTILINE) == list(merging.GUARDS)
+    assert re.findall(r"^\| ([a-z]+) \|", guards, re.MULTILINE) == list(vocabulary.GUARDS)
 
 
 @pytest.mark.parametrize("frequency", [50, 10, 2, 1])

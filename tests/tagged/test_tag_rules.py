@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.tagged.merging import (
+from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, accept_tags, normalized_tag, problem_with, weight
+from vector_memory.tagged.vocabulary import (
     GENERAL_WORDS,
     GUARDS,
     as_words,
@@ -19,7 +20,6 @@ from vector_memory.tagged.merging import (
     threshold,
     versions,
 )
-from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, accept_tags, normalized_tag, problem_with, weight
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-_ .:"
 TAGS = st.text(ALPHABET, min_size=1, max_size=30).map(normalized_tag).filter(lambda tag: problem_with(tag) is None)

@@ -13,7 +13,7 @@ from vector_memory.server.app import create_server
 from vector_memory.server.guide import LEVELS, level_text
 from vector_memory.settings import ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tagged.categories import CATEGORIES
+from vector_memory.tagged.tags import CATEGORIES
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,7 @@ import uvicorn
 
 from vector_memory.files import FileMemory
 from vector_memory.maintenance.doctor.report import Report
-from vector_memory.server.http.asgi_guard import Gate
-from vector_memory.server.http.client_limits import TimedConnection
+from vector_memory.server.http.asgi_guard import Gate, TimedConnection
 from vector_memory.server.http.serving import listen
 from vector_memory.server.ui import running
 from vector_memory.server.ui.checkup import Checkup

@@ -7,8 +7,7 @@ from vector_memory.results.sessions import FoundMemory, MemoryEntry
 from vector_memory.results.tagged import FoundTagged, Health, StoreTaggedResult, TaggedMemory
 from vector_memory.sessions.writer import StoredMemory, supersedes_message
 from vector_memory.storage.records import Memory
-from vector_memory.tagged.categories import CATEGORIES, OTHER
-from vector_memory.tagged.tags import RefusedTag
+from vector_memory.tagged.tags import CATEGORIES, OTHER, RefusedTag
 
 PREVIEW_LENGTH = 100
 

@@ -49,8 +49,15 @@ from vector_memory.tagged.answers import (
     tagged_again,
     tagged_receipt,
 )
-from vector_memory.tagged.categories import CATEGORIES, OTHER
-from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, STORED_TAGGED, RefusedTag, accept_tags
+from vector_memory.tagged.tags import (
+    ALL_TAGGED,
+    CATEGORIES,
+    MAX_TAGS_PER_NOTE,
+    OTHER,
+    STORED_TAGGED,
+    RefusedTag,
+    accept_tags,
+)
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 
 MAX_KEPT = 10_000_000

@@ -1,6 +1,7 @@
 """The vocabulary of tagged memories: finds the category and the canonical tags that a caller's words mean."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,8 +11,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import VectorsByTag
-from vector_memory.tagged import categories
-from vector_memory.tagged.merging import as_words, best_match
+from vector_memory.tagged import tags
 
 TAGS_AT_ONCE = 256
 """Number of tags embedded and written at a time."""
@@ -40,14 +40,14 @@ class Vocabulary:
 
         Raises EmbeddingUnavailableError if the word must be compared by its vector and there is no model.
         """
-        word = categories.normalized(word)
-        found = categories.known_category(word)
-        if found is not None or len(word) < categories.MIN_COMPARED:
+        word = tags.normalized(word)
+        found = tags.known_category(word)
+        if found is not None or len(word) < tags.MIN_COMPARED:
             return found
-        phrases = [phrase for some in categories.PHRASES.values() for phrase in some]
+        phrases = [phrase for some in tags.PHRASES.values() for phrase in some]
         vectors = np.stack([self._model.encode_query(phrase).vector for phrase in phrases])
         cosines = vectors @ self._model.encode_query(as_words(word)).vector
-        return categories.nearest_category(dict(zip(phrases, cosines.tolist(), strict=True)))
+        return tags.nearest_category(dict(zip(phrases, cosines.tolist(), strict=True)))
 
     def vectors_for(self, tags: Sequence[str]) -> ComputedVectors:
         """Compute the vectors needed to compare tags with the canonical ones. Do not call it inside a transaction."""
@@ -116,3 +116,154 @@ class Vocabulary:
         vector = vectors.get(tag, np.zeros(0, np.float32))
         known = reader.tag_vectors(len(vector))
         return best_match(tag, known.tags, (known.vectors @ vector).tolist())
+
+
+# Decides whether two tags mean the same: guards that forbid merging, and a minimum similarity.
+#
+# Numbers and versions distinguish similar tags such as `api v1` and `api v2`.
+
+Version = tuple[int, ...]
+"""A number or the parts of a version, without trailing zeros: `2`, `2.0` and `2.0.0` are all `(2,)`."""
+
+DOTTED = r"(\d+(?:\.\d+)*)"
+NUMBER = re.compile(DOTTED)
+
+VERSIONED = """
+    android angular ansible api bootstrap cakephp centos css debian django dotnet drupal elasticsearch electron es
+    fedora flask go gradle helm html http ios java jdk jquery junit kafka kotlin kubernetes laravel log4j macos magento
+    mariadb maven mongodb mysql net nextjs nginx node nodejs npm nuxt oauth openapi openssl oracle perl php phpunit
+    postgres postgresql pydantic python rails react redis rhel ruby rust scala spring sqlite ssl swift symfony tailwind
+    terraform tls typescript ubuntu vue webpack windows wordpress
+    """.split()  # noqa: SIM905 - a hundred lines shorter
+"""A number after one of these is a version."""
+
+VERSION_PATTERN = re.compile(rf"(?<![a-z0-9])(v|ver|version|{'|'.join(VERSIONED)})[ .\-_]?{DOTTED}(?![a-z0-9]|\.\d)")
+"""Matches only whole words (`_` also ends a word) and whole numbers: `v2.1beta` does not contain version 2."""
+
+
+def numbers(tag: str) -> frozenset[Version]:
+    """Return all numbers in a tag, also within words: `php7` contains 7."""
+    return frozenset(map(parse_version, NUMBER.findall(tag)))
+
+
+def versions(tag: str) -> frozenset[Version]:
+    """Return the versions in a tag: `v2.0`, `version 2`, `ver 3.0`, or a number after a name such as `api`."""
+    return frozenset(parse_version(number) for _, number in VERSION_PATTERN.findall(tag))
+
+
+def with_plain_versions(tag: str) -> str:
+    """Return a tag with its versions in one form: `v2.0` and `version 2` become `v2`, `api 2.0` becomes `api v2`."""
+
+    def plain(found: re.Match[str]) -> str:
+        name, number = found.groups()
+        mark = "v" if name in {"v", "ver", "version"} else f"{name} v"
+        return mark + ".".join(map(str, parse_version(number)))
+
+    return VERSION_PATTERN.sub(plain, tag)
+
+
+def parse_version(text: str) -> Version:
+    """Parse a dotted number into a comparable value: `1.10` is `(1, 10)`, `2.0` is `(2,)`."""
+    parts = [int(part) for part in text.split(".")]
+    while len(parts) > 1 and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+MERGE_THRESHOLD = 0.90
+MERGE_THRESHOLD_SAME_VERSION = 0.85
+SUBSTRING_BOOST = 0.03
+MIN_SUBSTRING = 4
+SIMILARITY_DECIMALS = 4
+"""Similarities are rounded before comparison: machines differ in the seventh decimal, and ties must stay ties."""
+
+GENERAL_WORDS = frozenset(
+    """
+    api ui db test auth infra ci cd app lib sdk cli gui web sql orm log cfg env dev prod stg
+    """.split()  # noqa: SIM905 - twenty lines shorter
+)
+"""Too general to be the topic of a longer tag that contains them."""
+
+MIN_COSINE = 0.8
+"""Tags that are less similar can never merge, so they are not compared further."""
+
+WORD_SEPARATORS = re.compile(r"[\s\-_]+")
+SEPARATORS_AND_MARKS = " -_.:"
+
+
+def as_words(tag: str) -> str:
+    """Return a tag as it is compared: `rate-limiting`, `rate_limiting` and `rate limiting` become equal."""
+    return WORD_SEPARATORS.sub(" ", tag).strip()
+
+
+def letters(tag: str) -> str:
+    """Return a tag without separators, its versions in one form.
+
+    Tags with equal letters are the same: `front end` and `frontend`, `v2` and `v2.0`.
+    """
+    tag = with_plain_versions(tag)
+    for separator in SEPARATORS_AND_MARKS:
+        tag = tag.replace(separator, "")
+    return tag
+
+
+def same_version(tag: str, other: str) -> bool:
+    """Guard `version`: tags of different versions never merge."""
+    mine, theirs = versions(tag), versions(other)
+    return mine == theirs or not mine or not theirs
+
+
+GUARDS: dict[str, Callable[[str, str], bool]] = {
+    "version": same_version,
+    "number": lambda tag, other: numbers(tag) == numbers(other),
+    "colon": lambda tag, other: not (":" in tag and ":" in other),
+    "prefix": lambda tag, other: (":" in tag) == (":" in other),
+}
+"""Different tags may merge only if every guard returns True.
+
+`number`: nor does a tag with a number merge with one without. `colon`: two structured tags never merge, even with the
+same prefix. `prefix`: a structured tag never merges with a plain one.
+"""
+
+
+def guarded(tag: str, other: str) -> bool:
+    """Return whether a guard forbids merging two different tags."""
+    return not all(allows(tag, other) for allows in GUARDS.values())
+
+
+def is_boosted(tag: str, other: str) -> bool:
+    """Return whether one tag contains the other, and the other is neither too short nor too general."""
+    shorter, longer = sorted((as_words(tag), as_words(other)), key=len)
+    return shorter in longer and len(shorter) >= MIN_SUBSTRING and shorter not in GENERAL_WORDS
+
+
+def score(tag: str, other: str, cosine: float) -> float:
+    """Return the similarity of two tags to compare with the threshold, boosted if one contains the other."""
+    if letters(tag) == letters(other):
+        return 1 + SUBSTRING_BOOST
+    return round(cosine + (SUBSTRING_BOOST if is_boosted(tag, other) else 0.0), SIMILARITY_DECIMALS)
+
+
+def threshold(tag: str, other: str) -> float:
+    """Return the minimum similarity for merging: lower if both tags name the same version."""
+    mine = versions(tag)
+    return MERGE_THRESHOLD_SAME_VERSION if mine and mine == versions(other) else MERGE_THRESHOLD
+
+
+def merges(tag: str, other: str, cosine: float) -> bool:
+    """Return whether two tags merge, given the cosine of their vectors."""
+    return not guarded(tag, other) and score(tag, other, cosine) >= threshold(tag, other)
+
+
+def best_match(tag: str, known: Sequence[str], cosines: Sequence[float]) -> str | None:
+    """Return the most similar known tag that `tag` merges with; ties go to the first. None if `tag` is new.
+
+    `known`: oldest first. `cosines`: the cosine of each with `tag`, 0 without a vector.
+    """
+    spelled = letters(tag)
+    near = [
+        (other, score(tag, other, cosine))
+        for other, cosine in zip(known, cosines, strict=True)
+        if (cosine > MIN_COSINE or letters(other) == spelled) and merges(tag, other, cosine)
+    ]
+    return max(near, key=lambda item: item[1])[0] if near else None

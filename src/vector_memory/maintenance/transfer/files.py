@@ -13,8 +13,7 @@ from vector_memory.maintenance.transfer.lines import Header, MemoryLine
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.protection import DATABASE
 from vector_memory.storage.sqlite.import_tagged import ForeignNote, foreign_notes
-from vector_memory.tagged.categories import CATEGORIES, OTHER
-from vector_memory.tagged.tags import normalized_tag
+from vector_memory.tagged.tags import CATEGORIES, OTHER, normalized_tag
 
 
 @contextmanager

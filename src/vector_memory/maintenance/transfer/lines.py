@@ -27,7 +27,7 @@ from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import ValidationError
 from vector_memory.redaction import require_no_secret
 from vector_memory.sessions.writer import hash_of
-from vector_memory.tagged.categories import CATEGORIES
+from vector_memory.tagged.tags import CATEGORIES
 
 FORMAT: Final = "vector-memory export"
 FORMAT_VERSION: Final = 1

@@ -2,12 +2,252 @@
 
 import asyncio
 import re
+import resource
+import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
-from vector_memory.server.http.client_limits import RETRY, Bodies, BodyError, Message, Receive
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from vector_memory.server.current_store import CLAIM
+
+# Limits of time and size for clients: the bodies of requests, and connections that a client opens and leaves.
+#
+# Each caller has its own room for bodies, so that none waits for another's.
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+MAX_BODY = 16 * 2**20
+"""Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
+
+LARGE = 2**20
+"""Bytes of a body from which on it takes room as a large one."""
+
+ROOM = 2 * MAX_BODY
+"""Bytes of all large bodies of a caller that are read or answered at the same time, and as many of all others.
+
+Further ones wait until these are answered, but no small body for a large one.
+"""
+
+BODY_SECONDS = 30.0
+"""Time for a client to send the body of a request."""
+
+RETRY_SECONDS = 5
+"""When a client should try again after an answer with the status 503."""
+
+RETRY = (b"retry-after", str(RETRY_SECONDS).encode())
+
+MAX_STRUCTURE = 2**16
+"""Bytes of a body outside of its texts: parsed, they take twenty times their size. No call needs half of them."""
+
+TEXT = re.compile(rb'"[^"]*"')
+
+
+class Refusal(NamedTuple):
+    """Why a body is refused, with a status and headers of HTTP."""
+
+    status: int
+    words: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+SLOW = Refusal(408, "The body has not arrived in time.")
+FULL = Refusal(503, "The calls with this token use all of its space: send fewer or smaller ones at a time.", (RETRY,))
+COMPLEX = Refusal(413, "The body has more values than any call needs.")
+"""Parsing it would take too much memory."""
+
+
+class BodyError(Exception):
+    """A body is refused."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.words)
+        self.refusal = refusal
+
+
+class BodyRoom:
+    """Room for a caller's bodies. Requests that find it full wait in the order of arrival."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._turn = asyncio.Lock()
+        self._left = asyncio.Event()
+
+    async def take(self, size: int) -> None:
+        """Wait until there is room for this many bytes, and take them."""
+        async with self._turn:
+            while self._taken + size > ROOM:
+                self._left.clear()
+                await self._left.wait()
+            self._taken += size
+
+    def leave(self, size: int) -> None:
+        """Give room back."""
+        self._taken -= size
+        self._left.set()
+
+
+class Rooms:
+    """The rooms of a caller: bodies that stay small never wait for those that do not."""
+
+    def __init__(self) -> None:
+        self.small = BodyRoom()
+        self.large = BodyRoom()
+
+
+class Stay:
+    """The room that one body takes. `most`: how long it can be."""
+
+    def __init__(self, rooms: Rooms, most: int) -> None:
+        self._rooms, self._most = rooms, most
+        self._size = self._small = self._large = 0
+
+    async def grow(self, piece: int) -> None:
+        """Take room for the next piece, or once and for all of the body if this makes it a large one."""
+        self._size += piece
+        if self._size <= LARGE:
+            await self._rooms.small.take(piece)
+            self._small += piece
+        elif not self._large:
+            await self._rooms.large.take(self._most)
+            self._large = self._most
+
+    def end(self) -> None:
+        """Give all of it back."""
+        self._rooms.small.leave(self._small)
+        self._rooms.large.leave(self._large)
+
+
+class Bodies:
+    """The bodies of all callers."""
+
+    def __init__(self) -> None:
+        self._rooms: WeakValueDictionary[Hashable, Rooms] = WeakValueDictionary()
+
+    async def read(self, scope: MutableMapping[str, Any], receive: Receive, held: ExitStack) -> Message:
+        """Return a whole body, which takes room until `held` is closed, or what came instead of its end.
+
+        Raises BodyError if it does not arrive in time, finds no room, or has more values than any call.
+        """
+        stay = Stay(self._rooms.setdefault(owner_of(scope), Rooms()), longest(scope))
+        held.callback(stay.end)
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while more and len(body) <= MAX_BODY:
+                    late = SLOW
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return message
+                    piece, more = message.get("body", b""), message.get("more_body", False)
+                    late = FULL
+                    await stay.grow(len(piece))
+                    body += piece
+        except TimeoutError:
+            raise BodyError(late) from None
+        if is_complex(body):
+            raise BodyError(COMPLEX)
+        return {"type": "http.request", "body": bytes(body), "more_body": more}
+
+
+def owner_of(scope: MutableMapping[str, Any]) -> Hashable:
+    """Return whose room a request takes: its token's, or the only one of a server without tokens."""
+    token = getattr(scope.get("user"), "access_token", None)
+    return None if token is None else (token.claims[CLAIM].namespace, token.claims[CLAIM].name)
+
+
+def longest(scope: MutableMapping[str, Any]) -> int:
+    """Return how long a body can be, by its headers."""
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers:
+        return MAX_BODY
+    return min(int(headers.get(b"content-length", b"0")), MAX_BODY)
+
+
+def is_complex(body: bytes | bytearray) -> bool:
+    """Return whether more of a body than any call needs is no text, such as brackets and numbers."""
+    if len(body) <= MAX_STRUCTURE:
+        return False
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    structure = end = 0
+    for text in TEXT.finditer(plain):
+        structure += text.start() - end + 2
+        end = text.end()
+        if structure > MAX_STRUCTURE:
+            return True
+    return structure + len(plain) - end > MAX_STRUCTURE
+
+
+HEAD_SECONDS = 30.0
+"""Time for a client to send the headers of a request."""
+
+UNREAD_SECONDS = 60.0
+"""How long a client may leave an answer unread."""
+
+MANY_FILES = 65_536
+"""Open files that are enough for any number of clients that one process can serve."""
+
+
+class TimedConnection(H11Protocol):
+    """Closes a connection that does not send its next request in time.
+
+    The body of a request that is not answered yet has a clock of its own, where it is read.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    _seen: RequestResponseCycle | None = None
+    _body_ends = 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        """Expect a request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, after an early answer only as long as the body may take."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        if self.cycle is not self._seen:
+            self._seen, self._body_ends = self.cycle, self.loop.time() + BODY_SECONDS
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_clock()
+        elif self._deadline is None and not self.transport.is_closing():
+            now = self.loop.time()
+            ends = self._body_ends if self.conn.their_state is h11.SEND_BODY else now + HEAD_SECONDS
+            self._deadline = self.loop.call_at(max(now, ends), self.transport.abort)
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def drop_who_never_reads(listening: socket.socket) -> None:
+    """Let the system close connections whose client leaves an answer unread. macOS has no such setting."""
+    if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+        listening.setsockopt(socket.IPPROTO_TCP, option, int(UNREAD_SECONDS * 1000))
+
+
+def allow_many_files() -> None:
+    """Raise the limit of open files, which connections count towards: the default is 1,024 on most systems."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
 
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]

@@ -26,11 +26,16 @@ from vector_memory.server.fastmcp_adapter import (
     authenticated_principal,
     http_app,
 )
-from vector_memory.server.http.asgi_guard import App, Gate
-from vector_memory.server.http.auth import door_of
-from vector_memory.server.http.client_limits import MAX_BODY, TimedConnection, allow_many_files, drop_who_never_reads
+from vector_memory.server.http.asgi_guard import (
+    MAX_BODY,
+    App,
+    Gate,
+    TimedConnection,
+    allow_many_files,
+    drop_who_never_reads,
+)
+from vector_memory.server.http.auth import Permissions, door_of
 from vector_memory.server.http.metrics import Metrics, add_operations
-from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.usage import Accounting
 from vector_memory.server.http.workers import inherited, supervise, take_connections
 from vector_memory.server.shutdown import stop_signals

@@ -16,7 +16,7 @@ from joserfc.jwk import RSAKey
 from starlette.authentication import AuthenticationError
 
 from vector_memory.server.current_store import CLAIM
-from vector_memory.server.http.client_limits import RETRY_SECONDS
+from vector_memory.server.http.asgi_guard import RETRY_SECONDS
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.tokens import Caller, Permission
 

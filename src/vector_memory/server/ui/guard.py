@@ -10,8 +10,7 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs
 
-from vector_memory.server.http.asgi_guard import App, Send
-from vector_memory.server.http.client_limits import Message, Receive
+from vector_memory.server.http.asgi_guard import App, Message, Receive, Send
 
 COOKIE = "vector-memory"
 

@@ -17,8 +17,7 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import VectorMemoryError
 from vector_memory.files import FileMemory
 from vector_memory.files.memory import index_path
-from vector_memory.server.http.asgi_guard import App, Gate
-from vector_memory.server.http.client_limits import TimedConnection
+from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import DrainingServer, listen
 from vector_memory.server.ui.api import PageFacts, refused
 from vector_memory.server.ui.checkup import Checkup, examine

@@ -26,8 +26,7 @@ from starlette.routing import Match, Route
 from vector_memory.errors import AccessDeniedError, NotFoundError, VectorMemoryError
 from vector_memory.maintenance.doctor.report import Report
 from vector_memory.server.current_store import CLAIM, OWNER, current_caller
-from vector_memory.server.http.asgi_guard import App, Send
-from vector_memory.server.http.client_limits import Receive
+from vector_memory.server.http.asgi_guard import App, Receive, Send
 from vector_memory.server.http.usage import Accounting, audited_ids
 from vector_memory.server.turns import turn_of_caller
 from vector_memory.server.ui.api import PageFacts, refused

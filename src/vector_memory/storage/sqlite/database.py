@@ -14,9 +14,11 @@ from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.checkpointer import erase_if_unread, keep_log_short, unerased
 from vector_memory.storage.sqlite.connecting import (
+    UnwritableFile,
     closed_on_error,
     create_private_file,
     forbid_writes,
+    full_disk_detected,
     is_there,
     is_writable,
     noting,
@@ -31,7 +33,6 @@ from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_da
 from vector_memory.storage.sqlite.readers import CommitWatch, EmptyMemory, ReaderPool
 from vector_memory.storage.sqlite.rechunk import Cut
 from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, TimeLimit, translated_errors
-from vector_memory.storage.sqlite.unwritable import UnwritableFile, full_disk_detected
 from vector_memory.storage.sqlite.upgrading import finish_at_opening
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
