@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 from vector_memory.domain import ANY, MemoryKind, Scope
 from vector_memory.domain.validation import MAX_TAG
-from vector_memory.tagged.vocabulary import SIMILARITY_DECIMALS
 
 ALL_TAGGED = Scope(kind=MemoryKind.TAGGED)
 STORED_TAGGED = Scope(kind=MemoryKind.TAGGED, as_of=ANY)
 
 MAX_TAGS_PER_NOTE = 10
+
+SIMILARITY_DECIMALS = 4
+"""Similarities are rounded before comparison: machines differ in the seventh decimal, and ties must stay ties."""
 
 VALID = re.compile(r"[a-z0-9\-_ .:]+")
 PREFIXES = ("type", "domain", "strict", "cognitive", "batch", "module", "vendor", "priority", "scope", "layer")

@@ -174,8 +174,6 @@ MERGE_THRESHOLD = 0.90
 MERGE_THRESHOLD_SAME_VERSION = 0.85
 SUBSTRING_BOOST = 0.03
 MIN_SUBSTRING = 4
-SIMILARITY_DECIMALS = 4
-"""Similarities are rounded before comparison: machines differ in the seventh decimal, and ties must stay ties."""
 
 GENERAL_WORDS = frozenset(
     """
@@ -241,7 +239,7 @@ def score(tag: str, other: str, cosine: float) -> float:
     """Return the similarity of two tags to compare with the threshold, boosted if one contains the other."""
     if letters(tag) == letters(other):
         return 1 + SUBSTRING_BOOST
-    return round(cosine + (SUBSTRING_BOOST if is_boosted(tag, other) else 0.0), SIMILARITY_DECIMALS)
+    return round(cosine + (SUBSTRING_BOOST if is_boosted(tag, other) else 0.0), tags.SIMILARITY_DECIMALS)
 
 
 def threshold(tag: str, other: str) -> float:
