@@ -1,21 +1,15 @@
 """Benchmarks are run rarely: what they use of the package may not disappear unnoticed."""
 
 import ast
-import gzip
 import json
-import random
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 
 from imported import imported
-from tiny_models import WIDTH, Tiny
-from vector_memory.embedding import safetensors
 from vector_memory.embedding.toy_engine import ToyEngine
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -209,58 +203,6 @@ def test_servers_are_compared_over_the_sets_on_which_all_of_them_ran() -> None:
     assert "**.500** of the questions here (10 tokens an answer), .250 with other (20): 1 public sets." in said
 
 
-class OneToken:
-    """A sparse model that knows one token, which every text has."""
-
-    def weights(self, texts: list[str], only: Any = None) -> Any:
-        return np.ones((len(texts), 1 if only is None else len(only)), np.float32)
-
-
-@pytest.mark.usefixtures("retrieval")
-def test_without_its_own_part_the_benchmark_of_a_third_part_ranks_as_searches_do(tmp_path: Path) -> None:
-    drawn = random.Random(7)
-    words = ["kite", "kites", "red", "queue", "lease", "shard", "storage", "store", "stores", "index"]
-    documents = {str(number): " ".join(drawn.choices(words, k=number % 15 + 3)) for number in range(40)}
-    texts = [" ".join(drawn.choices(words, k=3)) for _ in range(10)]
-    questions = [
-        import_module("judged").Question(text, "s", {str(drawn.randrange(40)): float(grade) for grade in range(1, 9)})
-        for text in texts
-    ]
-    judged = import_module("judged").JudgedSet("j", documents, {"s": list(documents)}, questions)
-    toy = ToyEngine()
-    score, rankings = import_module("scoring").score, import_module("rankings")
-    with rankings.opened(tmp_path / "memory.db", "hybrid", toy) as store:
-        way = rankings.SearchModeRanking(store, judged, dict(rankings.filled(store, judged)))
-        expected = [score(way.rank(question), question.grades) for question in questions]
-    today = import_module("sparse").measure(judged, toy, OneToken())[0]["today"]
-    assert today.tolist() == [list(values) for values in expected]
-
-
-@pytest.mark.usefixtures("retrieval")
-def test_the_weights_of_some_tokens_are_those_that_they_have_among_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    splade = import_module("splade")
-    tiny = Tiny(tmp_path, prefix="bert.")
-    head = {"transform.dense.weight": np.eye(WIDTH), "transform.dense.bias": np.zeros(WIDTH)}
-    head |= {"transform.LayerNorm.gamma": np.ones(WIDTH), "transform.LayerNorm.beta": np.zeros(WIDTH)}
-    tensors = {f"bert.{name}": each for name, each in tiny.weights.items()}
-    tensors |= {f"cls.predictions.{name}": each for name, each in (head | {"bias": np.zeros(tiny.vocabulary)}).items()}
-    old = {
-        name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensors[name] for name in tensors
-    }
-    floats = {name: ("F32", each.shape, each.astype(np.float32).tobytes()) for name, each in old.items()}
-    safetensors.write(tmp_path / "model.safetensors", floats)
-    monkeypatch.setattr(splade, "SHA256", {})
-    model = splade.Splade(tmp_path)
-    every = model.weights(["the lease of a shard", "one queue"])
-    assert every.shape == (2, tiny.vocabulary)
-    assert (every >= 0).all()
-    assert every.any()
-    assert (every[0] != every[1]).any()
-    assert (model.weights(["the lease of a shard", "one queue"], np.array([3, 7])) == every[:, [3, 7]]).all()
-
-
 @pytest.mark.usefixtures("retrieval")
 def test_every_precision_case_names_memories_of_its_own_half_alone() -> None:
     data = json.loads((BENCHMARKS / "retrieval" / "questions" / "precision.json").read_text("utf-8"))
@@ -327,43 +269,6 @@ def test_an_agent_is_counted_what_its_client_shows_it(tmp_path: Path, monkeypatc
         assert last.correction is None
         assert 0 < first.content < first.read <= first.sent
     assert len(agents.cells([first, last])) == len(agents.HEADS)
-
-
-@pytest.mark.usefixtures("retrieval")
-def test_evidence_counts_only_where_it_is_in_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
-    budgets = import_module("budgets")
-    corpus = {"d1": "The red kite\nflies over the hill.", "d2": "A lease lasts two minutes."}
-    queries = {"q1": "where does the red kite fly", "q2": "how long is a lease"}
-    whole = {"corpus": corpus, "queries": queries, "qrels": {"q1": {"d1": 1}, "q2": {"d2": 1}}}
-    parts = {"corpus": {"p1": "The red kite flies over", "p2": "Nowhere."}, "queries": queries}
-    parts["qrels"] = {"q1": {"p1": 1}, "q2": {"p2": 1}}
-    for name, data in (("whole", whole), ("parts", parts)):
-        (tmp_path / f"{name}.json.gz").write_bytes(gzip.compress(json.dumps(data).encode()))
-    with_documents = budgets.prepared(f"{tmp_path}/whole.json.gz", tmp_path / "kept", None, ToyEngine(384))
-    with_parts = budgets.prepared(f"{tmp_path}/whole.json.gz={tmp_path}/parts.json.gz", tmp_path / "kept", None, None)
-    assert budgets.shares(with_documents, "full", 2_000) == "100 / 100"
-    assert budgets.shares(with_parts, "full", 2_000) == "50 / 50"
-
-
-@pytest.mark.usefixtures("retrieval")
-def test_each_way_of_looking_something_up_is_charged_what_it_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
-    policies = import_module("policies")
-    memories = ["A lease lasts two minutes.", "one\ntwo\nthree\nThe red kite flies.\nfive\n", "Nothing else."]
-    asked = [policies.Wanted("where is the kite", ["The red kite flies."], whole=True)]
-    asked.append(policies.Wanted("zebra", ["No such text."], whole=True))
-    asked.append(policies.Wanted("where is the kite", [memories[1]], whole=False))
-    policies.fill(tmp_path / "memory.db", memories, ToyEngine(384))
-    collection = policies.Collection(tmp_path / "memory.db", memories, asked)
-    found = {name: list(policy(collection, len)) for name, policy in policies.POLICIES.items()}
-    assert found["newest first"] == [spent := len(memories[2]) + len(memories[1]), None, spent]
-    assert found["grep"] == [spent := len("memories/00001.md-") * 5 + len(memories[1].strip()), None, spent]
-    assert found["search"][0] > len(memories[1])
-    assert found["search"][1:] == [None, found["search"][0]]
-    assert policies.cell([100, None]) == "100 / 50"
 
 
 def test_the_page_on_scale_has_the_table_of_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ put into one of them, at its start, in its middle or at its end, and asked for. 
 import argparse
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -69,14 +69,6 @@ def hits(store: SessionMemoryStore, place: str, facts: Sequence[Fact], asked_by:
         for fact in facts
     ]
     return sum(found) / len(found)
-
-
-def print_places(cells: Mapping[str, Sequence[str]]) -> None:
-    """Print the shares of planted facts that are found, by rule and place."""
-    print(f"\n| hit@10: by name / in other words | {' | '.join(PLACES)} |")
-    print("|---" * (len(PLACES) + 1) + "|")
-    for rule, shares in cells.items():
-        print(f"| {rule} | {' | '.join(shares)} |")
 
 
 def measure(texts: Sequence[Sequence[str]], facts: Sequence[Fact], embedder: Embedder) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from judged import JudgedSet, Question
 
-from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.embedding import Embedder
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.settings import Settings
@@ -46,17 +46,15 @@ def opened(path: Path, mode: SearchMode, embedder: Embedder, *, late_interaction
 
 
 def filled(store: SessionMemoryStore, judged: JudgedSet) -> Iterator[tuple[int, str]]:
-    """Store the documents of every scope; yield which memory is which. Of equal documents the first counts."""
-    yield from filled_as(store, judged, judged.kind)
+    """Store the documents of every scope; yield which memory is which. Of equal documents the first counts.
 
-
-def filled_as(store: SessionMemoryStore, judged: JudgedSet, kind: MemoryKind) -> Iterator[tuple[int, str]]:
-    """Store the documents as memories of one kind, minutes apart: a later one may then pass for a correction."""
+    They are stored minutes apart: a later one may then pass for a correction.
+    """
     for scope, names in judged.scopes.items():
         for number, name in enumerate(names):
             created = (FIRST + number * APART).isoformat()
             try:
-                receipt = store.store_memory(kind, judged.documents[name], session_id=scope, created_at=created)
+                receipt = store.store_memory(judged.kind, judged.documents[name], session_id=scope, created_at=created)
             except DuplicateMemoryError:
                 continue
             if receipt.memory_id is not None:

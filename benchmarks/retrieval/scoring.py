@@ -1,7 +1,7 @@
 """How good rankings are, and how sure a difference between two is."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,23 +39,3 @@ def interval(differences: Sequence[Scores], seed: int) -> tuple[float, float, fl
         means += values[drawn].mean(axis=1) / len(differences)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(np.mean([values.mean() for values in differences])), float(low), float(high)
-
-
-def print_gains(results: Mapping[str, Mapping[str, Scores]], rules: Iterable[str], seed: int) -> None:
-    """Print nDCG@10 by rule and set, and the differences from the rule "today". `results`: by set, then by rule."""
-    gains = {rule: [ways[rule][:, 0] - ways["today"][:, 0] for ways in results.values()] for rule in rules}
-    print(f"| nDCG@10 | {' | '.join(results)} | mean | gain |")
-    print("|---" * (len(results) + 3) + "|")
-    for rule, values in gains.items():
-        means = [ways[rule][:, 0].mean() for ways in results.values()]
-        print(f"| {rule} | {' | '.join(f'{each:.3f}' for each in [*means, np.mean(means)])} | {shown(values, seed)} |")
-    print(f"\n| gain | {' | '.join(results)} |")
-    print("|---" * (len(results) + 1) + "|")
-    for rule, values in gains.items():
-        print(f"| {rule} | {' | '.join(shown([each], seed) for each in values)} |")
-
-
-def shown(differences: Sequence[Scores], seed: int) -> str:
-    """Return a mean over sets with its 95 % interval."""
-    middle, low, high = interval(differences, seed)
-    return f"{middle:+.3f} ({low:+.3f} to {high:+.3f})"
