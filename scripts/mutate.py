@@ -1,0 +1,124 @@
+"""Breaks the product, one claim at a time, and shows that a test fails: `uv run python scripts/mutate.py [WORD...]`.
+
+`tests/mutations.toml` holds the breaks. Each names the claim, the file, the text and its replacement, and the tests
+that must fail. With words, only the claims that contain one of them are tried; `--list` prints them.
+
+The working tree, with what is not committed, is copied and stays as it is. The copy has its own environment, so that
+processes that tests start import the copy, too. The tests run unbroken first: one that fails anyway shows nothing.
+Exits with 1 unless a test fails for each break.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+TABLE = ROOT / "tests/mutations.toml"
+
+KILLED = "killed"
+VERDICTS = {0: "SURVIVED", 1: KILLED}
+"""By what pytest exits with. After anything else, such as a syntax error, no test has judged the break."""
+
+
+class Mutation(NamedTuple):
+    """A break. `old` occurs once in `file`. `tests`: files, or tests in them, as pytest names them."""
+
+    claim: str
+    file: str
+    old: str
+    new: str
+    tests: list[str]
+
+    def fault(self, root: Path) -> str:
+        """Say why the break cannot be made in a tree, or a test cannot be found; empty if all is well."""
+        file = root / self.file
+        places = file.read_text().count(self.old) if file.is_file() else 0
+        if places != 1 or self.old == self.new:
+            return f"the text to replace is there {places} times, not once: {self.file}"
+        missing = [test for test in self.tests if not is_there(root, test)]
+        return f"there is no {missing[0]}" if missing else ""
+
+
+def is_there(root: Path, test: str) -> bool:
+    """Return whether a file of tests exists, and has the function that is named."""
+    path, _, name = test.partition("::")
+    return (root / path).is_file() and f"def {name.partition('[')[0]}" in (root / path).read_text()
+
+
+def mutations() -> list[Mutation]:
+    """Return the breaks of the table."""
+    return [Mutation(**one) for one in tomllib.loads(TABLE.read_text())["mutation"]]
+
+
+def uv(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run uv in a folder."""
+    return subprocess.run(["uv", *words], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def copy_tree(folder: Path) -> None:
+    """Copy the working tree, without what Git ignores, and give the copy an environment that imports it."""
+    listed = subprocess.check_output(["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, text=True)
+    for name in filter(None, listed.split("\0")):
+        source, target = ROOT / name, folder / name
+        if source.is_symlink() or source.is_file():  # otherwise it was deleted
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+    uv(folder, "sync", "--frozen").check_returncode()
+    imported = uv(folder, "run", "--no-sync", "python", "-c", "import vector_memory; print(vector_memory.__file__)")
+    if not Path(imported.stdout).is_relative_to(folder):
+        raise SystemExit(f"The tests would not import the copy, but {imported.stdout}{imported.stderr}")
+
+
+def run(folder: Path, tests: Iterable[str], *options: str) -> subprocess.CompletedProcess[str]:
+    """Run tests in the copy."""
+    return uv(folder, "run", "--no-sync", "pytest", *options, *tests)
+
+
+def verdict(folder: Path, one: Mutation) -> str:
+    """Break the copy, run the tests, and restore it; say what they found."""
+    file = folder / one.file
+    whole = file.read_text()
+    file.write_text(whole.replace(one.old, one.new))
+    try:
+        code = run(folder, one.tests, "-x", "-n", "0").returncode
+    finally:
+        file.write_text(whole)
+    return VERDICTS.get(code, f"NOT JUDGED, pytest exits with {code}")
+
+
+def main(words: list[str]) -> int:
+    """Try the breaks that are asked for, and return the exit code."""
+    chosen = [one for one in mutations() if not words or any(word.lower() in one.claim.lower() for word in words)]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, began = Path(temporary).resolve(), time.monotonic()
+        copy_tree(folder)
+        said = run(folder, sorted({test for one in chosen for test in one.tests}), "-n", "auto").stdout
+        failing = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+        print(f"Without a break: {said.splitlines()[-1]}", flush=True)
+        killed = 0
+        for number, one in enumerate(chosen, 1):
+            start = time.monotonic()
+            if fault := one.fault(folder):
+                found = f"DOES NOT APPLY, {fault}"
+            elif any(failed.startswith(test) for failed in failing for test in one.tests):
+                found = "TESTS FAIL WITHOUT THE BREAK"
+            else:
+                found = verdict(folder, one)
+            killed += found == KILLED
+            print(f"{number:>4} {found} ({time.monotonic() - start:.0f} s): {one.claim}", flush=True)
+    print(f"{killed} of {len(chosen)} breaks make a test fail ({time.monotonic() - began:.0f} s).")
+    return 0 if killed == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    if "--list" in sys.argv[1:]:
+        print(*(f"{one.claim} ({one.file})" for one in mutations()), sep="\n")
+    else:
+        sys.exit(main(sys.argv[1:]))
