@@ -132,12 +132,16 @@ CHAINS = st.lists(st.tuples(KINDS, st.sets(BACK, max_size=2), st.none() | BACK),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(chains=CHAINS)
-@example(chains=[("young", set(), None), ("expired", set(), 1), ("old", {1}, None)])
+@given(chains=CHAINS, is_backward=st.booleans())
+@example(chains=[("young", set(), None), ("expired", set(), 1), ("old", {1}, None)], is_backward=False)
+@example(chains=[("old", set(), None), ("old", {1}, None)], is_backward=True)
 def test_a_clean_up_makes_nothing_current_that_was_not_and_leaves_only_what_it_must(
-    storage: Storage, chains: list[tuple[str, set[int], int | None]]
+    storage: Storage, chains: list[tuple[str, set[int], int | None]], *, is_backward: bool
 ) -> None:
-    """Forks, chains, corrections, pinned and expired memories between them, and wherever it is interrupted."""
+    """Forks, chains, corrections, pinned and expired memories between them, and wherever it is interrupted.
+
+    `is_backward`: each was written before the one that was stored before it.
+    """
     session, kinds, older_of = uuid4().hex, dict[int, str](), dict[int, set[int]]()
     for kind, supersedes, corrects in chains:
         earlier = dict(enumerate(reversed(kinds), start=1))
@@ -147,7 +151,8 @@ def test_a_clean_up_makes_nothing_current_that_was_not_and_leaves_only_what_it_m
             f"text {len(kinds)}", MemoryKind.REPORT_OBSERVATION if report else MemoryKind.REPORT, session_id=session,
             supersedes=tuple(older), metadata={"parent_report_id": report, "corrects": True} if report else {},
         )  # fmt: skip
-        number = add(storage, new, model=None, at="2026-01-01" if kind == "young" else "2020-01-01")
+        at = f"2020-01-{len(chains) - len(kinds) if is_backward else 1:02}"
+        number = add(storage, new, model=None, at="2026-01-01" if kind == "young" else at)
         kinds[number], older_of[number] = kind, older
         if report is not None and "expired" not in (kind, kinds[report]):
             older.add(report)
