@@ -70,6 +70,19 @@ def test_only_the_memory_whose_page_is_damaged_is_lost_and_is_named(path: Path) 
     assert contents(path) == [text for text in before if not text.startswith("Long.")]
 
 
+def test_what_stands_before_and_behind_a_page_that_cannot_be_read_is_copied(path: Path) -> None:
+    with SessionMemoryStore(path, SETTINGS) as store:
+        for number in range(24):
+            store.store_memory("input_prompt", f"{number} {'words ' * 160}", session_id="s")
+    before, leaves = contents(path), pages(path, "leaf")
+    garble(path, leaves[len(leaves) // 2])
+    _, done = doctor(path).repair_all(examine(path))
+    after = contents(path)
+    assert done[1].startswith("Lost, because the file does not contain it completely: ")
+    assert after == [text for text in before if text in after]
+    assert len(before) - 4 <= len(after) < len(before)
+
+
 def test_a_file_of_which_nothing_can_be_read_is_left_as_it_is(path: Path) -> None:
     for page in pages(path, "leaf") + pages(path, "internal"):
         garble(path, page)

@@ -8,7 +8,7 @@ import pytest
 
 from doctor.test_faults import ENDLESS
 from inside import storage_of
-from memory_files import CHILD, SETTINGS, change, doctor, examine, found
+from memory_files import CHILD, SETTINGS, change, doctor, examine, found, said
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.sqlite import database as databases
@@ -59,6 +59,9 @@ def test_a_missing_block_of_vectors_is_reported(path: Path) -> None:
     with opened.read() as connection, pytest.raises(DatabaseError, match="doctor --fix"):
         vectors_of(connection, "vec_chunk_search", [1, 2, 3])
     opened.close()
+    report = examine(path)
+    assert found(report)["reading"] == Level.PROBLEM
+    assert "index" in said(report, "reading")
 
 
 def test_a_statement_without_end_is_ended_with_advice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,6 +145,13 @@ IN_FILES: Faults = REFUSED | {
         "delete from vec_session_search where passage_id = (select min(id) from memory_passages where memory_id = 4)",
         "vectors",
     ),
+    "a vector of another passage": (
+        """
+        update vec_chunk_search set embedding = (select embedding from vec_chunk_search where passage_id = 1)
+        where passage_id = 2
+        """,
+        "vectors",
+    ),
     "a vector of zeros": ("update vec_chunk_search set embedding = zeroblob(64) where passage_id = 2", "vectors"),
     "a vector of nothing": (
         "insert into vec_chunk_search (passage_id, session_key, embedding) values (9999, 1, zeroblob(64))",
@@ -394,6 +401,12 @@ def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) ->
     assert found(examine(path)) == {"unindexed": Level.WARNING}
     assert "1 memory lacks vectors" in said(examine(path), "unindexed")
     assert contents(path) == before
+
+
+def test_a_vector_of_zeros_is_found_without_a_model_too(path: Path, tmp_path: Path) -> None:
+    change(path, IN_FILES["a vector of zeros"][0])
+    report = doctor(path, Settings(embedding_model_path=tmp_path)).examine(deep=True)
+    assert found(report)["vectors"] == Level.PROBLEM
 
 
 def test_missing_vectors_are_computed_while_a_server_writes(path: Path) -> None:
