@@ -1,5 +1,6 @@
 """Looking at a file from outside: without a trace, again if it changes, and where it is."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import apsw
@@ -56,8 +57,9 @@ def test_inspecting_leaves_no_trace(path: Path, tmp_path: Path) -> None:
     assert bytes_of(tmp_path) == before
 
 
-def test_inspecting_cannot_write(path: Path) -> None:
-    with pytest.raises(DatabaseError):
+@pytest.mark.parametrize("in_use", [False, True])
+def test_inspecting_cannot_write(path: Path, *, in_use: bool) -> None:
+    with SessionMemoryStore(path, SETTINGS) if in_use else nullcontext(), pytest.raises(DatabaseError):
         inspect(path, lambda connection: connection.execute("delete from session_memories"))
 
 
