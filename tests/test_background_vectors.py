@@ -83,6 +83,7 @@ def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(retriever, "PATIENCE_ELSEWHERE_SECONDS", 0.0)
     opened.store_memory("report", DOCUMENT, session_id="s")
     threading.Timer(0.2, embedder.gate.set).start()
     answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=5), mode="vector")
