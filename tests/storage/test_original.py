@@ -1,6 +1,6 @@
 """A file of the original server is upgraded in place: data/original/README.md says how such files were made."""
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import apsw
@@ -8,8 +8,8 @@ import pytest
 
 from inside import database_of
 from original_files import EARLY, LATE, texts_in, unpacked
-from vector_memory.cli.commands.transfer import copy_all
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
+from vector_memory.maintenance.copying import copy_all
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import rechunk, upgrading
 from vector_memory.storage.sqlite.database import Database
@@ -168,7 +168,7 @@ def test_a_text_with_the_character_nul_is_read_as_it_is_and_copied_with_a_charac
     with SessionMemoryStore(path, NO_MODEL) as store:
         assert store.reconstruct_document(1).content == text
         assert found_by_words(store) == everything()
-    copied = copy_all(path, tmp_path / "copy.db")
+    copied = copy_all(path, tmp_path / "copy.db", lambda _: nullcontext(lambda *_: None))
     assert (copied.memories, copied.nul_characters) == (8, 1)
     with SessionMemoryStore(tmp_path / "copy.db", NO_MODEL) as store:
         assert store.reconstruct_document(1).content == text.replace("\0", "\ufffd")

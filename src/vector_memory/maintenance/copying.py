@@ -6,8 +6,8 @@ has lost since goes in the target, too: the target knows up to which id it was c
 it gets higher ones. The words and links come last, in the one transaction that completes the copy.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
@@ -19,8 +19,10 @@ from vector_memory.domain.text import without_nul
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, ValidationError
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.sessions.writer import hash_of
+from vector_memory.settings import DEFAULT_DIM, MemoryAddress
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.opening import open_storage
 from vector_memory.storage.queries.memories import EVERYTHING
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import CanonicalTag, Link, TagVectors
@@ -53,6 +55,21 @@ class CopiedMemories(NamedTuple):
     written: int
     nul_characters: int = 0
     removed: int = 0
+
+
+def copy_all(
+    source_at: MemoryAddress, target_at: MemoryAddress, shown: Callable[[str], AbstractContextManager[Progress]]
+) -> CopiedMemories:
+    """Copy a memory; a new target gets vectors of the same length. `shown`: shows the progress of a part."""
+    with closing(open_storage(source_at, dimensions=DEFAULT_DIM, read_only=True)) as source:
+        with source.read() as reader:
+            dimensions = reader.dimensions
+        with closing(open_storage(target_at, dimensions=dimensions)) as target, copying(source, target) as running:
+            with shown("Memories") as update:
+                copied = running.copy_memories(update)
+            with shown("Words") as update:
+                running.complete(update)
+    return copied
 
 
 @contextmanager

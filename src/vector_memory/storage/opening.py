@@ -1,7 +1,7 @@
 """Opens a memory with the engine that its address names. No other module knows more than one engine."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +11,7 @@ from vector_memory.settings import NAMESPACE_PREFIX, SHARED_SCHEMA, DatabaseUrl,
 from vector_memory.storage.base import Storage
 
 if TYPE_CHECKING:
-    from vector_memory.storage.postgres.following import Follower as Follower  # noqa: PLC0414 - also for others
+    from vector_memory.storage.postgres.tenant_tables import HeldMemory as HeldMemory  # noqa: PLC0414 - also for others
     from vector_memory.storage.postgres.tenant_tables import SharedTables as SharedTables  # noqa: PLC0414 - also for others
 
 # An engine is imported when a memory of it is opened.
@@ -58,30 +58,6 @@ def open_storage(
             standbys=address.standbys(),
         )
     )
-
-
-@contextmanager
-def following(source: DatabaseUrl, target: DatabaseUrl, dimensions: int) -> Iterator["Follower"]:
-    """Yield what copies a memory into the tables of another database, which exist, and lets these follow.
-
-    `dimensions`: the length of the vectors.
-    """
-    with driver_at_hand():
-        from vector_memory.storage.postgres.database import PostgresDatabase
-        from vector_memory.storage.postgres.following import Follower
-
-    with ExitStack() as stack:
-        source_tables, target_tables = (
-            stack.enter_context(
-                closing(
-                    PostgresDatabase(
-                        each.conninfo(), schema=each.schema, dimensions=dimensions, read_only=each is source
-                    )
-                )
-            )
-            for each in (source, target)
-        )
-        yield Follower(source_tables, target_tables)
 
 
 def open_shared(address: DatabaseUrl) -> "SharedTables":

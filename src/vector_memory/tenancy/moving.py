@@ -1,59 +1,61 @@
-"""Moves a namespace to another database while servers use it: its memory, limits and tokens.
+"""Moves a namespace to another database: its memory, limits and tokens.
 
-The memory is copied, and the copy catches up in rounds with what has changed in the meantime. Writers wait only for the
-last round. Then the namespace is gone from the first database, so nothing can be stored there any more.
+It is copied while others use it, and what has changed meanwhile once more, while its writers wait. A kill leaves it as
+it was. Then the first database gives it away, in one transaction, and the second one takes it. A kill in between leaves
+a memory that nobody uses, and the same call goes on from there: the tables that were given away name their heir.
 """
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
 
-from vector_memory.errors import DatabaseLockError
+from vector_memory.errors import ValidationError
 from vector_memory.maintenance.backfill import Progress
-from vector_memory.settings import DEFAULT_DIM
-from vector_memory.storage.opening import following
+from vector_memory.maintenance.copying import copy_all
 from vector_memory.tenancy.registry import DatabaseRegistry
 
-HOLD_SECONDS = 5.0
-"""For so long writers wait at most."""
-
-MOST_ROUNDS = 10
-"""Rounds become shorter, since less has changed during a short one. On a busy server that may take a few."""
-
-SHORT_SECONDS = 0.5
-"""The round after one that took no longer than this is the last."""
-
-TOO_BUSY = (
-    f"The namespace was not moved, because its writers would have to wait for more than {HOLD_SECONDS:.0f} seconds. "
-    "Repeat the command when the databases are less busy. If that does not help, stop its servers, and use "
-    "`vector-memory copy`."
+OTHERS = (
+    "The other database has a namespace with this name: move it to another one, or drop that schema and its row in "
+    "the table `namespaces`."
 )
+ELSEWHERE = "An earlier call has moved this namespace to another database: repeat the command with the URL of that one."
 
 
-def move(source: DatabaseRegistry, target: DatabaseRegistry, name: str, on_progress: Progress) -> int:
-    """Move a namespace, and return its number of memories.
+class Moved(NamedTuple):
+    """How many memories were copied, and for how long writers waited. None and 0: an earlier call has done that."""
 
-    If that fails, it is as before in the source, and the call can be repeated. Raises NotFoundError if there is none,
-    DatabaseLockError if writers would have to wait for too long, and ValidationError if the target has other memories
-    or tokens under its names.
+    memories: int | None
+    seconds: float
+
+
+def move(
+    source: DatabaseRegistry,
+    target: DatabaseRegistry,
+    name: str,
+    shown: Callable[[str], AbstractContextManager[Progress]],
+) -> Moved:
+    """Move a namespace. After a failure, repeat the call.
+
+    Raises NotFoundError if there is none, and ValidationError if the target has its name, other memories in its
+    schema, or other tokens under the same names.
     """
     quota = source.quota(name)
-    if name not in target.names():
-        target.create(name)
-    with following(source.address(name), target.address(name), DEFAULT_DIM) as follower:
-        follower.copy(on_progress)
-        for _ in range(MOST_ROUNDS):
-            began = time.monotonic()
-            follower.catch_up()
-            if time.monotonic() - began < SHORT_SECONDS:
-                break
-        with source.giving_away(name) as tokens:
-            until = time.monotonic() + HOLD_SECONDS
-
-            def in_time() -> None:
-                if time.monotonic() > until:
-                    raise DatabaseLockError(TOO_BUSY)
-
-            count = follower.catch_up(in_time, HOLD_SECONDS)
-            target.set_quota(name, quota)
-            target.take_over(tokens)
-            in_time()
-    return count
+    with source.held(name) as memory:
+        is_here = memory.heir is None
+    if is_here:
+        if name in target.names():
+            raise ValidationError(OTHERS)
+        target.require_free(source.tokens_of(name))
+        copy_all(source.address(name), target.address(name), shown)
+    with source.held(name) as memory:
+        began, memories = time.monotonic(), None
+        if memory.heir is None:
+            memories = copy_all(source.address(name), target.address(name), shown).memories
+            memory.give_to(target.memory_name(name))
+        elif memory.heir != target.memory_name(name):
+            raise ValidationError(ELSEWHERE)
+    waited = time.monotonic() - began
+    target.take_over(name, quota, source.tokens_of(name))
+    source.tables.remove_namespace(name)
+    return Moved(memories, 0.0 if memories is None else waited)

@@ -5,8 +5,8 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +22,7 @@ from vector_memory.tenancy.quotas import Quota, read_quota, write_quota
 from vector_memory.tenancy.tokens import Token, Tokens, token_file, token_of
 
 if TYPE_CHECKING:
-    from vector_memory.storage.opening import SharedTables
+    from vector_memory.storage.opening import HeldMemory, SharedTables
 
 
 class Sizes(NamedTuple):
@@ -164,7 +164,7 @@ QUOTA_SECONDS = 2.0
 
 
 class DatabaseRegistry(Registry):
-    """The registry in a PostgreSQL database. `dimensions`: the length of the vectors of new namespaces."""
+    """The registry in the `tables` of a PostgreSQL database. `dimensions`: the length of vectors in new namespaces."""
 
     longest_name = 60
     """A schema's name has up to 63 characters, three of which are the prefix."""
@@ -172,16 +172,16 @@ class DatabaseRegistry(Registry):
     def __init__(self, address: DatabaseUrl, dimensions: int = DEFAULT_DIM) -> None:
         self._address = address
         self._dimensions = dimensions
-        self._tables = open_shared(address)
+        self.tables = open_shared(address)
         self._quotas: dict[str, tuple[Quota, float]] = {}
-        self.tokens = TokenTable(self._tables)
+        self.tokens = TokenTable(self.tables)
 
     def names(self) -> list[str]:
         """Return the names of all namespaces, sorted."""
-        return self._tables.namespaces()
+        return self.tables.namespaces()
 
     def _added(self, name: str) -> bool:
-        return self._tables.add_namespace(name, self.address(name).schema, self._dimensions)
+        return self.tables.add_namespace(name, self.address(name).schema, self._dimensions)
 
     def require(self, name: str) -> None:
         """Raise NotFoundError unless there is such a namespace."""
@@ -196,7 +196,7 @@ class DatabaseRegistry(Registry):
         known, until = self._quotas.get(name, (Quota(), 0.0))
         if time.monotonic() < until:
             return known
-        limits = self._tables.limits(name)
+        limits = self.tables.limits(name)
         if limits is None:
             raise missing_namespace(name)
         self._quotas[name] = quota, _ = Quota(**limits), time.monotonic() + QUOTA_SECONDS
@@ -204,41 +204,53 @@ class DatabaseRegistry(Registry):
 
     def set_quota(self, name: str, quota: Quota) -> None:
         """Limit a namespace. Servers notice it within seconds. Raises NotFoundError."""
-        if not self._tables.set_limits(name, asdict(quota)):
+        if not self.tables.set_limits(name, asdict(quota)):
             raise missing_namespace(name)
 
     def sizes(self, name: str) -> Sizes:
         """Return the size of a namespace's tables; the log is the server's."""
-        return Sizes(self._tables.size_of(self.address(name).schema), 0)
+        return Sizes(self.tables.size_of(self.address(name).schema), 0)
 
-    @contextmanager
-    def giving_away(self, name: str) -> Iterator[list[Mapping[str, Any]]]:
-        """Let the writers of a namespace wait during the block, which gets its tokens, and then remove it.
+    def held(self, name: str) -> AbstractContextManager["HeldMemory"]:
+        """Let the writers of a namespace wait during the block."""
+        return self.tables.held(self.address(name).schema)
 
-        Its tables are kept, and refuse to be used. Any error in the block leaves the namespace as it is.
-        """
-        with self._tables.giving_away(name, self.address(name).schema):
-            yield [token for token in self._tables.tokens() if token["namespace"] == name]
+    def memory_name(self, name: str) -> str | None:
+        """Return the random name of the memory of a namespace; None: there is no memory."""
+        return self.tables.memory_name(self.address(name).schema)
 
-    def take_over(self, tokens: Sequence[Mapping[str, Any]]) -> None:
-        """Add the tokens of another database. Raises ValidationError if one of their names is in use."""
+    def tokens_of(self, name: str) -> list[Mapping[str, Any]]:
+        """Return the tokens of a namespace."""
+        return [token for token in self.tables.tokens() if token["namespace"] == name]
+
+    def require_free(self, tokens: Sequence[Mapping[str, Any]]) -> None:
+        """Raise ValidationError if there are other tokens under the names of these."""
+        known = {token["name"]: token["sha256"] for token in self.tables.tokens()}
         for token in tokens:
-            if not self._tables.add_token(token) and self._tables.token(token["sha256"]) is None:
+            if known.get(token["name"], token["sha256"]) != token["sha256"]:
                 raise ValidationError(
                     f"The other database has another token {token['name']}: revoke one of them first."
                 )
 
+    def take_over(self, name: str, quota: Quota, tokens: Sequence[Mapping[str, Any]]) -> None:
+        """Add a namespace whose memory is here, with the tokens of another database. May be repeated."""
+        self.require_free(tokens)
+        self._added(name)
+        self.set_quota(name, quota)
+        for token in tokens:
+            self.tables.add_token(token)
+
     def key(self) -> bytes:
         """Return a secret that all servers of the database share."""
-        return self._tables.key()
+        return self.tables.key()
 
     def require_available(self) -> None:
         """Raise DatabaseError if the database cannot be reached."""
-        self._tables.ping()
+        self.tables.ping()
 
     def close(self) -> None:
         """Close all connections."""
-        self._tables.close()
+        self.tables.close()
 
 
 class TokenTable(Tokens):

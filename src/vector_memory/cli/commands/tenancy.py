@@ -57,7 +57,7 @@ def namespace(
 ) -> None:
     """Create a namespace, set its limits, move it to another database, or list all.
 
-    Each is a separate memory on a server for several teams. Servers can use it while it is moved.
+    Each is a separate memory on a server for several teams. Calls that write wait while it is moved.
     """
     quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
     with closing(registry_at(database, data_dir, settings.embedding_dim)) as registry:
@@ -89,10 +89,14 @@ def move_namespace(
     address = DatabaseServer(database_url=to, database_unencrypted=database.database_unencrypted).url()
     if not isinstance(source, DatabaseRegistry) or address is None or address == database.url():
         raise ConfigurationError("Name the database of the namespace with --database-url, and another one with --to.")
-    with closing(DatabaseRegistry(address, settings.embedding_dim)) as target, progress("Copying") as update:
-        memories = move(source, target, name, update)
-    message = f"Moved {name} with {counted(memories, 'memory', 'memories')} and its tokens to {address}"
-    tell({"namespace": name, "memories": memories, "target": str(address)}, message, as_json=as_json)
+    with closing(DatabaseRegistry(address, settings.embedding_dim)) as target:
+        moved = move(source, target, name, progress)
+    message = f"Moved {name} to {address}, as an earlier call had begun."
+    if moved.memories is not None:
+        memories, seconds = counted(moved.memories, "memory", "memories"), f"{moved.seconds:.1f}"
+        message = f"Moved {name} with {memories} and its tokens to {address}. Its writers waited for {seconds} s."
+    body = {"namespace": name, "memories": moved.memories, "seconds": round(moved.seconds, 1), "target": str(address)}
+    tell(body, message, as_json=as_json)
 
 
 def token(

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal
 
@@ -30,10 +30,9 @@ from vector_memory.domain import ANY, MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import open_regular
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
-from vector_memory.maintenance.copying import CopiedMemories, copying
+from vector_memory.maintenance.copying import copy_all
 from vector_memory.maintenance.transfer import is_sqlite, new_file, notes_as_export
-from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, Settings, project_folder
-from vector_memory.storage.opening import open_storage
+from vector_memory.settings import DatabaseLocation, MemoryAddress, Settings, project_folder
 from vector_memory.store import SessionMemoryStore
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def copy(
     if is_same(source_at, target_at):
         raise ConfigurationError(f"{target_at} is the source itself: choose another target.")
     with resumable():
-        copied = copy_all(source_at, target_at)
+        copied = copy_all(source_at, target_at, progress)
     before = copied.memories - copied.written
     known = f", {before:,} of them in an earlier run," if before else ""
     gone = f". Removed {copied.removed:,} that the source no longer has." if copied.removed else ""
@@ -221,20 +220,6 @@ def is_same(source_at: MemoryAddress, target_at: MemoryAddress) -> bool:
     if isinstance(source_at, Path) and isinstance(target_at, Path):
         return target_at.exists() and source_at.samefile(target_at)
     return source_at == target_at
-
-
-def copy_all(source_at: MemoryAddress, target_at: MemoryAddress) -> CopiedMemories:
-    """Copy a memory; the target gets vectors of the same length."""
-    with closing(open_storage(source_at, dimensions=DEFAULT_DIM, read_only=True)) as source:
-        with source.read() as reader:
-            fingerprint = reader.fingerprint()
-        dimensions = DEFAULT_DIM if fingerprint is None else fingerprint.dimensions
-        with closing(open_storage(target_at, dimensions=dimensions)) as target, copying(source, target) as running:
-            with progress("Memories") as update:
-                copied = running.copy_memories(update)
-            with progress("Words") as update:
-                running.complete(update)
-    return copied
 
 
 NOUNS = {

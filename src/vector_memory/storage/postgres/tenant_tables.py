@@ -17,7 +17,7 @@ from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
-from vector_memory.storage.postgres.rows import fetch
+from vector_memory.storage.postgres.rows import fetch, fetch_value
 from vector_memory.storage.postgres.schema import SIZE
 from vector_memory.storage.postgres.statement import Row
 from vector_memory.storage.postgres.transaction_header import GIVEN_AWAY
@@ -139,12 +139,22 @@ class SharedTables:
             return True
 
     @contextmanager
-    def giving_away(self, name: str, schema: str) -> Iterator[None]:
-        """Let the writers of a namespace wait during the block, then remove it. Its tables stay, and refuse use."""
+    def held(self, schema: str) -> Iterator["HeldMemory"]:
+        """Let the writers of a memory wait during the block."""
         with self._transaction(writes=True) as connection:
-            sql = SQL("update {}.namespace set schema_version = {}").format(Identifier(schema), GIVEN_AWAY)
-            connection.execute(sql.as_string(connection))
-            yield
+            yield HeldMemory(connection, schema)
+
+    def memory_name(self, schema: str) -> str | None:
+        """Return the random name of a memory; None: the schema has no memory."""
+        with self._transaction(writes=False) as connection:
+            if not migrations.has_tables(connection, schema):
+                return None
+            named = Identifier(schema).as_string(connection)
+            return str(fetch_value(connection, f"select memory from {named}.provenance"))
+
+    def remove_namespace(self, name: str) -> None:
+        """Remove a namespace and its tokens. Its tables stay."""
+        with self._transaction(writes=True) as connection:
             connection.execute("delete from tokens where namespace = %s", (name,))
             connection.execute("delete from namespaces where name = %s", (name,))
 
@@ -196,6 +206,25 @@ class SharedTables:
                     yield connection
             except postgres.UndefinedTable:
                 raise ConfigurationError(MISSING) from None
+
+
+class HeldMemory:
+    """A memory whose writers wait until the end of the transaction. `heir`: the name of the one that it was given to.
+
+    Tables that were given away refuse use.
+    """
+
+    def __init__(self, connection: Connection, schema: str) -> None:
+        self._connection, self._schema = connection, Identifier(schema).as_string(connection)
+        version = fetch_value(connection, f"select schema_version from {self._schema}.namespace for update")
+        source = fetch_value(connection, f"select source from {self._schema}.provenance")
+        self.heir: str | None = source if version == GIVEN_AWAY else None
+
+    def give_to(self, heir: str | None) -> None:
+        """Give the tables away at the end of the transaction."""
+        self._connection.execute(f"update {self._schema}.provenance set source = %s", (heir,))
+        sql = f"update {self._schema}.namespace set schema_version = {GIVEN_AWAY}, revision = revision + 1"
+        self._connection.execute(sql)
 
 
 def create(connection: Connection, schema: str) -> None:
