@@ -48,11 +48,6 @@ class Pooler:
         """Return the address of a database through the pooler, as `--database-url` takes it."""
         return f"postgresql://{user}@/{database}?host={self.folder}&port={PORT}"
 
-    def set(self, name: str, value: str) -> None:
-        """Change a setting of the running pooler."""
-        with psycopg.connect(self.url("pgbouncer"), autocommit=True, prepare_threshold=None) as console:
-            psycopg.ClientCursor(console).execute(f"set {name} = '{value}'".encode())
-
     def server_connections(self, database: str) -> int:
         """Return how many connections to the server the pooler has for a database."""
         with psycopg.connect(self.url("pgbouncer"), autocommit=True, prepare_threshold=None) as console:

@@ -68,6 +68,12 @@ def test_a_url_says_how_many_connections_a_process_opens_at_most() -> None:
             DatabaseUrl.parse(f"postgresql:///team?connections={wrong}")
 
 
+def test_a_url_says_that_a_pooler_carries_prepared_statements() -> None:
+    assert DatabaseUrl.parse("postgresql:///team?pooler=prepared").of_namespace("a").hosts
+    with pytest.raises(ConfigurationError, match="write prepared"):
+        DatabaseUrl.parse("postgresql:///team?pooler=yes")
+
+
 def test_a_url_says_whether_standbys_are_read() -> None:
     address = DatabaseUrl.parse("postgresql://one,two/team?sslmode=require&target_session_attrs=primary&reads=standbys")
     assert "reads" not in address.conninfo()

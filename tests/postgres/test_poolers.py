@@ -1,9 +1,9 @@
 """A pooler in front of the server changes no answer: it gives each transaction to whichever session is free."""
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -125,7 +125,19 @@ def test_a_database_session_keeps_nothing_for_its_next_client(
             assert other.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchall() == [(0,)]
 
 
-def test_a_pooler_that_carries_names_is_sent_them_until_it_does_not_any_more(
+def test_a_pooler_that_is_said_to_carry_prepared_statements_and_does_not_is_refused_at_opening(
+    pooler: Pooler, url: str, new_name: str
+) -> None:
+    for _ in range(SESSIONS):
+        with pytest.raises(DatabaseError, match="does not carry prepared statements"):
+            SessionMemoryStore(f"{url}&pooler=prepared", SETTINGS)
+    with ExitStack() as stack:
+        for _ in range(SESSIONS):
+            other = stack.enter_context(psycopg.connect(pooler.url(new_name), prepare_threshold=None))
+            assert other.execute("select from pg_prepared_statements").fetchall() == []
+
+
+def test_a_pooler_that_carries_prepared_statements_is_sent_them(
     cluster: Cluster, database: Callable[[str], str], new_name: str
 ) -> None:
     require_names()
@@ -134,26 +146,18 @@ def test_a_pooler_that_carries_names_is_sent_them_until_it_does_not_any_more(
         running_pooler(cluster, "transaction", SESSIONS, more="max_prepared_statements = 9") as pooler,
         ExitStack() as stack,
     ):
-        addresses = [f"{pooler.url(new_name)}&schema=ns_{number}" for number in range(NAMESPACES)]
+        addresses = [f"{pooler.url(new_name)}&pooler=prepared&schema=ns_{number}" for number in range(NAMESPACES)]
         stores = [stack.enter_context(SessionMemoryStore(address, SETTINGS)) for address in addresses]
-
-        def use(namespace: int, store: SessionMemoryStore, numbers: range) -> None:
-            for number in numbers:
+        for number, (namespace, store) in itertools.product(range(STORES), enumerate(stores)):
+            store.store_memory("report", text(namespace, number), session_id="s", agent_id="a")
+            with pytest.raises(DuplicateMemoryError):
                 store.store_memory("report", text(namespace, number), session_id="s", agent_id="a")
-                with pytest.raises(DuplicateMemoryError):
-                    store.store_memory("report", text(namespace, number), session_id="s", agent_id="a")
-
-        with ThreadPoolExecutor(NAMESPACES) as threads:
-            list(threads.map(use, range(NAMESPACES), stores, [range(STORES)] * NAMESPACES))
         with psycopg.connect(pooler.url(new_name), prepare_threshold=None) as pooled:
             names = [name for (name,) in pooled.execute("select name from pg_prepared_statements")]
             assert (len(names) > 0, {name.partition("_")[0] for name in names}) == (True, {"PGBOUNCER"})
-        pooler.set("max_prepared_statements", "0")
-        for number, store in enumerate(stores):
-            use(number, store, range(STORES, STORES + 2))
-            assert column(store, "select content from session_memories order by id") == [
-                text(number, place) for place in range(STORES + 2)
-            ]
+        for namespace, store in enumerate(stores):
+            texts = column(store, "select content from session_memories order by id")
+            assert texts == [text(namespace, place) for place in range(STORES)]
 
 
 def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(

@@ -68,7 +68,7 @@ OWN_CERTIFICATES = "~/.postgresql/root.crt"
 class DatabaseUrl:
     """A memory in a schema of a PostgreSQL database. Only `conninfo` reveals a password: as text, there is none.
 
-    `url`: what libpq understands. `hosts`: the names, addresses or socket folders of servers; the primary is used.
+    `url`: what libpq understands, and `pooler`. `hosts`: the names, addresses or socket folders of servers.
     `connections`: the most that a process opens for all its memories in the database. `reads_standbys`: what a standby
     has already is read there.
     """
@@ -100,6 +100,8 @@ class DatabaseUrl:
             raise ConfigurationError("The reads in the database URL are invalid: write primary or standbys.")
         if readers == "standbys":  # only the primary knows what a standby must have
             parameters["target_session_attrs"] = "read-write"
+        if parameters.get("pooler", "prepared") != "prepared":
+            raise ConfigurationError("The pooler in the database URL is invalid: write prepared, or omit it.")
         if password_file is not None and has_password(text):
             raise ConfigurationError("There is a password in the database URL and a password file: use one of them.")
         hosts = _hosts(match["hosts"], parameters)

@@ -1,6 +1,7 @@
 """How a connection to a PostgreSQL server is made, and what the server must be."""
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
@@ -15,7 +16,7 @@ from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres.beginnings import UNLIMITED
 from vector_memory.storage.postgres.connect_errors import refusal
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.errors import NO_NAMES, translated_errors
 from vector_memory.storage.postgres.generations import SAID
 from vector_memory.storage.postgres.hosts import Address, Hosts
 
@@ -44,12 +45,13 @@ ADDRESS: Mapping[str, str | int] = {
 """Parameters of a connection, unless its address has them. A server that does not answer counts as lost after seconds.
 """
 
+POOLER = re.compile(r"(?<=[?&])pooler=prepared&|[?&]pooler=prepared(?=$)")
+"""A parameter of a URL that libpq does not know."""
 
-PSYCOPG = "_pg3_"
-"""How the names begin that psycopg gives to statements."""
-
-OWN_NAMES = "select name from pg_catalog.pg_prepared_statements where statement = pg_catalog.current_query()"
-"""The names under which the session knows this statement."""
+CARRIED = r"""
+select from pg_catalog.pg_prepared_statements where statement = pg_catalog.current_query() and name not like '\_pg3\_%'
+"""
+"""This statement, if the session knows it under another name than psycopg gives it."""
 
 HIDES = (
     postgres.InsufficientPrivilege,
@@ -81,10 +83,10 @@ def opened(parameters: Address) -> Connection:
     """Return a connection with these parameters of libpq. Raises as `connect`."""
     connection = None
     try:
-        connection = Connection.connect(**parameters, autocommit=True)
+        connection = Connection.connect(**{**parameters, "pooler": None}, autocommit=True)
+        connection.opened_with = parameters
         with connection.answered_within(FIRST_ANSWER_SECONDS):
             note_server(connection)
-        connection.opened_with = parameters
     except psycopg.OperationalError as error:
         said, host = f"{error}", parameters.get("host")
         if connection is not None:  # it was closed at once, and the error may lack the last words
@@ -99,10 +101,10 @@ def opened(parameters: Address) -> Connection:
 
 
 def note_server(connection: Connection) -> None:
-    """Find out whether a pooler is in between, and have no statement named then, unless the pooler carries names.
+    """Note whether a pooler is in between, and whether the server says its timeline. Statements get no names then.
 
     A session of the server says its number when it begins. A pooler has to say another one, which is its own. It is
-    asked in a transaction, which some poolers refuse. Beside that, note whether the server says its timeline.
+    asked in a transaction, which some poolers refuse.
     """
     try:
         number = backend_of(connection, f", {SAID}")
@@ -111,28 +113,22 @@ def note_server(connection: Connection) -> None:
         connection.hides_timeline = True
         number = backend_of(connection)
     connection.is_pooled = number != connection.info.backend_pid
-    if connection.is_pooled and not carries_names(connection):
+    if connection.is_pooled and connection.opened_with["pooler"]:
+        require_names(connection)
+    elif connection.is_pooled:
         connection.prepare_threshold = None
     connection.rollback()
 
 
-def carries_names(connection: Connection) -> bool:
-    """Return whether a pooler gives each session of the server the named statements of its clients.
+def require_names(connection: Connection) -> None:
+    """Raise DatabaseError unless the pooler gives sessions of the server the named statements of its clients.
 
-    Such a pooler gives them names of its own, which the session tells. Another one would leave the statement in a
-    session that it also gives to others, so it is removed. One that changes statements is not understood. The
-    connection is in a transaction.
+    Such a pooler gives them names of its own, which the session tells. Another one would run what its other clients
+    have named alike. The connection is in a transaction.
     """
-    if not psycopg.capabilities.has_send_close_prepared():
-        return False
-    try:
-        names = [name for (name,) in connection.cursor().execute(OWN_NAMES, prepare=True)]
-    except postgres.DuplicatePreparedStatement:  # another client has left one
-        return False
-    ours = [name for name in names if name.startswith(PSYCOPG)]
-    for name in ours:
-        connection.pgconn.close_prepared(name.encode())
-    return bool(names) and not ours
+    if not connection.cursor().execute(CARRIED, prepare=True).fetchall():
+        connection.execute("deallocate all")  # in a session that others get
+        raise DatabaseError(NO_NAMES)
 
 
 def backend_of(connection: Connection, beside: str = "") -> int:
@@ -162,9 +158,13 @@ def statements_alone(url: str) -> Iterator[Connection]:
 
 
 def parameters_in(url: str) -> dict[str, Any]:
-    """Return what a connection is made with. Raises ConfigurationError for a parameter that libpq does not know."""
+    """Return what a connection is made with, and as `pooler` whether the URL says that it carries named statements.
+
+    Raises ConfigurationError for a parameter that libpq does not know.
+    """
+    known, declared = POOLER.subn("", url)
     try:
-        return {**ADDRESS, **conninfo_to_dict(url), "client_encoding": "UTF8"}
+        return {**ADDRESS, **conninfo_to_dict(known), "client_encoding": "UTF8", "pooler": declared}
     except psycopg.ProgrammingError:
         raise ConfigurationError(
             "A parameter in the database URL is unknown or invalid: check what follows ?."

@@ -35,6 +35,11 @@ CONFLICT = (
 ALTERED = "The tables of the memory were altered: run `vector-memory doctor` to find out what is wrong."
 UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
 
+NO_NAMES = (
+    "The pooler in front of the database server does not carry prepared statements: set `max_prepared_statements` of "
+    "PgBouncer 1.22 or newer, or remove pooler=prepared from the database URL."
+)
+
 # The first class that fits.
 FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
     (
@@ -62,6 +67,7 @@ FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
         (postgres.IdleInTransactionSessionTimeout, postgres.TransactionTimeout),
         "This process stopped for too long in the middle of a change. Nothing was changed: repeat the call.",
     ),
+    ((postgres.InvalidSqlStatementName, postgres.DuplicatePreparedStatement), NO_NAMES),
     ((postgres.UntranslatableCharacter, postgres.CharacterNotInRepertoire), "The text cannot be stored by PostgreSQL."),
     ((postgres.UndefinedTable, postgres.UndefinedColumn, postgres.InvalidSchemaName), ALTERED),
     ((postgres.DataCorrupted, postgres.IndexCorrupted), "The database is damaged: restore it from a backup."),
