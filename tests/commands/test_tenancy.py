@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import Run
-from vector_memory.tenancy.audit import AuditKeys, AuditLog, keys_of
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.quotas import Quota, read_quota
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Caller, Permission, token_file
@@ -103,8 +103,8 @@ def test_a_damaged_file_of_tokens_is_an_error_that_says_what_to_do(run: Run, fol
 
 
 def test_the_audit_log_is_printed_filtered_and_checked(run: Run, folder: Path) -> None:
-    keys_of(folder).make()
-    log = AuditLog(folder, keys_of(folder))
+    log = AuditLog(folder)
+    log.prepare()
     for name in ("ada", "bob"):
         caller = Caller(name=name, namespace="web", permission=Permission.READ)
         log.record(caller, "get_memory_by_id", ids={"memory_id": [7]})
@@ -120,12 +120,12 @@ def test_the_audit_log_is_printed_filtered_and_checked(run: Run, folder: Path) -
     path.write_bytes(path.read_bytes().replace(b"ada", b"eve"))
     ended = run("audit", "--verify")
     assert ended.code == 1
-    assert f"{path.name}, line 1: this line was changed." in ended.err
+    assert f"{path.name}, line 1: it does not follow from the line before" in ended.err
 
 
 def test_what_the_audit_log_lacks_is_said_and_is_no_alarm(run: Run, folder: Path) -> None:
-    keys_of(folder).make()
-    log, caller = AuditLog(folder, keys_of(folder)), Caller(name="ada", namespace="web", permission=Permission.READ)
+    log, caller = AuditLog(folder), Caller(name="ada", namespace="web", permission=Permission.READ)
+    log.prepare()
     log.record(caller, "list_sessions", ids={"session_id": ["s\ud800"]})
     with log.files()[0].open("ab") as stream:
         stream.write(b'{"at')
@@ -138,22 +138,17 @@ def test_what_the_audit_log_lacks_is_said_and_is_no_alarm(run: Run, folder: Path
     assert "session_id=s\\ud800" in printed[0]
 
 
-def test_a_new_key_signs_from_then_on_and_both_are_needed_for_checking(
+def test_the_audit_log_is_checked_with_the_key_of_its_server_only(
     run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = AuditKeys(tmp_path / "key")
-    keys.make()
-    monkeypatch.setenv("VECTOR_MEMORY_AUDIT_KEY", str(keys.path))
-    AuditLog(folder, keys).record(
-        Caller(name="ada", namespace="web", permission=Permission.READ), "list_sessions", ids={}
-    )
-    older = keys.path.read_text()
-    assert "signs from now on" in run("audit", "--new-key").out
-    name = json.loads(run("audit", "--new-key", "--json").out)["key"]
-    assert [key.name for key in keys.all()][-1] == name
-    assert "- - audit/new-key" in run("audit").out
-    assert json.loads(run("audit", "--verify", "--json").out)["lines"] == 3
-    keys.path.write_text(older)
-    refused = run("audit", "--verify")
-    assert (refused.code, "line 2: it is signed with a key that is not in the key file" in refused.err) == (1, True)
+    assert run("audit", "--verify").out == "The audit log is intact.\n"
+    own, other = (AuditLog(folder, tmp_path / name) for name in ("own", "other"))
+    for log in (own, other):
+        log.prepare()
+    own.record(Caller(name="ada", namespace="web", permission=Permission.READ), "list_sessions", ids={})
+    monkeypatch.setenv("VECTOR_MEMORY_AUDIT_KEY", str(other.key_file))
+    assert "--audit-key names another key than the server's" in run("audit", "--verify").err
+    assert run("audit", "--verify", "--audit-key", str(own.key_file)).out == "The audit log is intact.\n"
+    own.key_file.unlink()
+    assert "cannot be read: No such file" in run("audit", "--verify", "--audit-key", str(own.key_file)).err
     assert "must not be in the data folder" in run("audit", "--audit-key", str(folder / "key")).err

@@ -1,6 +1,5 @@
 """The audit log: what is recorded, and what shows when lines are changed, removed, cut or forged."""
 
-import hashlib
 import hmac
 import itertools
 import json
@@ -21,19 +20,14 @@ from servers import ENVELOPE
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.server.http.serving import application, require_usable
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.audit import AuditKeys, AuditLog, keys_of
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Caller, Permission
+from waiting import eventually
 
-TESTS = Path(__file__).parents[1]
 NAMES = map("audited-{}".format, itertools.count())
 CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
-
-
-def log_of(folder: Path) -> AuditLog:
-    """Return the log of a server that has this data folder."""
-    return AuditLog(folder, keys_of(folder))
 
 
 def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Team) -> None:
@@ -43,7 +37,7 @@ def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Te
     stored = answer_in(post(team.url, secret, tool="store_report", arguments=report))
     post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": stored["memory_id"]})
     post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": "when is the launch"})
-    log = log_of(team.folder)
+    log = AuditLog(team.folder)
     lines = [line for line in log.lines() if line["token"] == name]
     assert [line["call"] for line in lines] == ["store_report", "get_memory_by_id", "search_reports_specific_chunks"]
     assert [line["error"] for line in lines] == [None, None, None]
@@ -58,7 +52,7 @@ def test_a_call_is_recorded_whatever_it_names_as_an_id(team: Team, value: object
     name = next(NAMES)
     answer = post(team.url, team.token(name), tool="get_memory_by_id", arguments={"memory_id": value})
     assert answer_in(answer)["error"] == "ValidationError"
-    lines = [line for line in log_of(team.folder).lines() if line["token"] == name]
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
     assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
         ("get_memory_by_id", {}, "ValidationError")
     ]
@@ -68,10 +62,9 @@ WRITE_LINES = """
 import sys
 from pathlib import Path
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.audit import keys_of
 from vector_memory.tenancy.tokens import Caller, Permission
 
-log = AuditLog(Path(sys.argv[1]), keys_of(Path(sys.argv[1])), rotate_bytes=2_500)
+log = AuditLog(Path(sys.argv[1]), rotate_bytes=2_000)
 caller = Caller(name="ada", namespace="red", permission=Permission.WRITE)
 for number in range(int(sys.argv[2])):
     log.record(caller, "get_memory_by_id", ids={"memory_id": [number]})
@@ -87,27 +80,28 @@ def writer(folder: Path, count: int) -> Forked:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the keys and the log of a process that has written several files."""
+    """A folder with the log of a process that has written several files."""
     folder = tmp_path_factory.mktemp("written")
-    keys_of(folder).make()
+    AuditLog(folder).prepare()
     assert writer(folder, 40).wait() == 0
     return folder
 
 
 @pytest.fixture
 def log(tmp_path: Path, written: Path) -> AuditLog:
-    """A log of several files, and its keys, that a test may change."""
+    """A log of several files, and its key, that a test may change."""
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
-    shutil.copy(keys_of(written).path, keys_of(tmp_path).path)
-    assert log_of(tmp_path).verify().broken is None
-    return log_of(tmp_path)
+    copied = AuditLog(tmp_path)
+    shutil.copy(AuditLog(written).key_file, copied.key_file)
+    assert copied.verify().broken is None
+    return copied
 
 
 def test_the_chain_holds_over_several_files_and_processes(tmp_path: Path) -> None:
-    keys_of(tmp_path).make()
+    log = AuditLog(tmp_path)
+    log.prepare()
     writers = [writer(tmp_path, 30) for _ in range(3)]
     assert [process.wait() for process in writers] == [0, 0, 0]
-    log = log_of(tmp_path)
     assert len(list(log.lines())) == 90
     assert len(log.files()) > 3
     assert log.verify().broken is None
@@ -128,9 +122,38 @@ def test_a_line_that_was_removed_or_changed_shows(log: AuditLog, file: int, line
     assert log.verify().broken
 
 
-def test_a_file_that_was_removed_shows(log: AuditLog) -> None:
-    log.files()[1].unlink()
+@pytest.mark.parametrize("file", [0, 1])
+def test_a_file_that_was_removed_shows(log: AuditLog, file: int) -> None:
+    log.files()[file].unlink()
     assert log.verify().broken
+
+
+def test_lines_and_files_in_another_order_show(log: AuditLog) -> None:
+    first, second = log.files()[:2]
+    before = first.read_bytes()
+    lines = before.splitlines(keepends=True)
+    first.write_bytes(b"".join([lines[1], lines[0], *lines[2:]]))
+    assert log.verify().broken
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(before)
+    assert log.verify().broken
+
+
+KILLS = 12
+
+
+def test_a_kill_at_any_moment_leaves_a_log_that_holds_and_goes_on(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path)
+    log.prepare()
+    for number in range(KILLS):
+        lines = log.verify().lines
+        killed = writer(tmp_path, 100_000)
+        eventually(lambda lines=lines, number=number: log.verify().lines > lines + number)
+        killed.kill()
+        killed.wait()
+        checked = log.verify()
+        assert checked.broken is None
+        assert checked.lines > lines
 
 
 def test_files_are_numbered_so_that_a_clock_that_goes_back_changes_nothing(log: AuditLog) -> None:
@@ -188,9 +211,8 @@ def test_a_full_disk_leaves_no_false_alarm_and_the_next_line_counts_what_is_miss
     with mounted(tmp_path / "small", "size=64k") as disk:
         ballast = disk / "ballast"
         ballast.write_bytes(bytes(32 * 2**10))
-        keys = AuditKeys(tmp_path / "key")
-        keys.make()
-        log = AuditLog(disk, keys, rotate_bytes)
+        log = AuditLog(disk, tmp_path / "key", rotate_bytes)
+        log.prepare()
         count = recorded_until_full(log)
         checked = log.verify()
         assert (checked.broken, checked.unfinished, checked.lines, checked.missing) == (None, False, count, 0)
@@ -204,9 +226,9 @@ RECORD_TO_A_LIMIT = """
 import resource
 import sys
 from pathlib import Path
-from over_http.test_audit import CALLER, log_of, recorded_until_full
+from over_http.test_audit import CALLER, AuditLog, recorded_until_full
 
-log, (soft, hard) = log_of(Path(sys.argv[1])), resource.getrlimit(resource.RLIMIT_FSIZE)
+log, (soft, hard) = AuditLog(Path(sys.argv[1])), resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
 print(recorded_until_full(log))
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -216,9 +238,10 @@ log.record(CALLER, "list_sessions", ids={})
 
 def test_a_write_that_ends_in_the_middle_leaves_nothing_of_its_line(tmp_path: Path) -> None:
     """The system ends the write at the limit, as it does where a disk is full."""
-    keys_of(tmp_path).make()
+    log = AuditLog(tmp_path)
+    log.prepare()
     ended = finished("-c", RECORD_TO_A_LIMIT, tmp_path)
-    checked = log_of(tmp_path).verify()
+    checked = log.verify()
     assert (checked.broken, checked.lines, checked.missing) == (None, int(ended.stdout) + 1, 5)
 
 
@@ -228,50 +251,47 @@ def test_a_lone_surrogate_keeps_no_call_out_of_the_log(team: Team) -> None:
     params = {"name": "search_reports_specific_chunks", "arguments": {"query": "x"} | arguments, "_meta": ENVELOPE}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     send_bytes(team.url, team.token(name), "tools/call", params, body)
-    log = log_of(team.folder)
+    log = AuditLog(team.folder)
     assert [line["ids"] for line in log.lines() if line["token"] == name] == [{"session_id": ["s\ud800"]}]
     assert log.verify().broken is None
 
 
-def resigned(log: AuditLog, keys: AuditKeys, name: str) -> None:
-    """Write the log again as somebody does who knows how, and has these keys, but says that it was signed by `name`."""
-    key, previous = keys.newest(), "0" * 64
+def resigned(log: AuditLog, key_file: Path) -> None:
+    """Write the log again as somebody does who knows how, and has this key."""
+    key, before = bytes.fromhex(key_file.read_text()), b""
     for path in log.files():
         forged = b""
         for line in map(json.loads, path.read_bytes().splitlines()):
-            facts = line | {"token": "eve", "previous": previous, "key": name}
+            facts = line | {"token": "eve"}
             del facts["signature"]
             data = json.dumps(facts, separators=(",", ":")).encode() + b"\n"
-            facts["signature"] = hmac.new(key.secret, data, "sha256").hexdigest()
-            data = json.dumps(facts, separators=(",", ":")).encode() + b"\n"
-            previous, forged = hashlib.sha256(data).hexdigest(), forged + data
+            facts["signature"] = hmac.new(key, before + data, "sha256").hexdigest()
+            before = json.dumps(facts, separators=(",", ":")).encode() + b"\n"
+            forged += before
         path.write_bytes(forged)
 
 
 def test_a_log_that_was_written_again_without_its_key_does_not_hold(log: AuditLog, tmp_path: Path) -> None:
-    own, other = keys_of(tmp_path), AuditKeys(tmp_path / "other.key")
-    other.make()
-    resigned(log, other, other.newest().name)
+    other = AuditLog(tmp_path, tmp_path.with_suffix(".key"))
+    other.prepare()
+    resigned(log, other.key_file)
     broken = log.verify().broken
-    assert (broken.line, "a key that is not in the key file" in broken.reason) == (1, True)
-    resigned(log, other, own.newest().name)
-    broken = log.verify().broken
-    assert (broken.line, broken.reason) == (1, "this line was changed")
-    resigned(log, own, own.newest().name)  # the key is all that a forger lacks
+    assert (broken.line, "--audit-key names another key" in broken.reason) == (1, True)
+    resigned(log, log.key_file)  # the key is all that a forger lacks
     assert log.verify().broken is None
 
 
-def test_an_old_key_can_replace_no_line(log: AuditLog, tmp_path: Path) -> None:
-    stolen = AuditKeys(tmp_path / "stolen.key")
-    stolen.path.write_bytes(keys_of(tmp_path).path.read_bytes())
-    stolen.path.chmod(0o600)
-    before = log.verify().lines
-    log.renew_key()
+def test_the_log_of_an_earlier_version_is_not_continued_and_said_to_be_one(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path)
+    log.prepare()
     log.record(CALLER, "list_sessions", ids={})
-    assert (log.verify().broken, log.verify().lines) == (None, before + 2)
-    resigned(log, stolen, stolen.newest().name)
-    broken = log.verify().broken
-    assert "not signed with the newest key" in broken.reason
+    former = next(log.lines()) | {"previous": "0" * 64, "key": "0" * 16}
+    log.files()[0].write_text(f"{json.dumps(former)}\n")
+    assert "written by an earlier version" in log.verify().broken.reason
+    with pytest.raises(ConfigurationError, match=r"Move .*audit elsewhere .* earlier version"):
+        require_usable(HttpOptions(http=True, data_dir=tmp_path))
+    (tmp_path / "audit").rename(tmp_path / "former")
+    require_usable(HttpOptions(http=True, data_dir=tmp_path))
 
 
 def test_the_server_makes_the_key_once_for_its_owner_only_and_outside_the_data_folder(tmp_path: Path) -> None:
@@ -281,7 +301,7 @@ def test_the_server_makes_the_key_once_for_its_owner_only_and_outside_the_data_f
     made = path.read_bytes()
     application(tmp_path / "memory.db", SETTINGS, [], ALL_TOOLS, options)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (made, 0o600)
-    assert not keys_of(tmp_path / "data").path.is_relative_to(tmp_path / "data")
+    assert not AuditLog(tmp_path / "data").key_file.is_relative_to(tmp_path / "data")
 
 
 @pytest.mark.parametrize(
@@ -290,12 +310,12 @@ def test_the_server_makes_the_key_once_for_its_owner_only_and_outside_the_data_f
         ("data/audit.key", None, 0o600, "must not be in the data folder"),
         ("link/audit.key", None, 0o600, "must not be in the data folder"),
         ("audit.key", "00" * 32, 0o640, "Others can use the key .*chmod 600"),
-        ("audit.key", "", 0o600, "holds no keys"),
-        ("audit.key", "00" * 31, 0o600, "holds no keys"),
-        ("audit.key", "secret", 0o600, "holds no keys"),
+        ("audit.key", "", 0o600, "holds no key"),
+        ("audit.key", "00" * 31, 0o600, "holds no key"),
+        ("audit.key", "secret", 0o600, "holds no key"),
         ("data", None, 0o700, "must not be"),
         ("folder", None, 0o700, "cannot be read"),
-        ("file/audit.key", None, 0o600, "cannot be read: Not a directory"),
+        ("file/audit.key", None, 0o600, "cannot be kept in .*: name another file"),
     ],
 )
 def test_a_key_that_protects_nothing_stops_the_start(
@@ -313,13 +333,12 @@ def test_a_key_that_protects_nothing_stops_the_start(
 
 
 def test_without_its_key_nothing_is_recorded_and_nothing_fails(tmp_path: Path) -> None:
-    keys = AuditKeys(tmp_path / "key")
-    keys.make()
-    log = AuditLog(tmp_path, keys)
-    secret = keys.path.rename(tmp_path / "away")
+    log = AuditLog(tmp_path)
+    log.prepare()
+    secret = log.key_file.rename(tmp_path / "away")
     with pytest.raises(DatabaseError, match="its key cannot be used"):
         log.record(CALLER, "list_sessions", ids={})
-    secret.rename(keys.path)
+    secret.rename(log.key_file)
     log.record(CALLER, "list_sessions", ids={})
     assert log.verify().missing == 1
 
@@ -333,7 +352,7 @@ async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team
             await client.read_resource("memory://memories/987654")
         with pytest.raises(MCPError):
             await client.get_prompt("continue_session", {"session_id": "nobody"})
-    lines = [line for line in log_of(team.folder).lines() if line["token"] == name]
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
     assert [(line["call"], line["error"] is None) for line in lines] == [
         ("resources/read", True),
         ("resources/read", False),
@@ -352,7 +371,7 @@ async def test_completions_count_and_are_recorded_without_what_was_typed(team: T
         await client.complete(*asked)
         with pytest.raises(MCPError, match="try again in"):
             await client.complete(*asked)
-    lines = [line for line in log_of(team.folder).lines() if line["token"] == name]
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
     assert [(line["call"], line["error"] is None) for line in lines] == [
         ("completion/complete", True),
         ("completion/complete", False),

@@ -18,7 +18,7 @@ from vector_memory.errors import ConfigurationError, NotFoundError, ValidationEr
 from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
 from vector_memory.storage.opening import prepare_database
-from vector_memory.tenancy.audit import AuditLog, keys_of
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import DatabaseRegistry
 from vector_memory.tenancy.tokens import Permission
@@ -135,7 +135,7 @@ def test_all_hosts_seal_questions_with_the_same_key_and_keep_a_signed_audit_log_
         called(url, secret)
     for number in range(2):
         folder = hosts.folder / f"host-{number}"
-        log = AuditLog(folder, keys_of(folder))
+        log = AuditLog(folder)
         assert log.verify().broken is None
         assert ("carol", "list_sessions") in [(line["token"], line["call"]) for line in log.lines()]
 

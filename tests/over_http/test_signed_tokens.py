@@ -14,7 +14,7 @@ from over_http.calling import answer_in, post
 from over_http.conftest import serving
 from over_http.signed import ISSUER, Provider, options, trusting, unsigned
 from vector_memory.server.http import signed
-from vector_memory.tenancy.audit import AuditLog, keys_of
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Permission, token_file
 
@@ -128,7 +128,7 @@ def test_the_audit_tells_a_signed_token_from_one_of_the_server_with_the_same_nam
     with trusting(unsteady, tmp_path) as url:
         own = token_file(tmp_path).create("ada", "red", Permission.READ)
         assert [post(url, secret).status_code for secret in (own, unsteady.token(sub="ada"))] == [200, 200]
-    assert [line["token"] for line in AuditLog(tmp_path, keys_of(tmp_path)).lines()] == ["ada", "jwt:ada"]
+    assert [line["token"] for line in AuditLog(tmp_path).lines()] == ["ada", "jwt:ada"]
 
 
 def endless() -> Iterator[bytes]:

@@ -29,7 +29,7 @@ from vector_memory.server.ui.guard import COOKIE
 from vector_memory.settings import HttpOptions
 from vector_memory.storage.cancellation import current_call, require_wanted
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.audit import AuditLog, keys_of
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import FolderRegistry
 from waiting import eventually
@@ -192,7 +192,7 @@ def test_requests_count_and_are_recorded_by_the_name_of_the_token_without_conten
     browser.ask(f"memories/{number}")
     browser.change(f"memories/{number}/pin")
     assert "try again in" in browser.ask("home").json()["message"]
-    lines = [line for line in AuditLog(team.folder, keys_of(team.folder)).lines() if line["token"] == "bob"]  # noqa: S105 - a name
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == "bob"]  # noqa: S105 - a name
     assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
         ("ui/search", {"session_id": ["s"]}, None),
         ("ui/memories", {"memory_id": [number]}, None),
@@ -279,7 +279,7 @@ def test_the_audit_log_tells_reading_from_changing_however_the_id_is_written(ent
     assert PLAN in browser.ask(f"memories/%20{number}.0").text
     browser.change(f"memories/{number}/deletion")
     browser.change(f"memories/{number}/deletion", "DELETE")
-    audit = AuditLog(team.folder, keys_of(team.folder))
+    audit = AuditLog(team.folder)
     eventually(lambda: len(list(audit.lines())) == 4)
     calls = ("ui/memories", "PUT ui/memories/deletion", "DELETE ui/memories/deletion")
     lines = [(line["call"], line["ids"]["memory_id"]) for line in audit.lines() if "ui/" in line["call"]]
@@ -452,5 +452,5 @@ def test_a_request_is_recorded_even_if_the_browser_has_gone(
     browser = enter(team, team.token("ada"))
     with asked(browser.client.build_request("GET", f"{browser.base}api/home")):
         eventually(begun.is_set)
-    audit = AuditLog(team.folder, keys_of(team.folder))
+    audit = AuditLog(team.folder)
     eventually(lambda: [line["call"] for line in audit.lines()] == ["ui/home"])

@@ -23,7 +23,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "audit": {
         "audit --token alice": "what a token was used for",
         "audit --verify": "check that no line is missing",
-        "audit --new-key": "sign with another key, after somebody has read this one",
     },
     "install": {
         "install claude": "for all projects of Claude Code, each with its own memory",

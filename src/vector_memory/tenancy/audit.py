@@ -1,7 +1,7 @@
-"""A record of who did what: one signed line for each call, chained, so that a removed or changed line shows.
+"""A record of who did what: one line for each call, chained with HMAC, so that a removed or changed line shows.
 
-Lines hold names and ids, never content. Each file begins where the one before ended, so that whole files cannot be
-removed unseen either, except the newest lines and files: note the newest signature elsewhere to detect that as well.
+Lines hold names and ids, never content. A signature covers the line and the one before it, also across files. Only
+removing the newest lines and files leaves a valid chain: note the newest signature elsewhere to detect that as well.
 """
 
 import errno
@@ -12,10 +12,9 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vector_memory.domain import utc_now
 from vector_memory.domain.user_files import MAX_BYTES, opened, read_up_to
@@ -27,111 +26,21 @@ from vector_memory.storage.disk.filesystem import make_private_folders, size_of
 from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.tokens import Caller
 
-# The keys that sign an audit log, in a file apart from it: who can only write to the log cannot sign a line.
-#
-# The file has one key a line. The last one signs; those before it check the lines that they have signed.
-
-KEY_BYTES = 32
-NAME_DIGITS = 16
-
-
-class AuditKey(NamedTuple):
-    """A key and its name, which tells nothing about it."""
-
-    name: str
-    secret: bytes
-
-
-class AuditKeys:
-    """The keys in a file. It is read for each use, so that a running server signs with a key that was just added."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def make(self) -> None:
-        """Create the first key, unless there is one. Raises ConfigurationError if the file cannot be used."""
-        if not self.all():
-            try:
-                make_private_folders(self.path.parent)
-                self._write([secrets.token_bytes(KEY_BYTES)], Rules())
-            except ValidationError:  # another worker was faster, or something else has this name
-                self.newest()
-            except (OSError, DatabaseError) as error:
-                raise ConfigurationError(
-                    f"The key of the audit log cannot be kept in {self.path}: name another file with --audit-key."
-                ) from error
-
-    def add(self) -> AuditKey:
-        """Add a key, which signs from now on. Raises DatabaseError if the file cannot be written."""
-        key = secrets.token_bytes(KEY_BYTES)
-        self._write([*(known.secret for known in self.all()), key], Rules(overwrite=True))
-        return self.newest()
-
-    def all(self) -> list[AuditKey]:
-        """Return the keys, the oldest first; none if there is no file. Raises ConfigurationError."""
-        try:
-            with opened(self.path) as stream:
-                if os.fstat(stream.fileno()).st_mode & 0o077:
-                    raise ConfigurationError(f"Others can use the key in {self.path}: run `chmod 600 {self.path}`.")
-                keys = [bytes.fromhex(line.decode()) for line in read_up_to(stream, MAX_BYTES).splitlines()]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise ConfigurationError(f"The key file {self.path} cannot be read: {error.strerror}.") from error
-        except ValueError:
-            keys = []
-        if not keys or any(len(key) != KEY_BYTES for key in keys):
-            raise ConfigurationError(f"{self.path} holds no keys of an audit log: restore it, or name another file.")
-        return [AuditKey(hashlib.sha256(b"name" + key).hexdigest()[:NAME_DIGITS], key) for key in keys]
-
-    def newest(self) -> AuditKey:
-        """Return the key that signs. Raises ConfigurationError if there is none."""
-        keys = self.all()
-        if not keys:
-            raise ConfigurationError(f"The key file {self.path} is missing: restore it.")
-        return keys[-1]
-
-    def _write(self, keys: list[bytes], rules: Rules) -> None:
-        with draft_of(self.path, rules) as draft:
-            with draft.open() as stream:
-                stream.write("".join(f"{key.hex()}\n" for key in keys).encode())
-            draft.publish()
-
-
-def keys_of(data_dir: Path, given: Path | None = None) -> AuditKeys:
-    """Return the keys of the audit log in a data folder: in the given file, or in the folder for what programs keep.
-
-    Raises ConfigurationError for a file in the data folder, where whoever can write to the log would find it.
-    """
-    real = Path(os.path.realpath(data_dir))
-    path = given or _own_file(real)
-    if Path(os.path.realpath(path)).is_relative_to(real):
-        raise ConfigurationError(
-            "The key of the audit log must not be in the data folder: name a file elsewhere with --audit-key."
-        )
-    return AuditKeys(path)
-
-
-def _own_file(data_dir: Path) -> Path:
-    state = state_folder()
-    if state is None:
-        raise ConfigurationError("There is no home folder for the key of the audit log: name a file with --audit-key.")
-    return state / "audit" / f"{hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:NAME_DIGITS]}.key"
-
-
 FOLDER = "audit"
-BEGINNING = "0" * 64
-"""The hash that the first line is chained to."""
-
 ROTATE_BYTES = 64 * 2**20
 BLOCK_BYTES = 4_096
 DIGITS = 8
 IDS_LISTED = 100
-NEW_KEY = "audit/new-key"
-"""The call in the line that says that a key was added."""
+KEY_BYTES = 32
 
-TEXTS = ("at", "call", "previous", "key", "signature")
-OTHERS = ("token", "namespace", "ids", "error")
+FIELDS = {"at", "token", "namespace", "call", "ids", "error", "signature"}
+
+DAMAGED = "this line is damaged"
+BROKEN = (
+    "it does not follow from the line before with this key: one of them was changed or removed, or --audit-key names "
+    "another key than the server's"
+)
+FORMER = "it was written by an earlier version of the program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +69,38 @@ class Checked:
 
 
 class AuditLog:
-    """The audit files of a data folder. Safe to use from several threads and processes."""
+    """The audit files of a data folder. Safe to use from several threads and processes.
 
-    def __init__(self, data_dir: Path, keys: AuditKeys, rotate_bytes: int = ROTATE_BYTES) -> None:
+    The key is in a file apart from them: who can only write to the log cannot sign a line. It is `key_file`, or one in
+    the folder for what programs keep. Raises ConfigurationError for a key file in the data folder.
+    """
+
+    def __init__(self, data_dir: Path, key_file: Path | None = None, rotate_bytes: int = ROTATE_BYTES) -> None:
         self._folder = data_dir / FOLDER
-        self._keys = keys
+        self.key_file = key_file or own_key_file(data_dir)
+        if Path(os.path.realpath(self.key_file)).is_relative_to(os.path.realpath(data_dir)):
+            raise ConfigurationError(
+                "The key of the audit log must not be in the data folder: name a file elsewhere with --audit-key."
+            )
         self._rotate_bytes = rotate_bytes
         self._missed, self._counting = 0, threading.Lock()
+
+    def prepare(self) -> None:
+        """Create the key, unless there is one. Raises ConfigurationError if the key or the log cannot be used."""
+        try:
+            make_private_folders(self.key_file.parent)
+            with draft_of(self.key_file, Rules()) as draft:
+                with draft.open() as stream:
+                    stream.write(f"{secrets.token_hex(KEY_BYTES)}\n".encode())
+                draft.publish()
+        except ValidationError:  # there is one, or something else has this name
+            self._key()
+        except (OSError, DatabaseError) as error:
+            raise ConfigurationError(
+                f"The key of the audit log cannot be kept in {self.key_file}: name another file with --audit-key."
+            ) from error
+        if "previous" in (_line_in(self._last_line()) or {}):
+            raise ConfigurationError(f"Move {self._folder} elsewhere to begin a new audit log: {FORMER}.")
 
     def record(
         self, caller: Caller, call: str, *, ids: Mapping[str, Sequence[int | str]], error: str | None = None
@@ -177,21 +111,16 @@ class AuditLog:
         """
         listed, _ = redact_within({name: list(values)[:IDS_LISTED] for name, values in ids.items() if values})
         try:
-            with self._locked():
-                self._append(_facts(caller.name, caller.namespace, call, listed, error))
+            self._append(
+                {"at": utc_now(), "token": caller.name, "namespace": caller.namespace}
+                | {"call": call, "ids": listed, "error": error}
+            )
         except (OSError, VectorMemoryError) as failure:
             self._count(1)
             reason = "its key cannot be used, or another process keeps it locked"
             if isinstance(failure, OSError):
                 reason = failure.strerror or type(failure).__name__
             raise DatabaseError(f"A call is missing in the audit log, which cannot be written: {reason}.") from failure
-
-    def renew_key(self) -> str:
-        """Sign with a new key from now on, and return its name. Raises OSError and VectorMemoryError."""
-        with self._locked():
-            key = self._keys.add()
-            self._append(_facts(None, None, NEW_KEY, {"key": [key.name]}, None))
-        return key.name
 
     def files(self) -> list[Path]:
         """Return the files, the oldest first."""
@@ -205,20 +134,23 @@ class AuditLog:
 
     def verify(self) -> Checked:
         """Check every line. Raises ConfigurationError for a key file that cannot be used."""
-        chain, unfinished, broken = _Chain(self._keys.all()), False, None
-        place = (self._folder, 0)
+        key, before, newest = self._key() if self.files() else b"", b"", None
+        lines = missing = 0
+        unfinished = broken = None
         for path, number, data in self._numbered():
-            if unfinished:
-                broken = Broken(*place, "this line is damaged")
+            line, is_whole = _line_in(data), data.endswith(b"\n")
+            if unfinished or (line is None and is_whole):
+                broken = unfinished or Broken(path, number, DAMAGED)
+            elif line is None or not is_whole:
+                unfinished = Broken(path, number, DAMAGED)
+            elif data != _signed({name: line[name] for name in line if name != "signature"}, before, key):
+                broken = Broken(path, number, FORMER if "previous" in line else BROKEN)
+            else:
+                before, newest = data, line["signature"]
+                lines, missing = lines + 1, missing + line.get("missing", 0)
+            if broken:
                 break
-            place = path, number
-            unfinished = not data.endswith(b"\n")
-            if not unfinished and (fault := chain.fault(data)):
-                broken = Broken(path, number, fault)
-                break
-        if broken is None and (fault := chain.fault_of_end()):
-            broken = Broken(*place, fault)
-        return Checked(chain.lines, chain.missing, chain.newest, unfinished and broken is None, broken)
+        return Checked(lines, missing, newest, bool(unfinished and not broken), broken)
 
     def _numbered(self) -> Iterator[tuple[Path, int, bytes]]:
         for path in self.files():
@@ -226,84 +158,65 @@ class AuditLog:
                 for number, data in enumerate(stream, 1):
                     yield path, number, data
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _append(self, line: dict[str, Any]) -> None:
         make_private_folders(self._folder)
         with lock_file(self._folder / "lock") as descriptor:
             lock(descriptor)
-            yield
-
-    def _append(self, facts: dict[str, Any]) -> None:
-        files = self.files()
-        if files and _cut_unfinished(files[-1]):
-            self._count(1)
-        missed, key = self._missed, self._keys.newest()
-        last = next(filter(None, map(_last_line, reversed(files))), None)
-        line = facts | ({"missing": missed} if missed else {})
-        line |= {"previous": BEGINNING if last is None else hashlib.sha256(last).hexdigest(), "key": key.name}
-        path = files[-1] if files and size_of(files[-1]) < self._rotate_bytes else self._file_after(files)
-        _append_whole(path, _encoded_line(_signed(line, key)))
-        self._count(-missed)
+            files, key = self.files(), self._key()
+            if files and _cut_unfinished(files[-1]):
+                self._count(1)
+            missed = self._missed
+            path = files[-1] if files and size_of(files[-1]) < self._rotate_bytes else self._file_after(files)
+            _append_whole(path, _signed(line | ({"missing": missed} if missed else {}), self._last_line(), key))
+            self._count(-missed)
 
     def _file_after(self, files: Sequence[Path]) -> Path:
         """Return a new file. Files are numbered: a clock may go back."""
         return self._folder / f"{int(files[-1].stem) + 1 if files else 1:0{DIGITS}}.jsonl"
 
+    def _last_line(self) -> bytes:
+        return next(filter(None, map(_last_line, reversed(self.files()))), b"")
+
     def _count(self, missed: int) -> None:
         with self._counting:
             self._missed += missed
 
-
-class _Chain:
-    """Checks lines one after the other."""
-
-    def __init__(self, keys: Sequence[AuditKey]) -> None:
-        self._keys = {key.name: (age, key) for age, key in enumerate(keys)}
-        self._age = 0
-        self._expected = BEGINNING
-        self.lines = self.missing = 0
-        self.newest: str | None = None
-
-    def fault(self, data: bytes) -> str | None:
-        """Return the problem with the next line; None if it is valid."""
-        line = _line_in(data)
-        if line is None:
-            return "this line is damaged"
-        if line["previous"] != self._expected:
-            return "the line before it was changed or removed"
-        if line["key"] not in self._keys:
-            return "it is signed with a key that is not in the key file: name the server's key file with --audit-key"
-        age, key = self._keys[line["key"]]
-        unsigned = {name: value for name, value in line.items() if name != "signature"}
-        if data != _encoded_line(_signed(unsigned, key)):
-            return "this line was changed"
-        if age < self._age:
-            return "it is signed with an older key than the line before it"
-        self._age, self._expected, self.newest = age, hashlib.sha256(data).hexdigest(), line["signature"]
-        self.lines += 1
-        self.missing += line.get("missing", 0)
-        return None
-
-    def fault_of_end(self) -> str | None:
-        """Return what is wrong if no line follows: whoever has an old key could have replaced what came after it."""
-        is_newest = not self.lines or self._age == len(self._keys) - 1
-        return None if is_newest else "it is not signed with the newest key: lines after it were removed"
+    def _key(self) -> bytes:
+        """Return the key, as it is in its file now. Raises ConfigurationError if it cannot be used."""
+        path = self.key_file
+        try:
+            with opened(path) as stream:
+                if os.fstat(stream.fileno()).st_mode & 0o077:
+                    raise ConfigurationError(f"Others can use the key in {path}: run `chmod 600 {path}`.")
+                key = bytes.fromhex(read_up_to(stream, MAX_BYTES).decode())
+        except OSError as error:
+            raise ConfigurationError(
+                f"The key file {path} cannot be read: {error.strerror}. Restore it, or name another with --audit-key."
+            ) from error
+        except ValueError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise ConfigurationError(f"{path} holds no key of an audit log: restore it, or name another file.")
+        return key
 
 
-def _facts(
-    token: str | None, namespace: str | None, call: str, ids: Mapping[str, Sequence[int | str]], error: str | None
-) -> dict[str, Any]:
-    return {"at": utc_now(), "token": token, "namespace": namespace, "call": call, "ids": ids, "error": error}
+def own_key_file(data_dir: Path) -> Path:
+    """Return the file for the key of a data folder's log, unless another is named. Raises ConfigurationError."""
+    state = state_folder()
+    if state is None:
+        raise ConfigurationError("There is no home folder for the key of the audit log: name a file with --audit-key.")
+    return state / "audit" / f"{hashlib.sha256(os.fsencode(os.path.realpath(data_dir))).hexdigest()[:16]}.key"
 
 
-def _encoded_line(line: Mapping[str, Any]) -> bytes:
-    """Return a line as it is in a file. A surrogate that a client has sent alone becomes an escape of JSON."""
+def _signed(line: Mapping[str, Any], before: bytes, key: bytes) -> bytes:
+    """Return a line as it is in a file, with its signature, which only the owner of the key can compute."""
+    signature = hmac.new(key, before + _encoded(line), hashlib.sha256).hexdigest()
+    return _encoded({**line, "signature": signature})
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    """Return a line as JSON. A surrogate that a client has sent alone becomes an escape."""
     return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
-
-
-def _signed(line: Mapping[str, Any], key: AuditKey) -> dict[str, Any]:
-    """Return a line with its signature, which only the owner of the key can compute."""
-    return {**line, "signature": hmac.new(key.secret, _encoded_line(line), hashlib.sha256).hexdigest()}
 
 
 def _append_whole(path: Path, data: bytes) -> None:
@@ -343,8 +256,7 @@ def _line_in(data: bytes) -> dict[str, Any] | None:
         line = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(line, dict) or not all(isinstance(line.get(name), str) for name in TEXTS):
+    if not isinstance(line, dict) or not line.keys() >= FIELDS or not isinstance(line.get("missing", 0), int):
         return None
-    lists = line.get("ids")
-    has_ids = isinstance(lists, dict) and all(isinstance(ids, list) for ids in lists.values())
-    return line if has_ids and line.keys() >= set(OTHERS) and isinstance(line.get("missing", 0), int) else None
+    texts, ids = all(isinstance(line[name], str) for name in ("at", "call", "signature")), line["ids"]
+    return line if texts and isinstance(ids, dict) and all(isinstance(each, list) for each in ids.values()) else None

@@ -18,7 +18,7 @@ from vector_memory.cli.terminal import console, grid, one_line, print_json, prog
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
-from vector_memory.tenancy.audit import AuditLog, Checked, keys_of
+from vector_memory.tenancy.audit import AuditLog, Checked
 from vector_memory.tenancy.moving import move
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry
@@ -148,19 +148,12 @@ def audit(
     token: Annotated[str | None, Parameter(help="Only the calls of this token.")] = None,
     namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
     verify: Annotated[bool, Switch(help="Only check that no line was changed or removed.")] = False,
-    new_key: Annotated[bool, Switch(help="Only sign with a new key from now on.")] = False,
     audit_key: AuditKey = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Print who called what, when and on which ids, and check that no line was changed or removed."""
-    folder = data_folder(data_dir)
-    log = AuditLog(folder, keys_of(folder, None if audit_key is None else given_path(audit_key)))
-    if new_key:
-        key = log.renew_key()
-        message = f"The key {key} signs from now on. The older keys in the file check the lines before."
-        tell({"key": key}, message, as_json=as_json)
-        return
+    log = AuditLog(data_folder(data_dir), None if audit_key is None else given_path(audit_key))
     if not verify:
         for line in log.lines():
             if token in (None, line["token"]) and namespace in (None, line["namespace"]):

@@ -43,7 +43,7 @@ from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.audit import AuditLog, keys_of
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Paces
 from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry
@@ -152,7 +152,7 @@ def require_usable(http: HttpOptions) -> None:
             raise ConfigurationError(
                 f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."
             ) from error
-        keys_of(http.data_dir, http.audit_key).make()
+        AuditLog(http.data_dir, http.audit_key).prepare()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -185,9 +185,9 @@ def application(
     registry = registry_of(address, http.data_dir, settings)
     namespaces = Namespaces(registry, settings, read_only=offer.read_only)
     metrics = Metrics(namespaces)
-    keys = keys_of(http.data_dir, http.audit_key)
-    keys.make()
-    accounting = Accounting(namespaces, Paces(http.data_dir), AuditLog(http.data_dir, keys), metrics)
+    audit = AuditLog(http.data_dir, http.audit_key)
+    audit.prepare()
+    accounting = Accounting(namespaces, Paces(http.data_dir), audit, metrics)
     door = door_of(registry.tokens, http)
     app = serve(
         create_server(
