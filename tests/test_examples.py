@@ -1,14 +1,10 @@
 """The examples run, and do what their first lines say."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from imported import imported
 from vector_memory.domain import Scope
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -43,16 +39,3 @@ def test_three_agents_with_separate_servers_hand_over_a_task(tmp_path: Path) -> 
         ("main-orchestrator", "session_context"),
     ]
     assert stored[4].report_id == stored[3].id
-
-
-@pytest.mark.skipif(not (os.environ.get("CHROMIUM") or shutil.which("chromium")), reason="needs Chromium")
-def test_the_page_is_recorded_while_three_agents_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = pytest.importorskip("PIL.Image", reason="needs Pillow: uv run --group browser pytest")
-    pytest.importorskip("playwright", reason="needs Playwright: uv run --group browser pytest")
-    for name, value in (QUIET | {"VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}).items():
-        monkeypatch.setenv(name, value)
-    recording = imported(EXAMPLES / "record_page.py")
-    monkeypatch.setattr(recording, "SECONDS_TO_LOOK", 0.1)
-    recording.main(tmp_path / "page.webp")
-    with image.open(tmp_path / "page.webp") as recorded:
-        assert recorded.n_frames > 2, "empty, with memories, and with results"
