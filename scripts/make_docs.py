@@ -21,8 +21,8 @@ from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
 from vector_memory.results.sessions import Result
 from vector_memory.server.tools import CURATING, by_purpose, made, offered
+from vector_memory.server.tools.failures import compact
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.server.tools.schemas import compact
 from vector_memory.settings import FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 

@@ -10,7 +10,7 @@ from inside import database_of, stop_counting, storage_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import NotFoundError, ValidationError
-from vector_memory.sessions import access_counts
+from vector_memory.sessions import reader
 from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"word{number} " * 20 for number in range(12))
@@ -160,7 +160,7 @@ def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
 def test_closing_does_not_wait_for_a_lock_to_count_what_was_read(
     store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access_counts, "SECONDS_TO_FLUSH", 0.1)
+    monkeypatch.setattr(reader, "SECONDS_TO_FLUSH", 0.1)
     memory_id = store.store_memory("report", "Text.", agent_id="a", session_id="s").memory_id
     other = SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder())
     with database_of(store).write():

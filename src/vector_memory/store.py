@@ -32,14 +32,13 @@ from vector_memory.search.explaining import Explaining
 from vector_memory.search.later import links_of
 from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.search.probes import Probes
-from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.sessions.amending import Amending, Superseding
 from vector_memory.sessions.batches import Batches, Intake
 from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.reader import Documents
+from vector_memory.sessions.reader import AccessRecorder, Documents
 from vector_memory.sessions.recap import Past
 from vector_memory.sessions.review import Review
 from vector_memory.sessions.statistics import MemoryPages, Overview, Statistics

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import vector_memory.chunking.tokens
-import vector_memory.maintenance.doctor.installation
+import vector_memory.maintenance.doctor.place
 import vector_memory.storage.sqlite.connecting
 import vector_memory.storage.sqlite.vec0
 from memory_files import examine, found, said
@@ -15,7 +15,7 @@ from vector_memory.settings import Settings
 
 
 def test_a_package_that_is_missing_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.maintenance.doctor.installation, "PACKAGES", ("vector-memory", "no-such-package"))
+    monkeypatch.setattr(vector_memory.maintenance.doctor.place, "PACKAGES", ("vector-memory", "no-such-package"))
     report = examine(path)
     assert found(report) == {"versions": Level.PROBLEM}
     assert "no-such-package" in said(report, "versions")

@@ -15,7 +15,7 @@ from vector_memory.domain import Scope
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.search.question import Question
 from vector_memory.search.scan import Found, Scan
-from vector_memory.sessions.access_counts import AccessRecorder
+from vector_memory.sessions.reader import AccessRecorder
 from vector_memory.settings import Settings
 from vector_memory.storage.postgres import database
 from vector_memory.storage.postgres.connection import Connection

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vector_memory.server.tools.schemas import admitting_failures, compact, inlined
+from vector_memory.server.tools.failures import admitting_failures, compact, inlined
 
 SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "optional text": (

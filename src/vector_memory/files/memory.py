@@ -37,8 +37,8 @@ from vector_memory.files.search import (
 from vector_memory.files.watcher import Watcher
 from vector_memory.redaction import redact
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.results.lean import IS_LEAN, shortened_passages
+from vector_memory.results.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Redact, Settings
 from vector_memory.settings.repository import real_path

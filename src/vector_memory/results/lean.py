@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from vector_memory.domain import LATEST, Page, Span
 from vector_memory.results.documents import DocumentResult, ExpandedChunkResult
-from vector_memory.results.files import FoundText
 from vector_memory.results.overview import SessionEntry
 from vector_memory.results.sessions import (
     Beginning,
@@ -29,7 +28,7 @@ from vector_memory.results.sessions import (
     ObservationNote,
     StoreMemoryResult,
 )
-from vector_memory.results.tagged import StoreTaggedResult, TaggedMemory
+from vector_memory.results.tagged import FoundText, StoreTaggedResult, TaggedMemory
 from vector_memory.storage.terms import terms
 
 SPARED = 80

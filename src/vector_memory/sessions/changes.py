@@ -23,7 +23,7 @@ from vector_memory.search.confidence import judged
 from vector_memory.search.copies import RUN, copies_of_hits, folded, whole_runs
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
 from vector_memory.search.relevance import on_page
-from vector_memory.sessions.access_counts import AccessRecorder
+from vector_memory.sessions.reader import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Cursor
 

@@ -26,7 +26,7 @@ from vector_memory.results.mapping import (
 )
 from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
 from vector_memory.search import Retriever
-from vector_memory.sessions.access_counts import AccessRecorder
+from vector_memory.sessions.reader import AccessRecorder
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
 

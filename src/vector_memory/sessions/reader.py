@@ -1,23 +1,82 @@
 """Reads stored memories: whole, in parts, around a chunk, or into a file."""
 
+import contextlib
+import logging
+import queue
+import threading
 from collections.abc import Mapping, Sequence
+from copy import copy
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
 
+from vector_memory.domain import utc_now
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range, parse_id
-from vector_memory.errors import NotFoundError
+from vector_memory.errors import NotFoundError, VectorMemoryError, where
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.documents import ChunkEntry, DocumentResult, ExpandedChunkResult, ExportResult, MemoryResult
 from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on, provenance, succession_of
 from vector_memory.results.rounding import to_second
 from vector_memory.results.sessions import ObservationNote
-from vector_memory.sessions.access_counts import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, StoredChunk
+
+# Counts reads in the background, so that a read neither waits for the count nor fails with it.
+
+logger = logging.getLogger(__name__)
+
+SECONDS_TO_FLUSH = 3.0
+
+
+class AccessRecorder:
+    """Writes access counts in its own thread, many reads in one transaction."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._counts = True
+        self._pending: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="access-recorder", daemon=True)
+        self._thread.start()
+
+    def record(self, memory_ids: Sequence[int]) -> None:
+        """Note that these memories were returned whole; do nothing if storage is read-only. Returns at once."""
+        if memory_ids and self._counts and not self._storage.read_only:
+            self._pending.put(list(memory_ids))
+
+    def silent(self) -> Self:
+        """Return a recorder that counts nothing. It is not closed."""
+        other = copy(self)
+        other._counts = False  # noqa: SLF001 - our own copy
+        return other
+
+    def close(self) -> None:
+        """Write the pending counts and stop. Waits at most 3 s if another process keeps the file locked."""
+        self._pending.put(None)
+        self._thread.join(SECONDS_TO_FLUSH)
+
+    def _run(self) -> None:
+        while (first := self._pending.get()) is not None:
+            batch, more = self._rest(first)
+            try:
+                with self._storage.write() as writer:
+                    writer.record_access(batch, utc_now())
+            except Exception as error:  # later counts are still written
+                reason = error if isinstance(error, VectorMemoryError) else where(error)
+                logger.warning("Access counts were not written (%s): %s", counted(len(batch), "read"), reason)
+            if not more:
+                return
+
+    def _rest(self, batch: list[int]) -> tuple[list[int], bool]:
+        """Add everything that is pending to the batch; False if the request to stop was among it."""
+        with contextlib.suppress(queue.Empty):
+            while (following := self._pending.get_nowait()) is not None:
+                batch.extend(following)
+            return batch, False
+        return batch, True
+
 
 if TYPE_CHECKING:
     from vector_memory.sessions.writer import MemoryWriter  # needs numpy, which the first answers do not wait for

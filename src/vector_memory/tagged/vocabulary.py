@@ -12,7 +12,6 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import VectorsByTag
 from vector_memory.tagged import tags
-from vector_memory.tagged.tags import SIMILARITY_DECIMALS
 
 TAGS_AT_ONCE = 256
 """Number of tags embedded and written at a time."""

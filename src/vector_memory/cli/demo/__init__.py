@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vector_memory.cli.demo.files import find_subject
-from vector_memory.cli.demo.output import GRAINS, Output
+from vector_memory.cli.demo.output import GRAINS, Output, find_subject
 
 # -P: import nothing from the folder in which the server is started.
 SERVER = (sys.executable, "-P", "-m", "vector_memory", "serve")

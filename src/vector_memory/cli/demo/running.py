@@ -12,8 +12,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from mcp import MCPError
 
-from vector_memory.cli.demo.files import Subject
-from vector_memory.cli.demo.output import Grain, Output, Stored
+from vector_memory.cli.demo.output import Grain, Output, Stored, Subject
 from vector_memory.domain.text import text_in
 from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_CONTENT_BYTES

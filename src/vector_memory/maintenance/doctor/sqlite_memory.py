@@ -12,8 +12,7 @@ from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.backup import unused_name
 from vector_memory.maintenance.doctor.agreement import Check, agreements, compute_missing, fault_of
-from vector_memory.maintenance.doctor.installation import sqlite_findings
-from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others
+from vector_memory.maintenance.doctor.place import place_findings, remove_access_of_others, sqlite_findings
 from vector_memory.maintenance.doctor.report import (
     Advice,
     Finding,

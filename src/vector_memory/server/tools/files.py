@@ -13,7 +13,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from vector_memory.domain.search_request import FileSource
-from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
+from vector_memory.results.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
 from vector_memory.server.current_store import FileMemory
 from vector_memory.server.tools.params import READS, Limit, WholeNumber, found_by
 from vector_memory.server.turns import in_file_writers_thread

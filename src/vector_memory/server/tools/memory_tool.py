@@ -23,9 +23,16 @@ from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.conversation import conversation_of, with_names
 from vector_memory.server.current_store import MEMORY
-from vector_memory.server.tools.failures import failed_result, to_memory_error
+from vector_memory.server.tools.failures import (
+    LEAN,
+    admitting_failures,
+    compact,
+    failed_result,
+    inlined,
+    to_memory_error,
+    without_null,
+)
 from vector_memory.server.tools.params import WholeNumber
-from vector_memory.server.tools.schemas import LEAN, admitting_failures, compact, inlined, without_null
 from vector_memory.server.turns import turn_of_caller
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
