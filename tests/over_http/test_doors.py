@@ -40,7 +40,9 @@ def test_a_token_in_the_address_opens_nothing(team: Team) -> None:
 
 
 def test_an_expired_token_is_refused(team: Team) -> None:
-    assert post(team.url, team.token(next(NAMES), expires_at=time.time() - 1)).status_code == 401
+    expired = team.token(next(NAMES), expires_at=time.time() - 1)
+    assert team.tokens.find(expired) is None
+    assert post(team.url, expired).status_code == 401
     assert post(team.url, team.token(next(NAMES), expires_at=time.time() + 60)).status_code == 200
 
 

@@ -245,6 +245,20 @@ def test_two_imports_at_once_do_not_store_what_was_deleted_in_between(store: Ses
     assert late.run(["claude"], Path(SHOP), lambda *_: None).stored.total() == 0
 
 
+def test_two_imports_at_once_store_once(store: SessionMemoryStore, write: Write) -> None:
+    """Each has read the transcript before the other has stored it."""
+    write(user("Why?"), agent(LONG))
+    late, store_batch = Importer(store), store.batches.store
+
+    def store_twice(batch: Any) -> Any:
+        store_batch(batch)
+        return store_batch(batch)
+
+    store.batches.store = store_twice  # type: ignore[method-assign]
+    assert late.run(["claude"], Path(SHOP), lambda *_: None).stored.total() == 0
+    assert len(stored(store)) + len(stored(store, MemoryKind.WORKING_MEMORY)) == 2
+
+
 def test_a_time_in_the_future_becomes_the_present(store: SessionMemoryStore, write: Write) -> None:
     """Clocks differ."""
     write(user("Why?", timestamp="2999-01-01T00:00:00Z"))
