@@ -49,11 +49,12 @@ READING = [tool for tool in SESSION_TOOLS if hands_out_text(tool)]
 @pytest.fixture
 def stored(store: SessionMemoryStore) -> dict[str, Object]:
     """A memory of each kind; what each has to say of itself, by its kind. The report is memory 1 and has chunk 1."""
-    for kind in KINDS:
-        session = None if kind == "knowledge_base" else "s"
-        store.store_memory(kind, f"# {kind}\n\nAn {TEXT}.", agent_id=f"of {kind}", session_id=session, title="T")
-    memories = [store.get_memory_by_id(number).memory for number in range(1, 1 + len(KINDS))]
-    return {memory.memory_type: memory.model_dump() for memory in memories if memory}
+    said = {}
+    for number, kind in enumerate(KINDS, 1):
+        names = {"agent_id": f"of {kind}", "session_id": None if kind == "knowledge_base" else "s", "title": "T"}
+        store.store_memory(kind, f"# {kind}\n\nAn {TEXT}.", **names)
+        said[kind] = store.get_memory_by_id(number).model_dump()["memory"] | names | {"memory_type": kind}
+    return said
 
 
 def recalled(value: object, around: Object) -> Iterator[Object]:
