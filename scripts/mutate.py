@@ -23,8 +23,11 @@ ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "tests/mutations.toml"
 
 KILLED = "killed"
-VERDICTS = {0: "SURVIVED", 1: KILLED}
-"""By what pytest exits with. After anything else, such as a syntax error, no test has judged the break."""
+PASSED, FAILED = 0, 1
+"""What pytest exits with. After anything else, such as a syntax error, no test has judged a break."""
+
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
+"""A line of pytest's summary, which names a test."""
 
 
 class Mutation(NamedTuple):
@@ -87,10 +90,12 @@ def verdict(folder: Path, one: Mutation) -> str:
     whole = file.read_text()
     file.write_text(whole.replace(one.old, one.new))
     try:
-        code = run(folder, one.tests, "-x", "-n", "0").returncode
+        ended = run(folder, one.tests, "-x", "-n", "0")
     finally:
         file.write_text(whole)
-    return VERDICTS.get(code, f"NOT JUDGED, pytest exits with {code}")
+    if ended.returncode == FAILED and FAILURE.search(ended.stdout):
+        return KILLED
+    return "SURVIVED" if ended.returncode == PASSED else f"NOT JUDGED, pytest exits with {ended.returncode}"
 
 
 def main(words: list[str]) -> int:
@@ -100,7 +105,7 @@ def main(words: list[str]) -> int:
         folder, began = Path(temporary).resolve(), time.monotonic()
         copy_tree(folder)
         said = run(folder, sorted({test for one in chosen for test in one.tests}), "-n", "auto").stdout
-        failing = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+        failing = FAILURE.findall(said)
         print(f"Without a break: {said.splitlines()[-1]}", flush=True)
         killed = 0
         for number, one in enumerate(chosen, 1):
