@@ -21,15 +21,15 @@ from over_http.processes import Running, established
 from servers import CLIENT, ENVELOPE, LEGACY, MODERN
 from tool_calls import good_arguments
 from vector_memory.server.http import asgi_guard, serving
-from vector_memory.server.http.auth import needed_for
 from vector_memory.server.tools import offered
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 
 NAMES = map("attacker-{}".format, itertools.count())
 WRITING = [
-    tool for tool in offered(ALL_TOOLS.chosen(), on_this_machine=False) if needed_for(tool.name) is not Permission.READ
+    tool
+    for tool in offered(ALL_TOOLS.chosen(), on_this_machine=False)
+    if not (tool.annotations and tool.annotations.read_only_hint) and tool.name != "write_document_to_file"
 ]
 MANY = 10_000
 FEW_FILES = 1_024
