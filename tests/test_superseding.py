@@ -215,10 +215,12 @@ def test_an_observation_that_corrects_is_named_first_and_marked(store: SessionMe
     last = observe("On Sundays, too.", metadata={"corrects": "no"}).memory_id
     for number in range(20):
         observe(f"Addition {number}.")
+    another = observe("Not at night: at noon.", corrects=True).memory_id
     notes = store.get_memory_by_id(report).observations
-    assert (notes[0].id, notes[0].corrects, len(notes)) == (correction, True, 20)
-    assert not {first, last} & {note.id for note in notes[:1]}
-    assert not any("corrects" in note.model_dump() for note in notes[1:])
+    assert [note.id for note in notes if note.corrects] == [note.id for note in notes[:2]] == [correction, another]
+    assert len(notes) == 20
+    assert not {first, last} & {note.id for note in notes[:2]}
+    assert not any("corrects" in note.model_dump() for note in notes[2:])
     assert store.search_chunks(QUERY, reports(None)).results[0].observations[0].id == correction
     assert store.search_chunks([QUERY, "CSV"], reports(None)).results[0].observations[0].id == correction
     assert store.load_session_context_for_task("s").observations[0].id == correction

@@ -72,6 +72,8 @@ def test_a_value_that_is_not_an_integer_is_not_an_id(value: Any) -> None:
         ({"tags": "one"}, "tags must be a list"),
         ({"tags": [1]}, "each tag must be a string"),
         ({"metadata": {"a": math.nan}}, "metadata must contain only JSON values"),
+        ({"metadata": {"a": (1, 2)}}, "metadata must contain only JSON values"),
+        ({"metadata": {"a": {1: "b"}}}, "metadata must contain only JSON values"),
         ({"metadata": {"a": "\ud800"}}, "metadata must contain only JSON values"),
         ({"metadata": {"a": "x" * 20_001}}, "send at most 20,000"),
         ({"metadata": ["a"]}, "metadata must be an object"),
