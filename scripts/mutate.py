@@ -1,7 +1,7 @@
 """Breaks the product, one claim at a time, and shows that a test fails: `uv run python scripts/mutate.py [WORD...]`.
 
-`tests/mutations.toml` holds the breaks. Each names the claim, the file, the text and its replacement, and the tests
-that must fail. With words, only the claims that contain one of them are tried; `--list` prints them.
+`tests/mutations.toml` holds the breaks. Each names the claim, the text and its replacement, and the tests that must
+fail. With words, only the claims that contain one of them are tried; `--list` prints them.
 
 The working tree, with what is not committed, is copied and stays as it is. The copy has its own environment, so that
 processes that tests start import the copy, too. The tests run unbroken first: one that fails anyway shows nothing.
@@ -16,6 +16,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,21 +31,30 @@ FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
 """A line of pytest's summary, which names a test."""
 
 
+@cache
+def sources(root: Path) -> dict[Path, str]:
+    """Return the text of each file of the package in a tree."""
+    return {path: path.read_text() for path in (root / "src").rglob("*.py")}
+
+
 class Mutation(NamedTuple):
-    """A break. `old` occurs once in `file`. `tests`: files, or tests in them, as pytest names them."""
+    """A break. `old` occurs once in the package, or in `file`. `tests`: files or tests, as pytest names them."""
 
     claim: str
-    file: str
     old: str
     new: str
     tests: list[str]
+    file: str = ""
+
+    def places(self, root: Path) -> list[Path]:
+        """Return the file to break in a tree, as often as it has the text to replace."""
+        texts = {path: text for path, text in sources(root).items() if str(path).endswith(self.file)}
+        return [path for path, text in texts.items() for _ in range(text.count(self.old))]
 
     def fault(self, root: Path) -> str:
         """Say why the break cannot be made in a tree, or a test cannot be found; empty if all is well."""
-        file = root / self.file
-        places = file.read_text().count(self.old) if file.is_file() else 0
-        if places != 1 or self.old == self.new:
-            return f"the text to replace is there {places} times, not once: {self.file}"
+        if (times := len(self.places(root))) != 1 or self.old == self.new:
+            return f"the text to replace is there {times} times, not once"
         missing = [test for test in self.tests if not is_there(root, test)]
         return f"there is no {missing[0]}" if missing else ""
 
@@ -86,7 +96,7 @@ def run(folder: Path, tests: Iterable[str], *options: str) -> subprocess.Complet
 
 def verdict(folder: Path, one: Mutation) -> str:
     """Break the copy, run the tests, and restore it; say what they found."""
-    file = folder / one.file
+    (file,) = one.places(folder)
     whole = file.read_text()
     file.write_text(whole.replace(one.old, one.new))
     try:
@@ -124,6 +134,6 @@ def main(words: list[str]) -> int:
 
 if __name__ == "__main__":
     if "--list" in sys.argv[1:]:
-        print(*(f"{one.claim} ({one.file})" for one in mutations()), sep="\n")
+        print(*(one.claim for one in mutations()), sep="\n")
     else:
         sys.exit(main(sys.argv[1:]))
