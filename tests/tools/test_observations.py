@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from eras import Call
+from vector_memory.results.mapping import with_notes
+from vector_memory.results.sessions import FoundChunk, ObservationNote
 from vector_memory.search import confidence
 from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.question import Question
@@ -77,6 +79,12 @@ async def test_an_observation_stands_in_a_strong_result_only(
         named = {result.get("memory_id", result.get("id")): result.get("observations") for result in answer["results"]}
         assert "observations" not in answer
         assert (named[1], [one["report_id"] for one in named[3]]) == (None, [3])
+
+
+def test_of_the_parts_of_a_report_the_strong_ones_have_its_observations() -> None:
+    parts = [FoundChunk.model_construct(memory_id=3, match=level) for level in ("strong", "related", "weak", None)]
+    noted = with_notes(parts, [ObservationNote.model_construct(report_id=3)])
+    assert [bool(part.observations) for part in noted] == [True, False, False, True]
 
 
 @pytest.mark.usefixtures("corrected")
