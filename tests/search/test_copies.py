@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
+from paging import pages
 from search.test_exact import open_store
 from vector_memory.domain import LINES, Page, Scope
 from vector_memory.results.lean import IS_LEAN, lean
@@ -160,12 +161,8 @@ def test_a_trace_says_under_which_memory_a_copy_stands(store: SessionMemoryStore
 
 def walked(search: Callable[..., Any], page: dict[str, Any]) -> list[tuple[int, list[int]]]:
     """Return the results of all pages, with their copies."""
-    offset, seen = 0, []
-    while offset is not None:
-        answer = search(offset=offset, **page)
-        seen += [(result.memory_id, result.copies) for result in answer.results]
-        offset = answer.next_offset
-    return seen
+    answers = pages(lambda offset: search(offset=offset, **page))
+    return [(result.memory_id, result.copies) for answer in answers for result in answer.results]
 
 
 def every_way(store: SessionMemoryStore) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from paging import pages
 from vector_memory.domain import LINES, Page, Scope
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
@@ -138,16 +139,11 @@ QUESTIONS = [QUESTION, "How are invoices grouped?"]
 def test_the_pages_of_several_questions_have_all_hits_once_and_weak_ones_last(
     store: SessionMemoryStore, grain: str, limit: int, lean: bool
 ) -> None:
-    search, offset, levels, numbers = getattr(store, grain), 0, [], []
     token = IS_LEAN.set(lean)
-    while True:
-        answer = search(QUESTIONS, IN_SESSION, Page(limit=limit, offset=offset))
-        levels += [hit.match == "weak" for hit in answer.results]
-        numbers += [hit.memory_id for hit in answer.results]
-        if answer.next_offset is None:
-            break
-        offset = answer.next_offset
+    answers = pages(lambda offset: getattr(store, grain)(QUESTIONS, IN_SESSION, Page(limit=limit, offset=offset)))
+    hits = [hit for answer in answers for hit in answer.results]
     IS_LEAN.reset(token)
+    levels, numbers = [hit.match == "weak" for hit in hits], [hit.memory_id for hit in hits]
     assert len(numbers) == len(set(numbers)) >= (len(OTHERS) + 2 if grain != "search_sections" else limit)
     assert levels == sorted(levels)
     assert set(numbers[:2]) == {1, 4}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from engines import execute
 from inside import compare_likeliest
 from lattice import DIMENSIONS, LatticeEmbedder
+from paging import pages
 from search.by_force import ByForce, found_by, is_in
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, Window
 from vector_memory.errors import ValidationError
@@ -242,12 +243,8 @@ def test_pages_are_full_although_the_threshold_drops_what_ranks_first_by_its_wor
         for text in wanted:
             store.store_memory("report", text, session_id="s")
         everything = store.search_chunks("b f g l", Scope("report"), Page(limit=100)).results
-        found: list[Any] = []
-        offset: int | None = 0
-        while offset is not None:
-            page = store.search_chunks("b f g l", Scope("report"), Page(limit=2, offset=offset))
-            found += page.results
-            offset = page.next_offset
+        asked = pages(lambda offset: store.search_chunks("b f g l", Scope("report"), Page(limit=2, offset=offset)))
+        found = [hit for page in asked for hit in page.results]
     assert 2 < len(everything) < 99
     assert [hit.chunk_id for hit in found] == [hit.chunk_id for hit in everything]
 

@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import execute
+from paging import pages
 from search.by_force import ByForce, found_by, hits_of
 from search.test_exact import QUERIES, SCOPES, fill, open_store
 from vector_memory.domain import Page, Scope
@@ -64,12 +67,9 @@ def test_sources_say_whether_a_unit_has_the_words_and_is_among_the_nearest(
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore, mode: str, size: int) -> None:
     everything = store.search_chunks("a b c", Scope("report"), Page(limit=100), mode=mode)
-    ids: list[int] = []
-    offset: int | None = 0
-    while offset is not None and offset < 100:
-        page = store.search_chunks("a b c", Scope("report"), Page(limit=size, offset=offset), mode=mode)
-        ids += [chunk.chunk_id for chunk in page.results]
-        offset = page.next_offset
+    ask = partial(store.search_chunks, "a b c", Scope("report"), mode=mode)
+    first = islice(pages(lambda offset: ask(Page(limit=size, offset=offset))), -(-100 // size))
+    ids = [chunk.chunk_id for page in first for chunk in page.results]
     assert ids[:100] == [chunk.chunk_id for chunk in everything.results]
     assert len(ids) == len(set(ids))
 

@@ -1,7 +1,10 @@
 """One line for each memory."""
 
+from functools import partial
+
 import pytest
 
+from paging import pages
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.store import SessionMemoryStore
@@ -53,13 +56,10 @@ def test_a_line_names_the_corrections_of_what_it_says(store: SessionMemoryStore)
 
 def test_pages_of_lines_lead_to_each_other_however_small(store: SessionMemoryStore) -> None:
     read: list[str] = []
-    offset: int | None = 0
-    while offset is not None:
-        page = Page(limit=30, offset=offset, max_tokens=600, detail="lines")
-        answer = store.search_scoped(REPORTS, page)
+    small = partial(Page, limit=30, max_tokens=600, detail="lines")
+    for answer in pages(lambda offset: store.search_scoped(REPORTS, small(offset=offset))):
         assert len(answer.model_dump_json().encode()) <= 1_800
         read += answer.lines
-        offset = answer.next_offset
     assert read == store.search_scoped(REPORTS, Page(limit=70, detail="lines")).lines
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lattice import LatticeEmbedder
+from paging import pages
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
@@ -46,15 +47,9 @@ def no_engine() -> LatticeEmbedder:
     raise EmbeddingUnavailableError("There is no model.")
 
 
-def pages(ask: Search, limit: int) -> list[int]:
+def joined(ask: Search, limit: int) -> list[int]:
     """Return the results of all pages, one after another."""
-    seen: list[int] = []
-    offset: int | None = 0
-    while offset is not None:
-        page = ask(limit=limit, offset=offset)
-        seen += map(key, page.results)
-        offset = page.next_offset
-    return seen
+    return [key(result) for page in pages(lambda offset: ask(limit=limit, offset=offset)) for result in page.results]
 
 
 def key(result: Any) -> int:
@@ -68,7 +63,7 @@ def test_pages_join_to_the_whole_list(
     ask = search(filled)
     whole = ask(limit=12)
     assert (len(whole.results), whole.next_offset) == (12, None)
-    assert pages(ask, 5) == [key(result) for result in whole.results]
+    assert joined(ask, 5) == [key(result) for result in whole.results]
 
 
 @pytest.mark.parametrize("limit", [1, 5, 7])
@@ -77,7 +72,7 @@ def test_pages_join_while_half_of_the_results_lack_vectors(
     half_embedded: SessionMemoryStore, kind: str, limit: int
 ) -> None:
     ask = SEARCHES[kind](half_embedded)
-    seen = pages(ask, limit)
+    seen = joined(ask, limit)
     if kind == "sections":  # the limit says how many chunks are looked at
         assert len(seen) == len(set(seen))
     else:

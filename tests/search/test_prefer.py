@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from paging import pages
 from search.test_corrections import CORRECTION, FACT, IN_SESSION, OTHERS, QUESTION
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
@@ -77,11 +78,8 @@ def test_the_ranking_of_other_subjects_does_not_change(store: SessionMemoryStore
 
 @every_grain
 def test_the_pages_of_the_latest_have_every_result_once(store: SessionMemoryStore, grain: str) -> None:
-    offset, seen = 0, []
-    while offset is not None:
-        answer = getattr(store, grain)(QUESTION, IN_SESSION, latest(limit=3, offset=offset))
-        seen += [one.memory_id for one in answer.results]
-        offset = answer.next_offset
+    answers = pages(lambda offset: getattr(store, grain)(QUESTION, IN_SESSION, latest(limit=3, offset=offset)))
+    seen = [one.memory_id for answer in answers for one in answer.results]
     assert seen[:2] == [16, 1]
     assert len(seen) == len(set(seen))
     assert grain == "search_sections" or len(seen) == len(OTHERS) + 2

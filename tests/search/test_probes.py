@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from paging import pages
 from search.test_exact import open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
@@ -43,14 +44,9 @@ def test_each_hit_comes_once_with_its_best_score(store: SessionMemoryStore) -> N
 
 def test_all_pages_together_have_every_hit_once(store: SessionMemoryStore) -> None:
     queries = ["alpha", "gamma", "more"]
-    whole, offset, read = chunks(store, queries, limit=50), 0, []
-    while True:
-        answer = store.search_chunks(queries, REPORTS, Page(limit=3, offset=offset))
-        read += [(hit.memory_id, hit.score) for hit in answer.results]
-        if answer.next_offset is None:
-            break
-        offset = answer.next_offset
-    assert read == whole
+    answers = pages(lambda offset: store.search_chunks(queries, REPORTS, Page(limit=3, offset=offset)))
+    read = [(hit.memory_id, hit.score) for answer in answers for hit in answer.results]
+    assert read == chunks(store, queries, limit=50)
 
 
 def test_one_question_in_a_list_is_that_question(store: SessionMemoryStore) -> None:
@@ -91,13 +87,10 @@ def test_what_is_a_hit_of_one_question_is_no_neighbour_in_the_answer_of_another(
 def test_hits_too_long_for_one_answer_are_on_later_pages(store: SessionMemoryStore, grain: str) -> None:
     for number in range(25):
         store.store_memory("report", f"alpha beta {number} " + "long" * 400, session_id="long")
-    search, offset, read = getattr(store, grain), 0, list[int]()
-    while True:
-        answer = search(["alpha", "beta"], Scope("report", session_id="long"), Page(limit=20, offset=offset))
-        read += [(hit.memory_id, hit.chunk_id if grain == "search_chunks" else 0) for hit in answer.results]
-        if answer.next_offset is None:
-            break
-        offset = answer.next_offset
+    search, scope = getattr(store, grain), Scope("report", session_id="long")
+    answers = pages(lambda offset: search(["alpha", "beta"], scope, Page(limit=20, offset=offset)))
+    hits = [hit for answer in answers for hit in answer.results]
+    read = [(hit.memory_id, hit.chunk_id if grain == "search_chunks" else 0) for hit in hits]
     assert len(read) == len(set(read))
     assert len({number for number, _ in read}) == 25
 

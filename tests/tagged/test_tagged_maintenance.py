@@ -9,6 +9,7 @@ import pytest
 from engines import execute
 from inside import storage_of
 from memory_files import change, create_file
+from paging import pages
 from vector_memory.domain import ANY, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
@@ -182,12 +183,9 @@ def test_lists_of_tags_continue_from_an_offset_when_they_do_not_fit(tmp_path: Pa
             ("weights", "weights"),
         ):
             seen: list[object] = []
-            offset: int | None = 0
-            while offset is not None:
-                answer = getattr(store.tags, tool)(offset)
+            for answer in pages(getattr(store.tags, tool)):
                 assert len(answer.model_dump_json()) < 500 * 3 + 200
                 seen += list(getattr(answer, name))
-                offset = answer.next_offset
             assert len(seen) == answer.total == 60
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from engines import column
+from paging import pages
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.embedding import EmbeddingModel
@@ -181,14 +182,10 @@ def test_a_filter_that_nothing_can_pass_finds_nothing(tagged: TaggedMemories) ->
 
 def test_pages_of_a_search_have_no_gaps_and_the_total(tagged: TaggedMemories) -> None:
     ids = {tagged.store(f"Note {number} about caching.").memory_id for number in range(7)}
-    seen, offset = [], 0
-    while True:
-        page = tagged.search("caching", 3, offset=offset)
+    seen = []
+    for page in pages(lambda offset: tagged.search("caching", 3, offset=offset)):
         assert page.total == 7
         seen += [memory.id for memory in page.results]
-        if page.next_offset is None:
-            break
-        offset = page.next_offset
     assert len(seen) == 7
     assert set(seen) == ids
 
