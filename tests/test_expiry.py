@@ -1,7 +1,6 @@
 """What has expired is returned by no read from that moment on, and is erased soon; what is pinned stays."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -19,7 +18,7 @@ from vector_memory.indexing import background
 from vector_memory.settings import Settings
 from vector_memory.settings.retention import rules_of
 from vector_memory.store import SessionMemoryStore
-from waiting import eventually
+from waiting import at_once, eventually
 
 REPORTS = Scope(MemoryKind.REPORT)
 WORD = "zanzibar"
@@ -197,13 +196,7 @@ def test_two_processes_may_erase_at_the_same_time(store: SessionMemoryStore, pat
         expire(store, stored(store, f"text {number}"))
     erased: list[int] = []
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as other:
-        threads = [
-            threading.Thread(target=lambda one=one: erased.append(one.erase_expired())) for one in (store, other)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(lambda one=one: erased.append(one.erase_expired()) for one in (store, other)))
     assert sum(erased) == 12
     assert execute(store, "select count(*) from memory_lifecycle") == [(0,)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from forked import finished
 from memory_files import SETTINGS, bytes_of, contents, examine, flip, found, process
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.maintenance.backup import back_up
@@ -184,3 +185,24 @@ def test_a_missing_memory_is_reported_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="There is no memory at"):
         back_up(tmp_path / "none.db", tmp_path / "copy.db")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_commands_say_what_they_did(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    made = finished("backup", copy, "--database-path", path)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.startswith("Copied 2 memories (0.")
+    assert made.stdout.endswith(f" MB) to {copy}\n")
+    put = finished("restore", copy, "--overwrite", "--database-path", path)
+    assert (put.returncode, put.stderr) == (0, "")
+    restored, kept = put.stdout.splitlines()
+    assert restored.startswith("Restored 2 memories (0.")
+    assert kept == f"The previous memory is kept in {path}.before-restore"
+
+
+def test_a_refusal_is_one_line_and_ends_with_1(path: Path, saved: Path) -> None:
+    for words in (("backup", saved), ("restore", saved)):
+        ended = finished(*words, "--database-path", path)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr.startswith("vector-memory: ")
+        assert ended.stderr.count("\n") == 1

@@ -1,8 +1,8 @@
 """Texts that were embedded before are not embedded again, and their vectors are the same."""
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from vector_memory.embedding.model import LatestTexts
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from waiting import at_once
 
 TOY = ToyEngine(16)
 
@@ -83,11 +84,7 @@ def test_many_threads_get_the_vectors_that_one_gets():
             if not np.array_equal(latest.encode(texts, TOY).vectors, TOY.embed(texts)):
                 wrong.append(texts)
 
-    threads = [threading.Thread(target=use, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    at_once(*(partial(use, first) for first in range(4)))
     assert not wrong
 
 

@@ -23,7 +23,7 @@ from vector_memory.files.search import FileSearch
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import file_index, vec0
 from vector_memory.store import SessionMemoryStore
-from waiting import PATIENCE, eventually
+from waiting import PATIENCE, at_once, eventually
 
 
 class CountingEngine(ToyEngine):
@@ -160,11 +160,7 @@ def test_two_processes_index_each_file_once(folder: Path, index: IndexFile, inde
     for number in range(12):
         (folder / f"{number}.md").write_text(f"Words of note {number}.")
     other = index_of(index_file, EmbeddingModel(ToyEngine))
-    work = [threading.Thread(target=Steps(folder, each).all) for each in (index, other)]
-    for thread in work:
-        thread.start()
-    for thread in work:
-        thread.join()
+    at_once(*(Steps(folder, each).all for each in (index, other)))
     assert {text for _, text, _ in chunks(index)} == {f"Words of note {number}." for number in range(12)}
     assert len(chunks(index)) == 12
     other.close()

@@ -2,8 +2,8 @@
 
 import itertools
 import re
-import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -17,7 +17,7 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.quotas import MINUTE, Paces, Quota
 from vector_memory.tenancy.registry import FolderRegistry
 from vector_memory.tenancy.tokens import Caller, Permission, token_file
-from waiting import eventually
+from waiting import at_once, eventually
 
 NAMES = map("operator-{}".format, itertools.count())
 CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
@@ -102,11 +102,7 @@ def test_stores_of_several_processes_at_the_same_time_cannot_overfill_a_namespac
 
     for store in stores:
         store.limit(5)
-    threads = [threading.Thread(target=fill, args=(view, f"s{number}")) for number, view in enumerate(views)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(fill, view, f"s{number}") for number, view in enumerate(views)))
     assert stores[0].count_memories() == 5
     assert len(refused) == 15
     assert "is full" in refused[0]
@@ -126,11 +122,7 @@ def test_only_calls_of_the_last_minute_count_over_all_threads_and_processes(
             except QuotaExceededError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=call, args=(Paces(tmp_path),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(call, Paces(tmp_path)) for _ in range(4)))
     assert len(refused) == 150
     Paces(tmp_path).count("blue", 250)
     now = time.monotonic()

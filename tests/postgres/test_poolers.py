@@ -2,9 +2,9 @@
 
 import itertools
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -28,7 +28,7 @@ from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.store import SessionMemoryStore
-from waiting import eventually
+from waiting import at_once, eventually
 
 NAMESPACES = 12
 STORES = 6
@@ -88,11 +88,7 @@ def test_namespaces_that_share_few_sessions_of_the_server_never_see_each_other(
             stack.enter_context(SessionMemoryStore(f"{url}&schema=ns_{number}", settings, embedder=LatticeEmbedder()))
             for number in range(NAMESPACES)
         ]
-        threads = [threading.Thread(target=use, args=pair) for pair in enumerate(stores)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(partial(use, *pair) for pair in enumerate(stores)))
         assert wrong == []
         assert pooler.server_connections(new_name) <= SESSIONS
         for number, store in enumerate(stores):

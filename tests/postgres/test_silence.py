@@ -3,9 +3,9 @@
 import fcntl
 import resource
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -21,6 +21,7 @@ from vector_memory.storage.postgres import connection, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.postgres.storage import PostgresStorage
+from waiting import at_once
 
 AWAY = "The database server cannot be reached|The connection to the database server was lost"
 
@@ -117,11 +118,7 @@ def test_the_calls_that_wait_behind_one_that_noticed_are_answered_with_it(
         refused.append(str(raised.value))
 
     proxy.silent.set()
-    threads = [threading.Thread(target=store, args=(number,), daemon=True) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(*(partial(store, number) for number in range(8)), seconds=60)
     assert (len(refused), len(asked)) == (8, 1)
 
 

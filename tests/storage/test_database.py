@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -29,7 +30,7 @@ from vector_memory.storage.sqlite import database as module
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import FileKind, file_kind
 from vector_memory.storage.sqlite.rows import fetch, fetch_value
-from waiting import PATIENCE, eventually
+from waiting import PATIENCE, at_once, eventually
 
 ADD = """
 insert into session_memories (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
@@ -76,11 +77,7 @@ def test_many_threads_write_and_read_without_losing_a_row(database: Database) ->
             with database.read() as connection:
                 fetch_value(connection, COUNT)
 
-    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, str(number)) for number in range(12)))
     with database.read() as connection:
         assert fetch_value(connection, COUNT) == 120
 

@@ -1,10 +1,10 @@
 """Keywords: BM25 with the statistics of the scope, compared with a plain one; identifiers; hostile queries."""
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteWriter
 from vector_memory.storage.terms import query_terms, terms
+from waiting import at_once
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED
@@ -370,8 +371,4 @@ def test_words_are_stemmed_by_several_threads_at_once() -> None:
 
 
 def in_threads(work: Callable[[int], object]) -> None:
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, number) for number in range(4)))
