@@ -41,7 +41,18 @@ def open_postgres(place: Path) -> Storage:
     """Open the memory in a schema named after a folder, on the server that the tests share."""
     schema = passing(f"test {sha256(bytes(place)).hexdigest()[:16]}")
     url = DatabaseUrl.parse(server_url()).conninfo()
+    return opened(url, schema)
+
+
+def opened(url: str, schema: str = "memory") -> PostgresStorage:
+    """Open the memory in a schema of a database."""
     return PostgresStorage(PostgresDatabase(url, schema=schema, dimensions=DIMENSIONS))
+
+
+def ids(storage: Storage) -> list[int]:
+    """Return the ids of all memories."""
+    with storage.read() as reader:
+        return reader.ids(Scope())
 
 
 ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite, "postgres": open_postgres}

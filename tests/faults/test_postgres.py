@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from clusters import NOBODY, Cluster, running_cluster, running_standby
-from engine_memories import DIMENSIONS, add, new_memory
+from engine_memories import add, new_memory, opened
 from faults.agents import Agents, Served, losses
 from faults.conftest import mounted
 from faults.effort import effort
@@ -20,8 +20,6 @@ from faults.proxy import Proxy, proxy_to
 from hooks.test_kept_process import REPORTS, report
 from servers import Server
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.storage import PostgresStorage
 from waiting import eventually
 
 SERVERS = effort(quick=2, long=4)
@@ -84,10 +82,6 @@ def standby_of(cluster: Cluster) -> Iterator[Cluster]:
             standby.stop()
             if cluster.process is not None:
                 cluster.set("synchronous_standby_names", "")
-
-
-def opened(url: str) -> PostgresStorage:
-    return PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from clusters import Cluster, running_cluster
-from engine_memories import DIMENSIONS, add, new_memory
+from engine_memories import DIMENSIONS, add, ids, new_memory
 from faults.proxy import proxy_to
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
@@ -80,11 +80,6 @@ def write_meanwhile(cluster: Cluster, storage: PostgresStorage) -> None:
         writer.count_tag("tag", None, "2026")
         writer.cursor()
         hang_up(cluster)
-
-
-def ids(storage: PostgresStorage) -> list[int]:
-    with storage.read() as reader:
-        return reader.ids(Scope())
 
 
 def test_a_connection_that_was_cut_between_two_calls_is_replaced(fragile: Cluster, storage: PostgresStorage) -> None:

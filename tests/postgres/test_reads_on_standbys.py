@@ -7,8 +7,7 @@ import psycopg
 import pytest
 
 from clusters import Cluster, running_cluster, running_standby
-from engine_memories import DIMENSIONS, add, new_memory
-from vector_memory.domain import Scope
+from engine_memories import DIMENSIONS, add, ids, new_memory
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
@@ -47,11 +46,6 @@ def place(storage: Storage) -> str:
     """Return the server that is read."""
     with storage.read() as reader:
         return str(reader.raw.info.host)  # type: ignore[attr-defined]
-
-
-def ids(storage: Storage) -> list[int]:
-    with storage.read() as reader:
-        return reader.ids(Scope())
 
 
 def is_read(storage: Storage) -> bool:

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from clusters import Cluster, running_cluster, running_standby
-from engine_memories import DIMENSIONS, add, new_memory
-from vector_memory.domain import Scope
+from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import connecting, hosts
 from vector_memory.storage.postgres.connect_errors import UNREACHABLE, UnreachableError
@@ -39,10 +38,6 @@ def copies(number: int) -> Iterator[list[Cluster]]:
 def url_of(*clusters: Cluster, wanted: str = "read-write") -> str:
     folders = ",".join(f"{cluster.folder}" for cluster in clusters)
     return f"postgresql://postgres@/team?host={folders}&target_session_attrs={wanted}"
-
-
-def opened(url: str) -> PostgresStorage:
-    return PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))
 
 
 def texts(cluster: Cluster) -> list[str]:
@@ -151,11 +146,6 @@ def test_a_silent_server_is_waited_for_once_and_used_when_it_answers(
     assert used == [f"{cluster.folder}"] * 3
     goes_on.set()
     eventually(lambda: servers.connect().close() or used[-1] == "/silent")
-
-
-def ids(storage: PostgresStorage) -> list[int]:
-    with storage.read() as reader:
-        return reader.ids(Scope())
 
 
 def stored(storage: PostgresStorage, text: str) -> bool:

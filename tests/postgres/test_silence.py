@@ -12,10 +12,9 @@ import psycopg
 import pytest
 
 from clusters import Cluster, running_cluster
-from engine_memories import DIMENSIONS, add, new_memory
+from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from faults.proxy import Proxy, proxy_to
 from inside import database_of
-from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import connection, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
@@ -46,15 +45,6 @@ def storage(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         assert add(storage, new_memory("first")) == 1
         assert ids(storage) == [1]
         yield storage
-
-
-def opened(url: str, schema: str) -> PostgresStorage:
-    return PostgresStorage(PostgresDatabase(url, schema=schema, dimensions=DIMENSIONS))
-
-
-def ids(storage: PostgresStorage) -> list[int]:
-    with storage.read() as reader:
-        return reader.ids(Scope())
 
 
 def test_a_server_that_has_stopped_is_noticed_and_used_again_when_it_goes_on(

@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from clusters import Cluster, running_cluster, running_standby
-from engine_memories import DIMENSIONS, add, new_memory
+from engine_memories import DIMENSIONS, add, ids, new_memory
 from poolers import Pooler, running_pooler
-from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError, DatabaseLockError, DuplicateMemoryError
 from vector_memory.settings import Settings
 from vector_memory.storage.postgres import database
@@ -64,11 +63,6 @@ def rows(cluster: Cluster, sql: str) -> list[object]:
     with psycopg.connect(cluster.url("team"), autocommit=True) as connection:
         cursor = connection.execute(sql.encode())
         return list(cursor.fetchall()) if cursor.description else []
-
-
-def ids(storage: PostgresStorage) -> list[int]:
-    with storage.read() as reader:
-        return reader.ids(Scope())
 
 
 def test_a_store_that_no_standby_confirms_in_time_is_said_to_be_stored_and_not_confirmed(

@@ -6,19 +6,13 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from engine_memories import DIMENSIONS, add, new_memory
+from engine_memories import add, new_memory, opened
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.storage import PostgresStorage
 
 
 @pytest.fixture
 def url(database: Callable[[str], str]) -> str:
     return database("postgres")
-
-
-def opened(url: str) -> PostgresStorage:
-    return PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))
 
 
 @pytest.mark.parametrize(

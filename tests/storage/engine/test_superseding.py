@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine_memories import Engine, add, new_memory
+from engine_memories import Engine, add, ids, new_memory
 from faults.effort import effort
 from vector_memory.domain import ANY, STORED, MemoryKind, Scope, utc_now
 from vector_memory.sessions.deletion import oldest_ends
@@ -189,11 +189,6 @@ def supersede(storage: Storage, newer: int, *older: int) -> None:
         writer.supersede(newer, older)
 
 
-def current(storage: Storage) -> list[int]:
-    with storage.read() as reader:
-        return reader.ids(Scope())
-
-
 def test_deleting_the_middle_of_a_chain_lets_its_end_supersede_its_beginning(storage: Storage) -> None:
     first, second, third = (add(storage, new_memory(text)) for text in "abc")
     supersede(storage, second, first)
@@ -201,10 +196,10 @@ def test_deleting_the_middle_of_a_chain_lets_its_end_supersede_its_beginning(sto
     with storage.write() as writer:
         writer.delete(second)
         assert writer.superseding([first]) == [(first, third)]
-    assert current(storage) == [third]
+    assert ids(storage) == [third]
     with storage.write() as writer:
         writer.delete(third)
-    assert current(storage) == [first]
+    assert ids(storage) == [first]
 
 
 def test_the_longer_a_chain_that_expires_the_more_of_it_is_read_at_once(
@@ -235,7 +230,7 @@ def test_what_has_expired_supersedes_nothing_and_is_passed_over_in_links(storage
         assert writer.superseded_by([third]) == [(first, third)]
         writer.expire(third, utc_now(1))
         assert writer.superseding([first]) == []
-    assert current(storage) == [first]
+    assert ids(storage) == [first]
 
 
 def test_only_superseded_memories_of_a_scope_are_counted(storage: Storage) -> None:
@@ -269,4 +264,4 @@ def test_two_handles_that_supersede_the_same_memory_make_a_fork(engine: Engine) 
     with storage.write() as writer:
         assert writer.superseding([first]) == [(first, second), (first, third)]
         writer.release(second, [first])
-    assert current(other) == [second, third]
+    assert ids(other) == [second, third]
