@@ -163,27 +163,24 @@ def test_a_variable_that_cannot_be_used_is_ignored_with_a_warning(
     assert capsys.readouterr().err == warning
 
 
-def test_variables_that_do_not_go_together_are_ignored_together(
-    served: list[Served], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        # of two settings that exclude each other none is kept; others are
+        ("DEFAULT_CHUNK_SIZE=100 VECTOR_MEMORY_DEFAULT_CHUNK_OVERLAP=60 LOG_LEVEL=error", Settings(log_level="ERROR")),
+        # the prefixed one wins; a common name that the specification does not have means nothing
+        ("LOG_LEVEL=ERROR VECTOR_MEMORY_LOG_LEVEL=DEBUG MEMORY_LIMIT=5", Settings(log_level="DEBUG")),
+        ("EMBEDDING_MODEL=other", Settings(embedding_model="other")),
+    ],
+    ids=["exclude each other", "prefixed", "the specification's"],
+)
+def test_several_variables_become_settings(
+    variables: str, expected: Settings, served: list[Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two settings that exclude each other none is kept; others are."""
-    monkeypatch.setenv("DEFAULT_CHUNK_SIZE", "100")
-    monkeypatch.setenv("VECTOR_MEMORY_DEFAULT_CHUNK_OVERLAP", "60")
-    monkeypatch.setenv("LOG_LEVEL", "error")
+    for variable in variables.split():
+        monkeypatch.setenv(*variable.split("="))
     serve()
-    assert served[0].settings == Settings(log_level="ERROR")
-
-
-def test_the_prefixed_variable_wins_and_only_the_specification_s_names_have_another(
-    served: list[Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`VECTOR_MEMORY_` begins every variable; a common name that the specification does not have means nothing."""
-    monkeypatch.setenv("LOG_LEVEL", "ERROR")
-    monkeypatch.setenv("VECTOR_MEMORY_LOG_LEVEL", "DEBUG")
-    monkeypatch.setenv("EMBEDDING_MODEL", "other")
-    monkeypatch.setenv("MEMORY_LIMIT", "5")
-    serve()
-    assert served[0].settings == Settings(log_level="DEBUG", embedding_model="other")
+    assert served[0].settings == expected
 
 
 @pytest.mark.parametrize("name", OUR_VARIABLES)

@@ -139,22 +139,16 @@ async def test_in_a_shared_file_a_recap_tells_only_of_its_session(talking: Calla
     assert "Locks" not in told
 
 
-async def test_a_session_of_another_project_in_the_same_file_is_not_told(talking: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("session", "told"), [("one", "last session, one,"), (None, "Locks (mcp)")])
+async def test_a_session_with_or_without_a_name_is_told_in_its_own_project_only(
+    talking: Callable[..., Any], session: str | None, told: str
+) -> None:
     async with talking(project=SHOP) as talk:
-        await work(talk, "one")
+        await (work(talk, session) if session else talk.call("store_report", content=REPORT))
     async with talking(project=SITE) as talk:
         assert await talk.prompt("two", PROMPT) is None
     async with talking(project=SHOP) as talk:
-        assert "last session, one," in await talk.prompt("three", NEXT)
-
-
-async def test_a_session_without_a_name_is_one_of_its_project(talking: Callable[..., Any]) -> None:
-    async with talking(project=SHOP) as talk:
-        await talk.call("store_report", content=REPORT)
-    async with talking(project=SITE) as talk:
-        assert await talk.prompt("two", PROMPT) is None
-    async with talking(project=SHOP) as talk:
-        assert "Locks (mcp)" in await talk.prompt("three", NEXT)
+        assert told in await talk.prompt("three", NEXT)
 
 
 async def test_a_session_is_the_last_one_by_a_prompt_that_it_had_before(talk: Any) -> None:

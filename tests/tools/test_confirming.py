@@ -79,17 +79,18 @@ def test_asks_only_where_a_form_can_be_shown(capabilities: ClientCapabilities | 
     assert can_ask(context) is expected
 
 
+@pytest.mark.parametrize("can_ask", [True, False])
 @pytest.mark.parametrize(("tool", "arguments"), CALLS.items(), ids=CALLS)
-async def test_deletes_when_the_user_agrees(
-    server: FastMCP, era: str, rows: Rows, tool: str, arguments: dict[str, Any]
+async def test_deletes_when_the_user_agrees_or_at_once_where_no_user_can_be_asked(
+    server: FastMCP, era: str, rows: Rows, tool: str, arguments: dict[str, Any], can_ask: bool
 ) -> None:
-    """A client that can ask is asked once; with the user's consent the memory is gone."""
-    user = User(AGREES)
+    """A client that can ask is asked once; one that declared no way to ask gets what it asked for."""
+    user = User(AGREES) if can_ask else None
     async with Client(server, mode=era, elicitation_handler=user) as client:
         answer = await client.call_tool(tool, arguments)
     assert answer.structured_content["success"] is True
     assert rows()["session_memories"] == 1
-    assert len(user.questions) == 1
+    assert user is None or len(user.questions) == 1
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
@@ -105,17 +106,6 @@ async def test_keeps_when_the_user_declines(
     assert (answer.structured_content["success"], answer.structured_content["error"]) == (False, "ValidationError")
     assert "declined" in answer.structured_content["message"]
     assert rows() == before
-
-
-@pytest.mark.parametrize(("tool", "arguments"), CALLS.items(), ids=CALLS)
-async def test_deletes_at_once_where_no_user_can_be_asked(
-    server: FastMCP, era: str, rows: Rows, tool: str, arguments: dict[str, Any]
-) -> None:
-    """A client that declared no way to ask gets what it asked for."""
-    async with Client(server, mode=era) as client:
-        answer = await client.call_tool(tool, arguments)
-    assert answer.structured_content["success"] is True
-    assert rows()["session_memories"] == 1
 
 
 async def test_keeps_when_asking_fails(server: FastMCP, rows: Rows) -> None:
