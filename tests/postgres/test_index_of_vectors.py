@@ -25,6 +25,9 @@ from waiting import eventually
 
 DIMENSIONS = 32
 PASSAGES = 4_000
+FAR, FARTHEST = 300, "far"
+"""So many passages with this task have the vectors that are farthest from the pole."""
+
 SCHEMA = "memory"
 NUMBERS = itertools.count()
 SHARES = (2, 10, 100, 1_000)
@@ -53,16 +56,25 @@ def unit_vectors(count: int, seed: int) -> Any:
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
+def pole(count: int = 1) -> Any:
+    """Vectors of one direction, which no random one comes near."""
+    made = unit_vectors(count, 6) / 8
+    made[:, 0] += 1
+    return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
 @pytest.fixture(scope="module")
 def url(cluster: Cluster) -> str:
-    """A database with a memory of many passages, whose tasks let through one in 2, 10, 100 and 1,000 of them.
+    """A database with a memory of many passages, whose tasks let through one in 2, 10, 100 and 1,000 of them, or the
+    farthest ones.
 
     Creating an index waits for all older transactions of its database: no other test has any there.
     """
     url = cluster.create_database(f"indexed_{next(NUMBERS)}")  # the tests of this file may not follow each other
-    made = unit_vectors(PASSAGES, 1)
-    ids = np.arange(1, PASSAGES + 1)
-    tasks = np.array([max((share for share in SHARES if number % share == 0), default=0) for number in ids])
+    made = np.concatenate([unit_vectors(PASSAGES, 1), -pole(FAR)])
+    ids = np.arange(1, PASSAGES + FAR + 1)
+    shares = [max((share for share in SHARES if number % share == 0), default=0) for number in ids[:PASSAGES]]
+    tasks = np.array([*map(str, shares), *[FARTHEST] * FAR])
     database = PostgresDatabase(url, schema=SCHEMA, dimensions=DIMENSIONS)
     with database.write() as connection:
         for task in np.unique(tasks):
@@ -133,6 +145,20 @@ def test_an_answer_is_complete_where_the_index_finds_too_few(
     connection.execute("select set_config('hnsw.max_scan_tuples', '1', true)")
     tenth = Scope(MemoryKind.INPUT_PROMPT, task_code="10")
     assert len(nearest_units(connection, tenth, unit_vectors(1, 5)[0], 300)) == 300
+
+
+def test_an_answer_of_the_farthest_passages_is_complete_where_the_index_stops_for_lack_of_memory(
+    connection: Connection,
+) -> None:
+    farthest, query, wanted = Scope(MemoryKind.INPUT_PROMPT, task_code=FARTHEST), pole()[0], 200
+    connection.execute("select set_config('hnsw.max_scan_tuples', '1000000', true)")
+    assert approximate.nearest(connection, passage_filter(farthest), query, wanted) is not None
+    connection.execute("select set_config('work_mem', '64kB', true)")
+    assert approximate.nearest(connection, passage_filter(farthest), query, wanted) is None
+    units, _, is_exact = candidates.nearest(connection, farthest, query, wanted, (), approximately=True)
+    all_far, vectors, _ = candidates.nearest(connection, farthest, query, FAR, (), approximately=False)
+    assert is_exact
+    assert units.tolist() == all_far[np.argsort(-(vectors @ query), kind="stable")][:wanted].tolist()
 
 
 def state_of_index(url: str) -> tuple[list[str], bool]:
