@@ -6,11 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
 
-import psycopg
 import pytest
 
 from clusters import Cluster
-from engines import column
+from engines import column, execute
 from forked import Forked
 from vector_memory.cli.commands import tenancy
 from vector_memory.domain import Scope
@@ -32,14 +31,6 @@ Registries = tuple[DatabaseRegistry, DatabaseRegistry]
 SETTINGS = Settings(embedding_model="toy")
 SESSION = Scope("report", session_id="s")
 WRITERS = 3
-
-SPOILED = """
-create function ns_web.spoil() returns trigger language plpgsql as $$
-    begin new.content := upper(new.content); return new; end
-$$;
-create trigger spoil before insert on ns_web.session_memories for each row execute function ns_web.spoil();
-"""
-"""Lets a table keep something else than what is written."""
 
 DIES = """
 import os, signal
@@ -226,15 +217,15 @@ def test_a_namespace_with_the_same_name_and_other_memories_is_left_as_it_is(regi
 
 def test_a_copy_that_does_not_return_what_was_written_is_not_used(registries: Registries) -> None:
     source, target = registries
-    with opened(source) as store:
+    with opened(source) as store, opened(target) as copy:
         add(store, "mine")
-    with opened(target), psycopg.connect(target.address("web").conninfo()) as connection:
-        connection.execute(SPOILED)
-    with pytest.raises(DatabaseError, match="does not return what was written"):
-        move(source, target)
-    assert (source.names(), target.names()) == (["web"], [])
-    with opened(source) as store:
-        add(store, "after it")
+        spoils = (
+            "create rule spoils as on insert to session_memories do also update session_memories set title = 'other'"
+        )
+        execute(copy, spoils)
+        with pytest.raises(DatabaseError, match="does not return what was written"):
+            move(source, target)
+    assert (takes_writes(source), takes_writes(target)) == (True, False)
 
 
 def test_a_namespace_whose_tokens_have_names_of_others_is_not_moved(registries: Registries) -> None:

@@ -165,7 +165,7 @@ def privileges(connection: Connection) -> Finding:
 
 def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
     """Check the version of the schema and its tables."""
-    recorded = inspection.schema_version(connection, schema)
+    recorded = migrations.recorded_version(connection, schema)
     if recorded > VERSION:
         yield problem("schema", "A newer release has changed the memory.", "Upgrade vector-memory to open it.")
     elif 0 < recorded < VERSION:

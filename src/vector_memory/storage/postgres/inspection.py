@@ -9,7 +9,7 @@ from typing import NamedTuple
 from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import beginnings, migrations, schema
+from vector_memory.storage.postgres import beginnings, schema
 from vector_memory.storage.postgres.connecting import connect, opened, parameters_in, statements_alone
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
@@ -144,11 +144,6 @@ def server_of(connection: Connection) -> Server:
     return found
 
 
-def schema_version(connection: Connection, schema_name: str) -> int:
-    """Return the recorded version of the tables; 0: the schema does not exist."""
-    return migrations.recorded_version(connection, schema_name)
-
-
 def size(connection: Connection, schema_name: str) -> int:
     """Return the bytes of the tables and indexes."""
     return int(fetch_value(connection, schema.SIZE, (schema_name,)))
@@ -178,7 +173,11 @@ def faulty_indexes(connection: Connection) -> list[str]:
 
 
 def rebuild_indexes(connection: Connection) -> int:
-    """Create the indexes again that are missing or unusable; return their number."""
+    """Create the indexes again that are missing or unusable; return their number.
+
+    What a damaged index has hidden is found again, so the memory counts as changed, and writers wait.
+    """
+    connection.execute("update namespace set revision = revision + 1")
     names = faulty_indexes(connection)
     for name in names:
         if name in INDEXES:
