@@ -105,6 +105,10 @@ UNCONFIRMED = (
 )
 
 
+STALE_NAMES = (InvalidSqlStatementName, FeatureNotSupported)
+"""A pooler carries no names any more, or a named statement returns values of other types since a table was altered."""
+
+
 def once(action: Callable[[], object]) -> None:
     """Call a function."""
     action()
@@ -134,6 +138,7 @@ class Connection(psycopg.Connection[Row]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         arrays.register(self.adapters)
+        self._has_stale_names = False
         self._opening: Sequence[Statement] = ()
         self._attempt: Attempt = once
         self._seconds_left: Callable[[], float] = usual
@@ -298,7 +303,7 @@ class Connection(psycopg.Connection[Row]):
 
     def is_usable(self) -> bool:
         """Return whether a transaction can begin: the last one has ended, and the server has not hung up."""
-        if self.closed:
+        if self.closed or self._has_stale_names:
             return False
         pgconn = self.pgconn
         try:
@@ -359,12 +364,15 @@ class Connection(psycopg.Connection[Row]):
         cursors: list[Cursor] = []
 
         def send() -> None:
+            had_stale_names = self._has_stale_names
             try:
                 cursors[:] = self._send(sent)
             except psycopg.Error:
                 with suppress(psycopg.OperationalError):
                     self.rollback()
-                raise
+                if self._has_stale_names == had_stale_names:
+                    raise
+                send()
 
         with self.answered_within(LOCK_TIMEOUT_SECONDS if self.is_pooled else math.inf):
             self._attempt(send)
@@ -385,8 +393,9 @@ class Connection(psycopg.Connection[Row]):
             self._pipeline = Batch(self)
             with self.pipeline():
                 return [self._execute(statement) for statement in statements]
-        except (InvalidSqlStatementName, FeatureNotSupported):
-            self.close()  # a pooler carries no names any more, or an altered table has other types: get new names
+        except STALE_NAMES:
+            if self.prepare_threshold is not None:  # it goes on without names, and is closed afterwards
+                self.prepare_threshold, self._has_stale_names = None, True
             raise
 
     def _execute(self, statement: Statement) -> Cursor:
