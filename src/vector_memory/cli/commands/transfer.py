@@ -271,14 +271,9 @@ def import_sessions(
         if result.stored and not dry_run:
             with progress("Vectors") as update:
                 missing, problem = backfilled(store, update)
-    body = {"success": not result.unread, "dry_run": dry_run, **facts_of_sessions(result), "without_vectors": missing}
-    tell(body, "\n".join([*sentences_about(result, is_dry=dry_run), *filter(None, [problem])]), as_json=as_json)
-    return 1 if result.unread else 0
-
-
-def facts_of_sessions(result: "ImportedSessions") -> dict[str, object]:
-    """Return the result as JSON values."""
-    return {
+    body = {
+        "success": not result.unread,
+        "dry_run": dry_run,
         "transcripts": result.transcripts,
         "sessions": len(result.sessions),
         "stored": result.stored.total(),
@@ -288,7 +283,10 @@ def facts_of_sessions(result: "ImportedSessions") -> dict[str, object]:
         "redacted": result.redacted,
         "nul_characters": result.nul_characters,
         "unread": [{"file": str(unread.path), "reason": unread.reason} for unread in result.unread],
+        "without_vectors": missing,
     }
+    tell(body, "\n".join([*sentences_about(result, is_dry=dry_run), *filter(None, [problem])]), as_json=as_json)
+    return 1 if result.unread else 0
 
 
 def sentences_about(result: "ImportedSessions", *, is_dry: bool) -> list[str]:

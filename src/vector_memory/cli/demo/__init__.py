@@ -30,9 +30,4 @@ def run_demo(folder: Path | None, *, questions: Sequence[str], limit: int, datab
     with tempfile.TemporaryDirectory(prefix="vector-memory-demo-") as scratch:
         demo = Demo(SERVER, database or Path(scratch, "memory.db"), Path(scratch, "server.log"), output)
         asyncio.run(demo.run(subject, asked or list(zip(GRAINS, subject.questions, strict=False))))
-    output.next_steps(_program(), database)
-
-
-def _program() -> str:
-    """Return what the user types to run this program."""
-    return "uv run main.py" if Path(sys.argv[0]).name == "main.py" else "vector-memory"
+    output.next_steps("uv run main.py" if Path(sys.argv[0]).name == "main.py" else "vector-memory", database)

@@ -83,7 +83,7 @@ def why_content_protected(folder: int, name: str, *, except_backups: bool = Fals
     if status is None:
         return None
     header = header_of(folder, name, status)
-    if is_open_for_writing(status):
+    if any(access == os.O_RDWR for _, access in descriptors_of(status)):
         return "is a database in use"
     if header.startswith(DATABASE) and not (except_backups and is_unused_backup(header)):
         return "is a database, which is never replaced"
@@ -123,11 +123,6 @@ def exists_in(folder: int, name: str) -> bool:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
         return True
     return False
-
-
-def is_open_for_writing(status: os.stat_result) -> bool:
-    """Whether this process has a file open for reading and writing, as SQLite opens a database."""
-    return any(access == os.O_RDWR for _, access in descriptors_of(status))
 
 
 def is_being_written(status: os.stat_result) -> bool:

@@ -130,20 +130,6 @@ def waiting_at_most(connection: apsw.Connection, seconds: float) -> Iterator[Non
         wait_for_locks(connection)
 
 
-def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
-    """Overwrite deleted content with zeros."""
-    connection.pragma("secure_delete", True)
-
-
-def keep_transaction_in_memory(connection: apsw.Connection) -> None:
-    """Write the pages of most transactions only once, at the commit.
-
-    Otherwise SQLite writes all pages beyond its cache of 2 MB early and reads them again, which is a tenth of the time
-    in the lock. After the commit, it frees what is beyond its cache.
-    """
-    connection.pragma("cache_spill", PAGES_IN_MEMORY)
-
-
 def flush_the_disk_too(connection: apsw.Connection) -> None:
     """Let a commit on macOS reach the disk itself: fsync leaves it in the disk's cache. Elsewhere nothing changes."""
     connection.pragma("fullfsync", True)
@@ -156,10 +142,12 @@ def set_up(connection: apsw.Connection, synchronous: str) -> None:
     `synchronous` FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits.
     """
     connection.pragma("foreign_keys", True)
-    overwrite_deleted_bytes(connection)
+    connection.pragma("secure_delete", True)
     connection.pragma("synchronous", synchronous)
     flush_the_disk_too(connection)
-    keep_transaction_in_memory(connection)
+    # Otherwise SQLite writes all pages beyond its cache of 2 MB early and reads them again, a tenth of the time in the
+    # lock. After the commit, it frees what is beyond its cache.
+    connection.pragma("cache_spill", PAGES_IN_MEMORY)
 
 
 def forbid_writes(connection: apsw.Connection) -> None:
