@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from memory_files import contents, doctor, examine, found, said
 from servers import Server
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.outbox import Outbox
-from vector_memory.outbox.folder import DELIVERING, outbox_for, outboxes_of, user_folder
+from vector_memory.outbox.folder import DELIVERING, outbox_for, outbox_of, user_folder
 from waiting import eventually
 
 WAITS = {"memory_type": "input_prompt", "content": "Why?", "session_id": "s"}
@@ -34,12 +35,11 @@ def relayed(url: str) -> Outbox:
 
 def test_nothing_waits_and_nothing_is_created(path: Path) -> None:
     assert said(examine(path), "outbox").startswith("No text from hooks")
-    assert not [outbox for outbox in outboxes_of(path) if outbox.folder.exists()]
+    assert not outbox_of(path).folder.exists()
 
 
-@pytest.mark.parametrize("place", [0, 1], ids=["beside the memory", "in the user's folder"])
-def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path, place: int) -> None:
-    outbox = outboxes_of(path)[place]
+def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path) -> None:
+    outbox = outbox_of(path)
     first = outbox.add(WAITS)
     outbox.add(WAITS)
     os.utime(first, (1_767_225_600, 1_767_225_600))
@@ -51,22 +51,22 @@ def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path, place: i
 
 
 @pytest.mark.parametrize("seconds", [0, 3600])
-def test_the_process_that_stores_what_waits_is_named_if_it_gets_nothing_done(path: Path, seconds: int) -> None:
-    outbox, _ = outboxes_of(path)
+def test_the_process_that_stores_what_waits_is_named_with_the_time_if_that_takes_long(path: Path, seconds: int) -> None:
+    outbox = outbox_of(path)
     outbox.add(WAITS)
     with outbox.claimed() as is_ours:
         assert is_ours
-        outbox.note_progress()
         began = time.time() - seconds
         os.utime(outbox.folder / DELIVERING, (began, began))
         told = said(examine(path), "outbox")
-    assert (f"Process {os.getpid()} has been busy with one of them for 36" in told) == bool(seconds)
+    since = datetime.fromtimestamp(int(began), UTC).isoformat(" ")
+    assert (f"Process {os.getpid()} has been storing them since {since}" in told) == bool(seconds)
     assert (f"kill -CONT {os.getpid()}" in told) == bool(seconds)
     assert "Process" not in said(examine(path), "outbox")
 
 
 def test_what_was_set_aside_is_named_with_its_reason_and_tried_again(path: Path) -> None:
-    (outbox, _), before = outboxes_of(path), contents(path)
+    outbox, before = outbox_of(path), contents(path)
     outbox.set_aside(outbox.add(WAITS), "There is no room.")
     report = examine(path)
     assert found(report) == {"outbox": Level.WARNING}
@@ -92,7 +92,7 @@ def test_what_waits_for_a_shared_memory_is_told_with_its_address(path: Path) -> 
 
 
 def test_the_command_prints_it_and_exits_with_0(path: Path) -> None:
-    outbox, _ = outboxes_of(path)
+    outbox = outbox_of(path)
     outbox.set_aside(outbox.add(WAITS), "There is no room.")
     words: list[Any] = ["doctor", "--database-path", path, "--fix", "--json"]
     ended = finished(

@@ -15,7 +15,7 @@ from hook_texts import ANSWER, PROMPT, REPORT
 from memory_files import locked
 from vector_memory.errors import DatabaseError
 from vector_memory.outbox import Outbox, delivery
-from vector_memory.outbox.folder import outboxes_of
+from vector_memory.outbox.folder import outbox_of
 from vector_memory.server.hooks import HOOKS, capture
 from vector_memory.server.jsonrpc import HOOK
 from vector_memory.sessions.batches import Intake
@@ -35,7 +35,7 @@ NEXT = "And what about the index of the orders table?"
 @pytest.fixture
 def outbox(tmp_path: Path) -> Outbox:
     """What waits beside the memory."""
-    return outboxes_of(tmp_path / "memory.db")[0]
+    return outbox_of(tmp_path / "memory.db")
 
 
 @pytest.fixture
@@ -124,30 +124,19 @@ async def test_a_memory_that_cannot_be_read_keeps_no_text_from_being_kept(
 
 
 @pytest.mark.parametrize("era", ERAS.values(), ids=ERAS)
-async def test_a_text_that_is_neither_stored_nor_on_the_disk_is_named_to_a_relay_and_not_shown(
+async def test_a_text_that_the_disk_does_not_take_is_lost_with_an_error_and_not_shown(
     talking: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, era: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise DatabaseError("The disk is full.")
 
     monkeypatch.setattr(Outbox, "add", fail)
-    monkeypatch.setattr(MemoryWriter, "store", fail)
     async with talking(era=era) as talk:
         answer = await talk.client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
         assert (answer.content[0].text, answer.is_error) == ("{}", False)
         assert answer.meta["vector-memory/failed"] == "DatabaseError"
-    assert "Texts lost because no disk has taken them: 1" in caplog.text
+    assert "A text of a hook is lost: The disk is full." in caplog.text
     assert PROMPT not in caplog.text
-
-
-async def test_without_a_place_on_the_disk_a_text_is_stored_at_once(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise DatabaseError("The disk is full.")
-
-    monkeypatch.setattr(Outbox, "add", fail)
-    answer = await talk.client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
-    assert not answer.meta or "vector-memory/failed" not in answer.meta
-    assert [one.content for one in talk.memories()] == [PROMPT]
 
 
 async def test_a_first_prompt_that_is_stored_before_the_session_is_looked_up_is_told_the_recap_too(
@@ -159,7 +148,7 @@ async def test_a_first_prompt_that_is_stored_before_the_session_is_looked_up_is_
 
     def take_and_store(intake: Intake, *what: Any, **fields: Any) -> Any:
         taken = take(intake, *what, **fields)
-        taken.outcome.result(60)
+        taken.result(60)
         return taken
 
     monkeypatch.setattr(Intake, "take", take_and_store)

@@ -3,8 +3,8 @@
 import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from forked import Forked
 from vector_memory.errors import DatabaseError
-from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure, folder
+from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
 from vector_memory.outbox import delivery as delivery_module
 from vector_memory.outbox.delivery import ATTEMPTS, SECONDS_UNTIL_ROOM
 from waiting import eventually
@@ -55,8 +55,8 @@ def deliver(memory: Memory, outbox: Outbox) -> Iterator[Callable[..., Delivery[A
     """Return a function that begins to deliver; all of it ends with the test."""
     begun = []
 
-    def begin(*outboxes: Outbox) -> Delivery[Any]:
-        begun.append(Delivery(outboxes or [outbox], memory.store))
+    def begin(place: Outbox = outbox) -> Delivery[Any]:
+        begun.append(Delivery(place, memory.store))
         return begun[-1]
 
     yield begin
@@ -89,8 +89,7 @@ def test_a_caller_learns_the_outcome_of_its_text(
     memory.answers = {"a": DeliveryOutcome(Verdict.STORED, answer="Thank you."), "b": failure("ValidationError", "No.")}
     delivery = deliver()
     taken = [delivery.take({"content": text}) for text in "ab"]
-    assert [one.is_kept for one in taken] == [True, True]
-    assert [one.outcome.result(60) for one in taken] == [memory.answers["a"], memory.answers["b"]]
+    assert [one.result(60) for one in taken] == [memory.answers["a"], memory.answers["b"]]
     assert outbox.is_empty()
 
 
@@ -152,7 +151,7 @@ def test_two_that_share_an_outbox_store_each_text_once(
     names = [f"{number:03}" for number in range(60)]
     pair = [deliver(Outbox(outbox.folder)) for _ in range(2)]
     taken = [pair[number % 2].take({"content": name}) for number, name in enumerate(names)]
-    assert all(one.outcome.result(60).verdict is Verdict.STORED for one in taken)
+    assert all(one.result(60).verdict is Verdict.STORED for one in taken)
     assert memory.tried == names
 
 
@@ -163,7 +162,7 @@ def test_while_another_process_delivers_callers_wait_only_briefly(
     delivery = deliver()
     with Outbox(outbox.folder).claimed() as is_ours:
         assert is_ours
-        assert delivery.take({"content": "b"}).outcome.result(60).verdict is Verdict.LATER
+        assert delivery.take({"content": "b"}).result(60).verdict is Verdict.LATER
         assert delivery.is_held_up
     eventually(outbox.is_empty)
     assert memory.texts == ["a", "b"]
@@ -176,92 +175,47 @@ from pathlib import Path
 def store(body):
     print(body["content"], flush=True)
     sys.stdin.readline()
-    return o.Outcome(o.Verdict.STORED)
+    return o.DeliveryOutcome(o.Verdict.STORED)
 
-o.Delivery([o.Outbox(Path(sys.argv[1]))], store).deliver_waiting()
+o.Delivery(o.Outbox(Path(sys.argv[1])), store).deliver_waiting()
 """
 
 
-def test_another_process_takes_over_from_one_that_is_suspended(
-    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_what_a_suspended_process_stores_waits_until_it_goes_on_or_ends(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], *, goes_on: bool
 ) -> None:
     added(outbox, *"abc")
-    with Forked("-c", DELIVERING, outbox.folder, text=True) as other:
+    with Forked("-c", DELIVERING, outbox.folder, text=True) as other, ExitStack() as stack:
+        stack.callback(other.kill)
         assert other.stdout.readline() == "a\n"
         other.send_signal(signal.SIGSTOP)
-        deliver().deliver_waiting()
+        delivery = deliver()
+        for _ in range(3):
+            delivery.deliver_waiting()
+        assert outbox.contents().deliverer.pid == str(other.pid)
         assert memory.texts == []
-        monkeypatch.setattr(folder, "SECONDS_FOR_A_TEXT", 0.01)
-        monkeypatch.setattr(delivery_module, "SECONDS_BETWEEN_LOOKS", 0.01)
-        deliver().start()
-        eventually(outbox.is_empty)
-        assert memory.texts == ["a", "b", "c"]
-        other.send_signal(signal.SIGCONT)
-        assert other.communicate("\n")[0] == ""  # it finds that the rest is stored
+        if goes_on:
+            other.send_signal(signal.SIGCONT)
+            assert other.communicate("\n\n\n")[0] == "b\nc\n"
+        else:
+            other.kill()
+            other.wait()
+    delivery.deliver_waiting()
+    assert (outbox.is_empty(), memory.texts) == (True, [] if goes_on else ["a", "b", "c"])
 
 
-def test_a_process_that_makes_progress_is_not_taken_over(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "SECONDS_FOR_A_TEXT", 1.0)
-    added(outbox, "a")
-    other = Outbox(outbox.folder)
-    with outbox.claimed() as is_ours:
-        for _ in range(5):
-            outbox.note_progress()
-            with other.claimed() as is_theirs:
-                assert not is_theirs
-            time.sleep(0.25)
-        with Outbox(outbox.folder).claimed() as is_theirs:
-            assert (is_ours, is_theirs) == (True, False)
-
-
-def test_a_text_that_one_disk_does_not_take_goes_to_the_next(
-    tmp_path: Path, memory: Memory, deliver: Callable[..., Delivery[Any]]
-) -> None:
-    (tmp_path / "full").write_text("A file, where the folder should be.")
-    other = Outbox(tmp_path / "other")
-    memory.answers = {"a": failure("DatabaseLockError", "Not now.")}
-    delivery = deliver(Outbox(tmp_path / "full"), other)
-    taken = delivery.take({"content": "a"})
-    assert taken.is_kept
-    assert taken.outcome.result(60).verdict is Verdict.LATER
-    assert waiting(other) == ["a"]
-
-
-def test_a_text_that_no_disk_takes_is_stored_from_memory_or_put_on_the_disk_later(
+def test_a_text_that_the_disk_does_not_take_is_refused_and_later_ones_are_stored(
     outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
 ) -> None:
     outbox.folder.write_text("A file, where the folder should be.")
-    memory.answers = {"b": failure("DatabaseLockError", "Not now.")}
     delivery = deliver()
-    taken = [delivery.take({"content": text}) for text in "ab"]
-    assert [one.is_kept for one in taken] == [False, False]
-    assert [one.outcome.result(60).verdict for one in taken] == [Verdict.STORED, Verdict.LATER]
-    outbox.folder.unlink()
-    eventually(outbox.paths)
-    assert waiting(outbox) == ["b"]
-    memory.answers = {}
-    eventually(outbox.is_empty)
-    assert memory.texts == ["a", "b"]
-
-
-def test_what_is_lost_is_counted_in_the_log(
-    outbox: Outbox,
-    memory: Memory,
-    deliver: Callable[..., Delivery[Any]],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(delivery_module, "MOST_UNKEPT", 2)
-    outbox.folder.write_text("A file, where the folder should be.")
-    memory.answers = dict.fromkeys("abc", failure("DatabaseLockError", "Not now."))
-    delivery = deliver()
-    for text in "ab":
-        delivery.take({"content": text}).outcome.result(60)
     with pytest.raises(DatabaseError, match="could not keep the text"):
-        delivery.take({"content": "c"})
-    delivery.stop()
-    [lost] = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-    assert lost.endswith(": 2")
+        delivery.take({"content": "a"})
+    assert not delivery.is_busy
+    outbox.folder.unlink()
+    assert delivery.take({"content": "b"}).result(60) == STORED
+    assert memory.texts == ["b"]
 
 
 def test_what_keeps_texts_waiting_is_logged_once(

@@ -3,10 +3,9 @@
 import logging
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -45,9 +44,6 @@ ATTEMPTS = 5
 
 ELSEWHERE = "Another process is storing them."
 
-MOST_UNKEPT = 100
-"""Texts that are held in memory because no disk takes them."""
-
 FINAL = frozenset({ValidationError.code, AccessDeniedError.code, ChunkingError.code})
 """Codes of the errors that a text meets each time."""
 
@@ -80,28 +76,16 @@ def failure(code: str, reason: str) -> DeliveryOutcome[Any]:
     return DeliveryOutcome(verdict, reason, code)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken(Generic[T]):
-    """A text that was taken in. `is_kept`: it is on the disk. `outcome`: of the first attempt to store it."""
-
-    is_kept: bool
-    outcome: "Future[DeliveryOutcome[T]]"
-
-
 class Delivery(Generic[T]):
-    """Stores the texts of outboxes with `deliver`, in its own thread.
+    """Stores the texts of an outbox with `deliver`, in its own thread. Without an outbox, it takes no texts."""
 
-    A text goes into the first outbox that takes it. If none does, it is held in memory.
-    """
-
-    def __init__(self, outboxes: Sequence[Outbox], deliver: Callable[[Body], DeliveryOutcome[T]]) -> None:
-        self._outboxes = outboxes
+    def __init__(self, outbox: Outbox | None, deliver: Callable[[Body], DeliveryOutcome[T]]) -> None:
+        self._outbox = outbox
         self._deliver = deliver
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wanted, self._stopping = threading.Event(), threading.Event()
         self._awaited: dict[Path, Future[DeliveryOutcome[T]]] = {}
-        self._unkept: deque[tuple[Body, Future[DeliveryOutcome[T]]]] = deque()
         self._failures: Counter[Path] = Counter()
         self._working_since: float | None = None
         self.problem: DeliveryOutcome[T] | None = None
@@ -109,7 +93,7 @@ class Delivery(Generic[T]):
     @property
     def is_busy(self) -> bool:
         """Whether something of this process is to be stored."""
-        return bool(self._awaited or self._unkept)
+        return bool(self._awaited)
 
     @property
     def is_held_up(self) -> bool:
@@ -120,8 +104,7 @@ class Delivery(Generic[T]):
     @property
     def is_clear(self) -> bool:
         """Whether no text waits, apart from those that no longer delay others."""
-        paths = (path for outbox in self._outboxes for path in outbox.paths())
-        return not self._unkept and all(self._is_passed(path) for path in paths)
+        return self._outbox is None or all(map(self._is_passed, self._outbox.paths()))
 
     def start(self) -> None:
         """Start to store waiting texts, including those that other processes left behind."""
@@ -135,37 +118,24 @@ class Delivery(Generic[T]):
         """Stop, and leave waiting texts to other processes. Does not wait for the thread."""
         self._stopping.set()
         self._wanted.set()
-        if self._unkept:
-            logger.error("Texts lost because no disk has taken them: %d", len(self._unkept))
 
-    def keep(self, body: Body) -> None:
-        """Write a text to the disk and queue it for storing. Raises DatabaseError if there is no room for it."""
-        self._add(body, Future())
-        self.start()
+    def take(self, body: Body) -> Future[DeliveryOutcome[T]]:
+        """Write a text to the disk, and have it stored; return the outcome of the first attempt.
 
-    def take(self, body: Body) -> Taken[T]:
-        """Put a text on the disk, or if that fails hold it in memory, and have it stored.
-
-        Raises DatabaseError if the text is lost because there is no room for it anywhere.
+        Raises DatabaseError if the disk does not take it: the text is lost unless the caller sends it again.
         """
+        if self._outbox is None:
+            raise DatabaseError("This machine has no folder to keep the text in: set XDG_STATE_HOME.")
         outcome: Future[DeliveryOutcome[T]] = Future()
-        is_kept = True
-        try:
-            self._add(body, outcome)
-        except DatabaseError as error:
-            if len(self._unkept) >= MOST_UNKEPT:
-                raise
-            logger.warning("A text is held in memory only: %s", error)
-            is_kept = False
-            self._unkept.append((body, outcome))
+        with self._lock:  # the thread must not be done with it before it is known that somebody waits for it
+            self._awaited[self._outbox.add(body)] = outcome
         self.start()
-        return Taken(is_kept, outcome)
+        return outcome
 
     def deliver_waiting(self) -> float:
         """Try to store all that waits; return after how many seconds to try again."""
         self._working_since = self._working_since or time.monotonic()
-        found = [self._store_unkept(), *map(self._empty, self._outboxes)]
-        self.problem = next(filter(None, found), None)
+        self.problem = self._empty(self._outbox) if self._outbox is not None else None
         self._release_gone()
         if self.problem is not None:
             return SECONDS_UNTIL_ROOM if self.problem.code == QuotaExceededError.code else SECONDS_BETWEEN_ATTEMPTS
@@ -173,19 +143,6 @@ class Delivery(Generic[T]):
             return SECONDS_UNTIL_FREE
         self._working_since = None
         return SECONDS_BETWEEN_LOOKS
-
-    def _add(self, body: Body, outcome: "Future[DeliveryOutcome[T]]") -> None:
-        error = DatabaseError("This machine has no place to keep the text.")
-        with self._lock:  # the thread must not be done with it before it is known that somebody waits for it
-            for outbox in self._outboxes:
-                try:
-                    path = outbox.add(body)
-                except DatabaseError as refusal:
-                    error = refusal
-                else:
-                    self._awaited[path] = outcome
-                    return
-        raise error
 
     def _run(self) -> None:
         pause = 0.0
@@ -208,7 +165,6 @@ class Delivery(Generic[T]):
                 if not is_ours:
                     return self._released(DeliveryOutcome(Verdict.LATER, ELSEWHERE)) if self.is_held_up else None
                 for waiting in outbox.waiting():
-                    outbox.note_progress()
                     outcome = self._stored(outbox, waiting)
                     if self._stopping.is_set():
                         return None
@@ -264,26 +220,6 @@ class Delivery(Generic[T]):
             self._release(path, outcome)
         return outcome
 
-    def _store_unkept(self) -> DeliveryOutcome[T] | None:
-        """Store texts that no disk could take, or write them to the disk; return why some have to wait longer."""
-        problem = None
-        for _ in range(len(self._unkept)):
-            body, future = self._unkept[0]  # it stays there until then, and counts as lost if the process ends
-            with suppress(DatabaseError):
-                self._add(body, future)
-                self._unkept.popleft()
-                continue
-            outcome = self._attempt(body)
-            if outcome.verdict in (Verdict.FAILED, Verdict.LATER):
-                self._unkept.rotate(-1)
-                problem = self._put_off(outcome)
-            else:
-                self._unkept.popleft()
-            if outcome.verdict is Verdict.REFUSED:
-                logger.error("A text was refused, and no disk has taken it: %s", outcome.reason)
-            _resolve(future, outcome)
-        return problem
-
     def _release_gone(self) -> None:
         """Release the callers that wait for texts that another process has stored."""
         for path in list(self._awaited):
@@ -293,10 +229,5 @@ class Delivery(Generic[T]):
     def _release(self, path: Path, outcome: DeliveryOutcome[T]) -> None:
         with self._lock:
             future = self._awaited.pop(path, None)
-        if future is not None:
-            _resolve(future, outcome)
-
-
-def _resolve(future: "Future[DeliveryOutcome[T]]", outcome: DeliveryOutcome[T]) -> None:
-    if not future.done():
-        future.set_result(outcome)
+        if future is not None and not future.done():
+            future.set_result(outcome)

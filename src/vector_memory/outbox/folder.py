@@ -4,6 +4,8 @@ import hashlib
 import json
 import logging
 import os
+import re
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,10 +33,10 @@ REASON = ".reason"
 """Ends the name of the file that says why a text was set aside."""
 
 DELIVERING = "delivering"
-"""File to lock: one process at a time delivers. It says which one, and its time when that began with a text."""
+"""File to lock: one process at a time delivers. It says which one, and its time when that began."""
 
-SECONDS_FOR_A_TEXT = 150.0
-"""A process that is busy with one text for longer than any server may be silent is suspended, or hangs."""
+NUMBER_DIGITS = 20
+NUMBERED = re.compile(rf"[0-9]{{{NUMBER_DIGITS}}}(-[0-9a-f]+)?\.json")
 
 TARGET, PROBLEM = "target", "problem"
 """Files that say where the texts belong, and why they wait."""
@@ -58,7 +60,7 @@ class Refused(NamedTuple):
 
 
 class Deliverer(NamedTuple):
-    """The process that delivers, and when it began with a text, in seconds since 1970."""
+    """The process that delivers, and when it began, in seconds since 1970."""
 
     pid: str
     since: float
@@ -84,8 +86,6 @@ class Outbox:
         self.folder = folder
         self._target = target
         self._stuck: set[Path] = set()
-        self._held: tuple[int, int] | None = None
-        self._held_from = 0.0
 
     @property
     def target(self) -> str:
@@ -100,12 +100,9 @@ class Outbox:
         data = json.dumps(body).encode()
         try:
             self._create()
-            number = self._next_number(len(data))
-            while (path := self._written(number, data)) is None:
-                number += 1
+            return self._written(self._next_number(len(data)), data)
         except OSError as error:
             raise DatabaseError(f"This machine could not keep the text ({error.strerror}): try again later.") from error
-        return path
 
     def is_empty(self) -> bool:
         """Return whether no text waits."""
@@ -183,27 +180,12 @@ class Outbox:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Yield whether this process may deliver: no other does so during the block. Raises OSError.
-
-        One that gets nothing done is passed over, and both may store a text: the second time changes nothing.
-        """
+        """Yield whether this process may deliver: no other does so during the block. Raises OSError."""
         with lock_file(self.folder / DELIVERING) as delivering:
             is_ours = lock_if_free(delivering)
-            if not is_ours and self._is_stuck(os.fstat(delivering)):
-                logger.warning("The process that stores what waits is suspended, or hangs: another one takes over.")
-                (self.folder / DELIVERING).unlink(missing_ok=True)  # the next attempt locks a new file
+            if is_ours:
+                _note(self.folder / DELIVERING, str(os.getpid()))
             yield is_ours
-
-    def note_progress(self) -> None:
-        """Note that this process, which delivers, begins with a text."""
-        _note(self.folder / DELIVERING, str(os.getpid()))
-
-    def _is_stuck(self, delivering: os.stat_result) -> bool:
-        """Return whether the process that delivers has begun with nothing new for long, by the clock of this one."""
-        held = (delivering.st_ino, delivering.st_mtime_ns)
-        if held != self._held:
-            self._held, self._held_from = held, time.monotonic()
-        return time.monotonic() - self._held_from > SECONDS_FOR_A_TEXT
 
     def _deliverer(self) -> Deliverer | None:
         """Return the process that delivers; None if none does."""
@@ -231,19 +213,17 @@ class Outbox:
         if len(paths) >= MAX_WAITING or sum(map(size_of, paths)) + size > MAX_BYTES:
             raise DatabaseError("Too many texts wait on this machine until they can be stored: try again later.")
         # By the time, so that it is used only once, but after those that wait: clocks are also set back.
-        return max(time.time_ns(), int(paths[-1].stem) + 1 if paths else 0)
+        return max(time.time_ns(), int(paths[-1].name[:NUMBER_DIGITS]) + 1 if paths else 0)
 
-    def _written(self, number: int, data: bytes) -> Path | None:
-        """Write a text under a number; None if another process has taken it."""
-        path = self.folder / f"{number:020}.json"
+    def _written(self, number: int, data: bytes) -> Path:
+        """Write a text under a number. Whatever other processes write at the same time, its name is its own."""
+        path = self.folder / f"{number:0{NUMBER_DIGITS}}-{secrets.token_hex(8)}.json"
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with draft_at(Target(folder, path.name, path, path.name), Rules()) as draft:
                 with draft.open() as file:
                     file.write(data)
                 draft.publish()
-        except FileExistsError:
-            return None
         finally:
             os.close(folder)
         return path
@@ -258,7 +238,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def _numbered(folder: Path) -> list[Path]:
-    return [path for path in entries(folder) if path.suffix == ".json" and path.stem.isdecimal()]
+    return [path for path in entries(folder) if NUMBERED.fullmatch(path.name)]
 
 
 def _text_of_file(path: Path) -> str:
@@ -289,17 +269,13 @@ ENDING = ".outbox"
 DIGITS = 16
 
 
-def outboxes_of(address: MemoryAddress) -> list[Outbox]:
-    """Return where texts wait for a memory, the preferred place first.
-
-    The second one is for a disk that is full or cannot be written, and for a memory without a file.
-    """
+def outbox_of(address: MemoryAddress) -> Outbox | None:
+    """Return where texts wait for a memory: beside its file, or in this user's folder; None if that does not exist."""
+    if isinstance(address, Path):
+        file = Path(os.path.realpath(address))
+        return Outbox(file.with_name(file.name + ENDING), str(file))
     own = user_folder()
-    if not isinstance(address, Path):
-        return [] if own is None else [outbox_for(str(address), str(address), own)]
-    file = Path(os.path.realpath(address))
-    beside = Outbox(file.with_name(file.name + ENDING), str(file))
-    return [beside] if own is None else [beside, outbox_for(str(file), str(file), own)]
+    return None if own is None else outbox_for(str(address), str(address), own)
 
 
 def outbox_for(key: str, target: str, folder: Path) -> Outbox:

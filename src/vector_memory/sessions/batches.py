@@ -1,19 +1,23 @@
 """Stores many memories at a time, such as a client's history."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
 from copy import copy
 from typing import Any, NamedTuple, Self, Unpack
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
-from vector_memory.errors import DeletedEarlierError, DuplicateMemoryError, VectorMemoryError
+from vector_memory.errors import DatabaseError, DeletedEarlierError, DuplicateMemoryError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Taken, Verdict, failure
+from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
 from vector_memory.sessions.writer import MemoryWriter, hash_of, is_deleted, with_title
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import History
 from vector_memory.storage.restricted import denied
+
+logger = logging.getLogger(__name__)
 
 Forms = Mapping[str, Collection[str]]
 """By the hash of a text, the hashes of all its forms: with secrets and without. The others have one form."""
@@ -120,11 +124,11 @@ CONTENT, KIND = "content", "memory_type"
 
 
 class Intake:
-    """Keeps texts in outboxes until they are stored."""
+    """Keeps texts in an outbox until they are stored."""
 
-    def __init__(self, outboxes: Sequence[Outbox], writer: MemoryWriter) -> None:
+    def __init__(self, outbox: Outbox | None, writer: MemoryWriter) -> None:
         self._writer = writer
-        self.delivery: Delivery[None] = Delivery(outboxes, self._stored)
+        self.delivery: Delivery[None] = Delivery(outbox, self._stored)
         self._sessions: Collection[str] | None = None
 
     def limited_to(self, names: Collection[str]) -> Self:
@@ -133,14 +137,18 @@ class Intake:
         view._sessions = names  # noqa: SLF001 - our own copy
         return view
 
-    def take(self, kind: MemoryKind, content: str, **fields: Unpack[MemoryFields]) -> Taken[None]:
+    def take(self, kind: MemoryKind, content: str, **fields: Unpack[MemoryFields]) -> Future[DeliveryOutcome[None]]:
         """Keep a text, from which secrets have been removed, and have it stored.
 
-        Raises DatabaseError if there is no place for it, AccessDeniedError for another session.
+        Raises DatabaseError if the disk does not take it, AccessDeniedError for another session.
         """
         if self._sessions is not None and fields.get("session_id") not in self._sessions:
             raise denied(self._sessions)
-        return self.delivery.take({KIND: kind, CONTENT: content, **fields})
+        try:
+            return self.delivery.take({KIND: kind, CONTENT: content, **fields})
+        except DatabaseError as error:
+            logger.error("A text of a hook is lost: %s", error)  # noqa: TRY400 - the traceback adds nothing
+            raise
 
     def _stored(self, body: Body) -> DeliveryOutcome[None]:
         try:

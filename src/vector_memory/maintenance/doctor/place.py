@@ -16,7 +16,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.weights import find_model
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.maintenance.doctor.report import NAMED, Finding, Level, fine, fixable, problem, warning
-from vector_memory.outbox.folder import SECONDS_FOR_A_TEXT, Contents, Deliverer, Outbox, all_of_user, outboxes_of
+from vector_memory.outbox.folder import Contents, Deliverer, Outbox, all_of_user, outbox_of
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import holds_only
@@ -155,7 +155,7 @@ ADVICE = "The servers of that memory, or the relays to it, store waiting texts a
 AND_SET_ASIDE = "Read the texts that were set aside, delete them, or run `vector-memory doctor --fix` to retry them."
 
 SECONDS_TO_NAME = 10
-"""A process that is busy with one text for so long is named."""
+"""A process that delivers for so long is named."""
 
 
 def outbox_finding(address: MemoryAddress) -> Finding:
@@ -183,19 +183,18 @@ def try_again(address: MemoryAddress) -> str:
 
 def _outboxes(address: MemoryAddress) -> Iterator[Outbox]:
     """Yield the outboxes of a memory, and all others of this user."""
-    own = outboxes_of(address)
-    yield from own
-    folders = {outbox.folder for outbox in own}
-    yield from (outbox for outbox in all_of_user() if outbox.folder not in folders)
+    own = outbox_of(address)
+    if own is not None:
+        yield own
+    yield from (outbox for outbox in all_of_user() if own is None or outbox.folder != own.folder)
 
 
 def _contents_in_words(contents: Contents) -> str:
     """Say what is in an outbox that is not empty."""
     sentences = []
     if contents.waiting:
-        since = datetime.fromtimestamp(contents.since or 0, UTC).isoformat(" ", "seconds")
         wait = "waits" if contents.waiting == 1 else "wait"
-        sentences.append(f"{counted(contents.waiting, 'text')} {wait} since {since}.")
+        sentences.append(f"{counted(contents.waiting, 'text')} {wait} since {_as_time(contents.since or 0)}.")
         sentences += [contents.problem] if contents.problem else []
         sentences += _said_of(contents.deliverer)
     if contents.refused:
@@ -207,14 +206,18 @@ def _contents_in_words(contents: Contents) -> str:
 
 
 def _said_of(deliverer: Deliverer | None) -> list[str]:
-    """Say which process delivers if it has been busy with one text for long."""
-    if deliverer is None or (seconds := round(time.time() - deliverer.since)) < SECONDS_TO_NAME:
+    """Say which process has delivered for long, and since when."""
+    if deliverer is None or time.time() - deliverer.since < SECONDS_TO_NAME:
         return []
     pid = deliverer.pid
-    busy = f"Process {pid} has been busy with one of them for {seconds} s."
-    suspended = f"If it is suspended (`ps -o stat= -p {pid}` prints T), run `kill -CONT {pid}`, or end it."
-    others = f"After {SECONDS_FOR_A_TEXT:.0f} s another server of that memory, or relay to it, takes over."
-    return [busy, suspended, others]
+    return [
+        f"Process {pid} has been storing them since {_as_time(deliverer.since)}, and no other does meanwhile.",
+        f"If it is suspended (`ps -o stat= -p {pid}` prints T), run `kill -CONT {pid}`, or end it.",
+    ]
+
+
+def _as_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
 
 
 # Checks of the installation: versions, SQLite, the model, the token counter.

@@ -8,6 +8,7 @@ only if it was said lately: what was deleted, or was not to be stored at the tim
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -22,8 +23,8 @@ from fastmcp import Context
 from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
-from vector_memory.errors import DatabaseError, VectorMemoryError, where
-from vector_memory.outbox import DeliveryOutcome, T, Taken, Verdict
+from vector_memory.errors import VectorMemoryError, where
+from vector_memory.outbox import DeliveryOutcome, T
 from vector_memory.server.conversation import Conversation, HeardSession, client_of, conversation_of
 from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
 from vector_memory.server.hooks import HEARD_AT
@@ -51,6 +52,9 @@ PATIENCE_SECONDS = 0.25
 PATIENCE_AFTERWARDS_SECONDS = 2.0
 """An answer waits longer: the user is reading it, and the next search should find it."""
 
+
+Kept = Future[DeliveryOutcome[None]] | None
+"""The outcome of the first attempt to store a text that is on the disk; None: nothing was to be kept."""
 
 READING_SECONDS = 2.0
 """Maximum seconds that a user waits for a recap."""
@@ -114,13 +118,13 @@ def time_in(given: Mapping[str, str]) -> str:
     return now
 
 
-async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Taken[None] | None:
+async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Kept:
     """Keep a text under the client's session, unless storing is off. Raises the errors of `Intake.take`."""
     said = Said(kind, agent_id, content, event.time)
     return await in_intake_thread(take, event, said) if event.is_kept else None
 
 
-def take(event: Event, said: Said) -> Taken[None] | None:
+def take(event: Event, said: Said) -> Kept:
     """Keep what was said, without secrets, and have it stored; None: nothing. Raises the errors of `Intake.take`."""
     content, title = (storable_in(event.store, text) for text in (said.content, said.title or ""))
     if not content:
@@ -143,22 +147,16 @@ def storable_in(store: SessionMemoryStore, text: str) -> str:
     return storable(text, redacts=store.settings.redact is not Redact.OFF).text
 
 
-async def settle(event: Event, kept: Taken[None] | None, patience: float) -> None:
-    """Wait a limited time until a text is stored, but not if that is sure to take longer.
-
-    Raises DatabaseError if it is neither stored nor on the disk.
-    """
-    if kept is None:
-        return
-    outcome = await outcome_in_time(kept, 0 if kept.is_kept and event.store.intake.delivery.is_held_up else patience)
-    if not kept.is_kept and (outcome is None or outcome.verdict is not Verdict.STORED):
-        raise DatabaseError(outcome.reason if outcome else "No disk has taken a text, and it is not stored yet.")
+async def settle(event: Event, kept: Kept, patience: float) -> None:
+    """Wait a limited time until a text is stored, but not if that is sure to take longer."""
+    if kept is not None:
+        await outcome_in_time(kept, 0 if event.store.intake.delivery.is_held_up else patience)
 
 
-async def outcome_in_time(kept: Taken[T], patience: float) -> DeliveryOutcome[T] | None:
+async def outcome_in_time(kept: Future[DeliveryOutcome[T]], patience: float) -> DeliveryOutcome[T] | None:
     """Return the outcome of the first attempt to store a text; None if it is not known in time."""
-    await asyncio.wait([asyncio.wrap_future(kept.outcome)], timeout=patience)
-    return kept.outcome.result() if kept.outcome.done() else None
+    await asyncio.wait([asyncio.wrap_future(kept)], timeout=patience)
+    return kept.result() if kept.done() else None
 
 
 def log_failure(what: str, error: Exception) -> None:

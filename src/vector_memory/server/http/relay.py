@@ -78,7 +78,7 @@ class Relay(Middleware):
         self._redacts = redacts
         self._session_id: str | None = None
         self._sender = Sender(remote)
-        self.delivery = Delivery([outbox], self._sender)
+        self.delivery = Delivery(outbox, self._sender)
 
     def start(self) -> None:
         """Send waiting texts, in the running event loop."""
@@ -157,7 +157,7 @@ class Relay(Middleware):
         return False
 
     async def _keep(self, name: str, arguments: dict[str, Any], context: Context | None) -> ToolResult:
-        await in_intake_thread(lambda: self.delivery.keep(self._call(name, arguments, context)))
+        await in_intake_thread(lambda: self.delivery.take(self._call(name, arguments, context)))
         return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
 
     def _call(self, name: str, arguments: dict[str, Any], context: Context | None) -> Body:
