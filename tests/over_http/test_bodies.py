@@ -1,10 +1,9 @@
-"""Bodies that come slowly, are large, or full of values: they cost their sender alone."""
+"""Bodies that come slowly, are large, or full of values: their size and time are limited."""
 
 import asyncio
 import json
 import socket
 from contextlib import ExitStack
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,19 +11,8 @@ import pytest
 from over_http.calling import called
 from over_http.conftest import Team
 from servers import LEGACY
-from vector_memory.server.current_store import CLAIM
 from vector_memory.server.http import asgi_guard
-from vector_memory.server.http.asgi_guard import (
-    LARGE,
-    MAX_BODY,
-    MAX_STRUCTURE,
-    ROOM,
-    Bodies,
-    BodyError,
-    Gate,
-    is_complex,
-)
-from vector_memory.tenancy.tokens import Caller, Permission
+from vector_memory.server.http.asgi_guard import MAX_BODY, MAX_STRUCTURE, Gate, is_complex
 from waiting import eventually, until
 
 
@@ -57,44 +45,56 @@ def everything(stranger: socket.socket) -> bytes:
     return answer
 
 
-def test_large_bodies_that_are_not_complete_keep_no_other_token_waiting(team: Team) -> None:
+def test_large_bodies_that_are_not_complete_keep_no_other_call_waiting(team: Team) -> None:
     reader, writer = team.token("slow-reader", permission="read"), team.token("quick-writer", "blue")
     with ExitStack() as stack:
         for framing in (f"Content-Length: {MAX_BODY}", "Transfer-Encoding: chunked") * 4:
             slow = stack.enter_context(connected(team))
-            slow.sendall(head(reader, framing) + b"%x\r\n" % MAX_BODY + bytes(2 * LARGE))
+            slow.sendall(head(reader, framing) + b"%x\r\n" % MAX_BODY + bytes(2 * 2**20))
         report = {"agent_id": "a", "session_id": "s", "content": "# Large\n\n" + "😀" * 400_000}
         assert called(team.url, writer, "store_report", **report)["success"]
         assert called(team.url, reader, "list_sessions")["success"]  # nor the small ones of the same token
 
 
 @pytest.mark.anyio
-async def test_large_bodies_keep_no_other_token_waiting_while_their_calls_run() -> None:
-    """Whoever only reads could hold up all others with calls that wait."""
-    running: list[str] = []
+async def test_bodies_in_memory_have_one_limit_and_one_beyond_it_is_told_to_try_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They count until their calls are answered, and no longer if they are refused."""
+    monkeypatch.setattr(asgi_guard, "MAX_BODIES", 3 * MAX_BODY)
+    running: list[int] = []
     go_on = asyncio.Event()
 
     async def app(scope: Any, receive: Any, _send: Any) -> None:
-        await receive()
-        running.append(scope["owner"])
-        await go_on.wait()
+        if (await receive())["type"] == "http.request":
+            running.append(scope["number"])
+            if len(running) <= 3:
+                await go_on.wait()
 
-    async def request(owner: str) -> None:
+    async def request(number: int) -> list[Any]:
+        pieces, sent = [b'"' + bytes(MAX_BODY - 2) + b'"', b""], []
+
         async def receive() -> Any:
-            return {"type": "http.request", "body": b'"' + bytes(MAX_BODY - 2) + b'"'}
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
 
-        caller = Caller(name="same", namespace=owner, permission=Permission.READ)
-        user = SimpleNamespace(access_token=SimpleNamespace(claims={CLAIM: caller}))
-        headers = [(b"content-length", str(MAX_BODY).encode())]
-        await gate({"type": "http", "path": "/", "headers": headers, "owner": owner, "user": user}, receive, None)
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await gate({"type": "http", "path": "/", "headers": [], "number": number}, receive, send)
+        return sent
 
     gate = Gate(app)
     async with asyncio.TaskGroup() as group:
-        for owner in ("red", "red", "red", "blue"):
-            group.create_task(request(owner))
+        for number in range(3):
+            group.create_task(request(number))
         await until(lambda: len(running) == 3)
-        assert running == ["red", "red", "blue"]
+        for _ in range(2):
+            start, body = await request(3)
+            assert (start["status"], (b"retry-after", b"5") in start["headers"]) == (503, True)
+            assert body["body"] == b"Too many large requests at the same time: try again later.\n"
         go_on.set()
+    assert await request(4) == []
+    assert running == [0, 1, 2, 4]
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
@@ -161,86 +161,3 @@ def test_a_body_of_more_values_than_any_call_is_refused_before_it_is_parsed(team
 def test_a_text_may_contain_anything(text: str) -> None:
     for escaped in (True, False):
         assert not is_complex(json.dumps({"content": text, "more": [text, "\\"]}, ensure_ascii=escaped).encode())
-
-
-def scope_of(size: int) -> dict[str, Any]:
-    return {"type": "http", "headers": [(b"content-length", str(size).encode())]}
-
-
-class Waiting:
-    """Reads bodies of one token, each of which is held until it is told to end."""
-
-    def __init__(self) -> None:
-        self.bodies = Bodies()
-        self.read: list[str] = []
-        self._ends: dict[str, asyncio.Event] = {}
-
-    async def request(self, name: str, size: int, *, sent: int | None = None) -> None:
-        """Read a body of some size, of which only so many bytes arrive."""
-        pieces = [size if sent is None else sent]
-
-        async def receive() -> Any:
-            if not pieces:
-                await asyncio.Event().wait()
-            return {"type": "http.request", "body": b'"' + bytes(pieces.pop() - 2) + b'"', "more_body": bool(sent)}
-
-        ends = self._ends[name] = asyncio.Event()
-        with ExitStack() as held:
-            await self.bodies.read(scope_of(size), receive, held)
-            self.read.append(name)
-            await ends.wait()
-
-    def end(self, name: str) -> None:
-        self._ends[name].set()
-
-
-@pytest.mark.anyio
-async def test_large_bodies_of_one_token_wait_for_each_other_in_their_order_and_small_ones_do_not() -> None:
-    waiting = Waiting()
-    sizes = {"first": MAX_BODY, "second": MAX_BODY, "third": MAX_BODY, "fourth": MAX_BODY, "small": LARGE}
-    async with asyncio.TaskGroup() as group:
-        for name, size in sizes.items():
-            group.create_task(waiting.request(name, size))
-        await until(lambda: len(waiting.read) == 3)
-        assert waiting.read == ["first", "second", "small"]
-        waiting.end("second")
-        await until(lambda: len(waiting.read) == 4)
-        assert waiting.read[-1] == "third"
-        waiting.end("first")
-        await until(lambda: len(waiting.read) == 5)
-        for name in sizes:
-            waiting.end(name)
-
-
-@pytest.mark.anyio
-async def test_bodies_that_do_not_arrive_take_no_more_room_than_their_bytes() -> None:
-    waiting = Waiting()
-    slow = [asyncio.create_task(waiting.request(f"slow-{n}", MAX_BODY, sent=LARGE // 2)) for n in range(40)]
-    quick = [asyncio.create_task(waiting.request(f"quick-{n}", MAX_BODY)) for n in range(2)]
-    await until(lambda: len(waiting.read) == 2)
-    for task in (*slow, *quick):
-        task.cancel()
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("size", "count"), [(MAX_BODY, ROOM // MAX_BODY), (LARGE, ROOM // LARGE)])
-async def test_a_body_that_finds_no_room_in_time_is_told_why(
-    monkeypatch: pytest.MonkeyPatch, size: int, count: int
-) -> None:
-    waiting = Waiting()
-    async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            group.create_task(waiting.request(str(number), size))
-        await until(lambda: len(waiting.read) == count)
-        monkeypatch.setattr(asgi_guard, "BODY_SECONDS", 0.05)
-        with pytest.raises(BodyError, match="use all of its space") as error:
-            await waiting.request("late", size)
-        assert error.value.refusal.status == 503
-        monkeypatch.undo()
-        waiting.end("0")
-        again = group.create_task(waiting.request("again", size))
-        await until(lambda: waiting.read[-1] == "again")
-        for number in range(count):
-            waiting.end(str(number))
-        waiting.end("again")
-    assert again.done()

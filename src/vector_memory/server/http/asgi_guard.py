@@ -4,20 +4,14 @@ import asyncio
 import re
 import resource
 import socket
-from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from vector_memory.server.current_store import CLAIM
-
 # Limits of time and size for clients: the bodies of requests, and connections that a client opens and leaves.
-#
-# Each caller has its own room for bodies, so that none waits for another's.
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -25,14 +19,8 @@ Receive = Callable[[], Awaitable[Message]]
 MAX_BODY = 16 * 2**20
 """Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
 
-LARGE = 2**20
-"""Bytes of a body from which on it takes room as a large one."""
-
-ROOM = 2 * MAX_BODY
-"""Bytes of all large bodies of a caller that are read or answered at the same time, and as many of all others.
-
-Further ones wait until these are answered, but no small body for a large one.
-"""
+MAX_BODIES = 8 * MAX_BODY
+"""Bytes of all bodies that are read or answered at the same time."""
 
 BODY_SECONDS = 30.0
 """Time for a client to send the body of a request."""
@@ -57,7 +45,7 @@ class Refusal(NamedTuple):
 
 
 SLOW = Refusal(408, "The body has not arrived in time.")
-FULL = Refusal(503, "The calls with this token use all of its space: send fewer or smaller ones at a time.", (RETRY,))
+FULL = Refusal(503, "Too many large requests at the same time: try again later.", (RETRY,))
 COMPLEX = Refusal(413, "The body has more values than any call needs.")
 """Parsing it would take too much memory."""
 
@@ -70,103 +58,38 @@ class BodyError(Exception):
         self.refusal = refusal
 
 
-class BodyRoom:
-    """Room for a caller's bodies. Requests that find it full wait in the order of arrival."""
-
-    def __init__(self) -> None:
-        self._taken = 0
-        self._turn = asyncio.Lock()
-        self._left = asyncio.Event()
-
-    async def take(self, size: int) -> None:
-        """Wait until there is room for this many bytes, and take them."""
-        async with self._turn:
-            while self._taken + size > ROOM:
-                self._left.clear()
-                await self._left.wait()
-            self._taken += size
-
-    def leave(self, size: int) -> None:
-        """Give room back."""
-        self._taken -= size
-        self._left.set()
-
-
-class Rooms:
-    """The rooms of a caller: bodies that stay small never wait for those that do not."""
-
-    def __init__(self) -> None:
-        self.small = BodyRoom()
-        self.large = BodyRoom()
-
-
-class Stay:
-    """The room that one body takes. `most`: how long it can be."""
-
-    def __init__(self, rooms: Rooms, most: int) -> None:
-        self._rooms, self._most = rooms, most
-        self._size = self._small = self._large = 0
-
-    async def grow(self, piece: int) -> None:
-        """Take room for the next piece, or once and for all of the body if this makes it a large one."""
-        self._size += piece
-        if self._size <= LARGE:
-            await self._rooms.small.take(piece)
-            self._small += piece
-        elif not self._large:
-            await self._rooms.large.take(self._most)
-            self._large = self._most
-
-    def end(self) -> None:
-        """Give all of it back."""
-        self._rooms.small.leave(self._small)
-        self._rooms.large.leave(self._large)
-
-
 class Bodies:
-    """The bodies of all callers."""
+    """The bodies of all clients."""
 
     def __init__(self) -> None:
-        self._rooms: WeakValueDictionary[Hashable, Rooms] = WeakValueDictionary()
+        self._size = 0
 
-    async def read(self, scope: MutableMapping[str, Any], receive: Receive, held: ExitStack) -> Message:
-        """Return a whole body, which takes room until `held` is closed, or what came instead of its end.
+    async def read(self, receive: Receive, held: ExitStack) -> Message:
+        """Return a whole body, which counts until `held` is closed, or what came instead of its end.
 
         Raises BodyError if it does not arrive in time, finds no room, or has more values than any call.
         """
-        stay = Stay(self._rooms.setdefault(owner_of(scope), Rooms()), longest(scope))
-        held.callback(stay.end)
         body, more = bytearray(), True
+        held.callback(lambda: self._grow(-len(body)))
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while more and len(body) <= MAX_BODY:
-                    late = SLOW
                     message = await receive()
                     if message["type"] != "http.request":
                         return message
                     piece, more = message.get("body", b""), message.get("more_body", False)
-                    late = FULL
-                    await stay.grow(len(piece))
+                    self._grow(len(piece))
                     body += piece
         except TimeoutError:
-            raise BodyError(late) from None
+            raise BodyError(SLOW) from None
         if is_complex(body):
             raise BodyError(COMPLEX)
         return {"type": "http.request", "body": bytes(body), "more_body": more}
 
-
-def owner_of(scope: MutableMapping[str, Any]) -> Hashable:
-    """Return whose room a request takes: its token's, or the only one of a server without tokens."""
-    token = getattr(scope.get("user"), "access_token", None)
-    return None if token is None else (token.claims[CLAIM].namespace, token.claims[CLAIM].name)
-
-
-def longest(scope: MutableMapping[str, Any]) -> int:
-    """Return how long a body can be, by its headers."""
-    headers = dict(scope["headers"])
-    if b"transfer-encoding" in headers:
-        return MAX_BODY
-    return min(int(headers.get(b"content-length", b"0")), MAX_BODY)
+    def _grow(self, size: int) -> None:
+        if self._size + size > MAX_BODIES:
+            raise BodyError(FULL)
+        self._size += size
 
 
 def is_complex(body: bytes | bytearray) -> bool:
@@ -259,12 +182,6 @@ MISSING = "vector_memory.missing"
 
 CLOSE = (b"connection", b"close")
 
-SINGLE = {
-    *(b"authorization", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding"),
-    *(b"last-event-id", b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id"),
-}
-"""Headers that a request has once: of two, a proxy may have checked the other one."""
-
 PLACE = rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
 HOST = re.compile(PLACE)
 ORIGIN = re.compile(rb"https?://" + PLACE, re.IGNORECASE)
@@ -314,15 +231,13 @@ class Gate:
         self._empty.clear()
         try:
             with ExitStack() as held:
-                await self._app(scope, *self._reading_whole(scope, receive, forbidding(scope, send), held))
+                await self._app(scope, *self._reading_whole(receive, forbidding(scope, send), held))
         finally:
             self._inside -= 1
             if not self._inside:
                 self._empty.set()
 
-    def _reading_whole(
-        self, scope: MutableMapping[str, Any], receive: Receive, send: Send, held: ExitStack
-    ) -> tuple[Receive, Send]:
+    def _reading_whole(self, receive: Receive, send: Send, held: ExitStack) -> tuple[Receive, Send]:
         """Return a `receive` that hands out the body in one piece, and a `send` for unless the body was refused."""
         has_read = is_refused = False
 
@@ -332,7 +247,7 @@ class Gate:
                 return await receive()
             has_read = True
             try:
-                return await self._bodies.read(scope, receive, held)
+                return await self._bodies.read(receive, held)
             except BodyError as error:
                 is_refused = True
                 status, words, headers = error.refusal
@@ -347,19 +262,14 @@ class Gate:
 
 
 def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
-    """Return how to refuse a request that a proxy, or another check, may understand in another way; None: it is clear.
-
-    What follows a body whose end is not clear could be part of it, or another request.
-    """
-    counts = Counter(name for name, _ in scope["headers"])
+    """Return how to refuse a request from a foreign page, or with two lengths of its body; None: it is clear."""
     headers = dict(scope["headers"])
-    if b"transfer-encoding" in headers and (b"content-length" in headers or scope["http_version"] != "1.1"):
+    if b"transfer-encoding" in headers and b"content-length" in headers:
         return 400, b"Content-Length or Transfer-Encoding, not both.\n"
-    if doubled := [name for name in SINGLE if counts[name] > 1]:
-        return 400, b"Send %s once.\n" % doubled[0]
     if not HOST.fullmatch(headers.get(b"host", b"localhost")):
         return 421, b"Misdirected Request\n"
-    if not ORIGIN.fullmatch(headers.get(b"origin", b"http://localhost")):
+    origins = [value for name, value in scope["headers"] if name == b"origin"]
+    if len(origins) > 1 or not all(map(ORIGIN.fullmatch, origins)):
         return 403, b"Forbidden Origin\n"
     return None
 
