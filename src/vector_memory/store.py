@@ -23,7 +23,7 @@ from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
-from vector_memory.outbox.folder import outbox_of
+from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriever, SearchTimer
@@ -98,7 +98,7 @@ class SessionMemoryStore:
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._room = Room()
         self._assemble(storage)
-        self.intake = Intake(None if read_only else outbox_of(address), self._writer)
+        self.intake = Intake(None if read_only else outbox_of_memory(address), self._writer)
 
     def limit(self, memories: int | None) -> None:
         """Let this memory hold no more than this number of memories, also those of other processes; None: any."""

@@ -14,7 +14,7 @@ from memory_files import contents, doctor, examine, found, said
 from servers import Server
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.outbox import Outbox
-from vector_memory.outbox.folder import DELIVERING, outbox_for, outbox_of, user_folder
+from vector_memory.outbox.folder import DELIVERING, outbox_for, outbox_of_memory, user_folder
 from waiting import eventually
 
 WAITS = {"memory_type": "input_prompt", "content": "Why?", "session_id": "s"}
@@ -35,11 +35,11 @@ def relayed(url: str) -> Outbox:
 
 def test_nothing_waits_and_nothing_is_created(path: Path) -> None:
     assert said(examine(path), "outbox").startswith("No text from hooks")
-    assert not outbox_of(path).folder.exists()
+    assert not outbox_of_memory(path).folder.exists()
 
 
 def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path) -> None:
-    outbox = outbox_of(path)
+    outbox = outbox_of_memory(path)
     first = outbox.add(WAITS)
     outbox.add(WAITS)
     os.utime(first, (1_767_225_600, 1_767_225_600))
@@ -52,7 +52,7 @@ def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [0, 3600])
 def test_the_process_that_stores_what_waits_is_named_with_the_time_if_that_takes_long(path: Path, seconds: int) -> None:
-    outbox = outbox_of(path)
+    outbox = outbox_of_memory(path)
     outbox.add(WAITS)
     with outbox.claimed() as is_ours:
         assert is_ours
@@ -66,7 +66,7 @@ def test_the_process_that_stores_what_waits_is_named_with_the_time_if_that_takes
 
 
 def test_what_was_set_aside_is_named_with_its_reason_and_tried_again(path: Path) -> None:
-    outbox, before = outbox_of(path), contents(path)
+    outbox, before = outbox_of_memory(path), contents(path)
     outbox.set_aside(outbox.add(WAITS), "There is no room.")
     report = examine(path)
     assert found(report) == {"outbox": Level.WARNING}
@@ -92,7 +92,7 @@ def test_what_waits_for_a_shared_memory_is_told_with_its_address(path: Path) -> 
 
 
 def test_the_command_prints_it_and_exits_with_0(path: Path) -> None:
-    outbox = outbox_of(path)
+    outbox = outbox_of_memory(path)
     outbox.set_aside(outbox.add(WAITS), "There is no room.")
     words: list[Any] = ["doctor", "--database-path", path, "--fix", "--json"]
     ended = finished(

@@ -15,7 +15,7 @@ from hook_texts import ANSWER, PROMPT, REPORT
 from memory_files import locked
 from vector_memory.errors import DatabaseError
 from vector_memory.outbox import Outbox, delivery
-from vector_memory.outbox.folder import outbox_of
+from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.server.hooks import HOOKS, capture
 from vector_memory.server.jsonrpc import HOOK
 from vector_memory.sessions.batches import Intake
@@ -35,7 +35,7 @@ NEXT = "And what about the index of the orders table?"
 @pytest.fixture
 def outbox(tmp_path: Path) -> Outbox:
     """What waits beside the memory."""
-    return outbox_of(tmp_path / "memory.db")
+    return outbox_of_memory(tmp_path / "memory.db")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from faults.test_full_disk import fill
 from hook_texts import PROMPT
 from memory_files import contents, locked
 from servers import Server
-from vector_memory.outbox.folder import outbox_of
+from vector_memory.outbox.folder import outbox_of_memory
 from waiting import eventually
 
 REPORTS = [
@@ -71,7 +71,7 @@ def test_what_one_server_has_left_is_stored_by_another_that_runs_already(tmp_pat
 def test_a_killed_server_leaves_no_text_of_a_hook_that_it_has_not_answered_yet(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         begin(server)
-        outbox = outbox_of(server.path)
+        outbox = outbox_of_memory(server.path)
         with locked(server.path):
             fields = {"session_id": "s", "agent_type": "explorer", "last_assistant_message": REPORTS[1]}
             server.ask_tool("hook_subagent", **fields)
@@ -112,7 +112,7 @@ def test_of_300_hooks_under_a_full_disk_locks_and_kills_none_that_was_kept_is_lo
                     kept.append(text)
             server.process.kill()
     with serving(disk) as server:
-        outbox = outbox_of(server.path)
+        outbox = outbox_of_memory(server.path)
         eventually(outbox.is_empty)
     stored = contents(server.path)
     assert len(kept) > 200
@@ -135,7 +135,7 @@ def test_what_the_disk_does_not_take_is_lost_with_an_error_in_the_log(disk: Path
 def test_a_file_that_cannot_be_read_keeps_nothing_behind_it_waiting(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         begin(server)
-        outbox = outbox_of(server.path)
+        outbox = outbox_of_memory(server.path)
     (outbox.folder / f"{1:020}.json").mkdir(parents=True)
     outbox.add({"memory_type": "report", "content": REPORTS[1], "session_id": "s"})
     with serving(tmp_path) as server:
@@ -173,4 +173,4 @@ def test_a_long_text_of_a_hook_waits_for_no_other_call(tmp_path: Path) -> None:
             fields = {"session_id": "s", "agent_type": "explorer", "last_assistant_message": REPORTS[1] + long}
             hook = server.ask_tool("hook_subagent", **fields)
             assert server.receive()["id"] == hook
-            assert outbox_of(server.path).paths()
+            assert outbox_of_memory(server.path).paths()

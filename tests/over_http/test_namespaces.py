@@ -10,7 +10,7 @@ import pytest
 from engines import execute
 from over_http.conftest import SETTINGS
 from vector_memory.errors import ClosedMemoryError, NotFoundError
-from vector_memory.outbox.folder import outbox_of
+from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.server.app import work_in_background
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import namespaces
@@ -74,7 +74,7 @@ def test_a_namespace_that_was_just_used_stays_open(folder: Path) -> None:
 
 def test_waiting_texts_of_a_namespace_are_stored_without_a_call(folder: Path) -> None:
     registry = FolderRegistry(folder)
-    outbox = outbox_of(registry.address("red"))
+    outbox = outbox_of_memory(registry.address("red"))
     outbox.add({"memory_type": "input_prompt", "content": "Why?", "session_id": "s"})
     spaces = Namespaces(registry, SETTINGS)
     spaces.unload_idle()

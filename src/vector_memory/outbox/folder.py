@@ -269,7 +269,7 @@ ENDING = ".outbox"
 DIGITS = 16
 
 
-def outbox_of(address: MemoryAddress) -> Outbox | None:
+def outbox_of_memory(address: MemoryAddress) -> Outbox | None:
     """Return where texts wait for a memory: beside its file, or in this user's folder; None if that does not exist."""
     if isinstance(address, Path):
         file = Path(os.path.realpath(address))

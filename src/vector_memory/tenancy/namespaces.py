@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.model import return_freed_memory
 from vector_memory.errors import ClosedMemoryError, DatabaseError, where
-from vector_memory.outbox.folder import outbox_of
+from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.quotas import Quota
@@ -211,7 +211,7 @@ class Namespaces:
             for name in self.registry.names():
                 if self.open_count >= self._most_open:
                     return
-                outbox = outbox_of(self.registry.address(name))
+                outbox = outbox_of_memory(self.registry.address(name))
                 if not self.is_open(name) and outbox is not None and not outbox.is_empty():
                     with self.in_use(name):
                         self.open(name)

@@ -16,7 +16,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.weights import find_model
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.maintenance.doctor.report import NAMED, Finding, Level, fine, fixable, problem, warning
-from vector_memory.outbox.folder import Contents, Deliverer, Outbox, all_of_user, outbox_of
+from vector_memory.outbox.folder import Contents, Deliverer, Outbox, all_of_user, outbox_of_memory
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import holds_only
@@ -183,7 +183,7 @@ def try_again(address: MemoryAddress) -> str:
 
 def _outboxes(address: MemoryAddress) -> Iterator[Outbox]:
     """Yield the outboxes of a memory, and all others of this user."""
-    own = outbox_of(address)
+    own = outbox_of_memory(address)
     if own is not None:
         yield own
     yield from (outbox for outbox in all_of_user() if own is None or outbox.folder != own.folder)
