@@ -1,5 +1,6 @@
 """Exports and imports: nothing is lost or duplicated, and invalid files change nothing."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -20,13 +21,15 @@ from faults.effort import effort
 from inside import stop_counting, storage_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.chunking import MAX_CHUNKS
-from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Page, Scope
+from vector_memory.domain import STORED, TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Page, Scope
+from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.maintenance.transfer import Imported, new_file
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+EARLIER = Path(__file__).parent / "data" / "exports" / "a6eedf16.jsonl.gz"
 REPORT = "# Outage\n\nThe ledger was locked.\n\n## Cause\n\n" + "The nightly job waited for a lock. " * 20
 
 
@@ -187,6 +190,26 @@ def without_ids(stream: io.BytesIO) -> list[dict[str, Any]]:
     for line in lines:
         line.get("metadata", {}).pop("parent_report_id", None)
     return lines
+
+
+def test_an_export_of_an_earlier_version_whose_files_are_refused_is_imported_completely(tmp_path: Path) -> None:
+    """Texts, places, times, lifetimes, chunks and vectors are as exported; links lead to the memories they led to."""
+    stream = io.BytesIO(gzip.decompress(EARLIER.read_bytes()))
+    wanted = without_ids(stream)
+    settings = Settings(embedding_model="toy", embedding_dim=64)
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine(64)) as store:
+        store.delete_memory(store.store_memory("input_prompt", "It takes the first id.", session_id="s").memory_id or 0)
+        assert store.import_memories(stream) == Imported(added=15)
+        header, *lines = without_ids(exported(store))
+        assert [header | {"deleted": None}, *lines] == [wanted[0] | {"deleted": None}, *wanted[1:]]
+        (report,) = store.search_chunks("lock of the backup", Scope(kind="report", session_id="ledger")).results
+        assert report.title == "Outage, corrected"
+        notes = ["The backup begins at 23:50, not at 23:55.", "The backup begins at 23:55."]
+        assert [note.beginning for note in report.observations] == notes
+        with storage_of(store).read() as reader:
+            assert reader.count(Scope(as_of=STORED), without_vectors=True) == 0
+            frequencies = {tag.tag: tag.frequency for tag in reader.canonical_tags()}
+        assert frequencies == {"backup": 1, "ledger": 1, "module:ledger": 1, "replica": 1}
 
 
 def test_vectors_that_are_not_exported_are_recomputed(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
