@@ -13,9 +13,9 @@ import engine_memories
 from engine_memories import ENGINES, add
 from engines import execute
 from vector_memory.domain import Chunk, NewMemory
-from vector_memory.storage import reindexing
+from vector_memory.maintenance.backfill import Backfill
 from vector_memory.storage.base import Storage
-from vector_memory.storage.sqlite import upgrading
+from vector_memory.storage.queries.keywords import KeywordIndex
 
 
 def old_texts(_title: str | None, content: str, chunks: list[Chunk], *, chunked: bool) -> list[str]:
@@ -33,20 +33,25 @@ def add_old(storage: Storage, *memories: NewMemory) -> list[int]:
     return ids
 
 
+def index_again(storage: Storage) -> None:
+    """Index the words again as the background of a server does."""
+    unused: Any = None
+    Backfill(storage, unused, unused).index_words()
+
+
 def die_at_third(storage: Storage) -> None:
-    replace, replaced = reindexing.replace_block, []
+    index_block, indexed = KeywordIndex.index_again, []
 
-    def replace_and_die(*arguments: Any) -> None:
-        replace(*arguments)
-        replaced.append(arguments)
-        if len(replaced) == 3:
+    def index_and_die(words: KeywordIndex) -> bool:
+        is_indexed = index_block(words)
+        indexed.append(words)
+        if len(indexed) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
+        return is_indexed
 
-    reindexing.replace_block = replace_and_die
-    storage.finish_upgrade(lambda _: [])
+    KeywordIndex.index_again = index_and_die  # type: ignore[method-assign]
+    index_again(storage)
 
 
 if __name__ == "__main__":
-    reindexing.CHARACTERS_AT_ONCE = 1
-    upgrading.SECONDS_AT_OPENING = 0
     die_at_third(ENGINES[sys.argv[1]](Path(sys.argv[2])))

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,12 +14,13 @@ from engines import counts, execute
 from inside import database_of, storage_of
 from lattice import LatticeEmbedder
 from original_files import unpacked
-from vector_memory.domain import Chunk, Page, Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.indexing import background
 from vector_memory.results.overview import BackfillResult
 from vector_memory.results.rounding import to_second
 from vector_memory.settings import Settings
+from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -251,15 +252,16 @@ class FailingUpgrade:
         store.store_memory("report", DOCUMENT, session_id="s")
         execute(store, "update keyword_blocks set rules = 0")
         self._storage = storage_of(store)
-        self._finish_upgrade = self._storage.finish_upgrade
         self.fails, self.tried = True, 0
-        monkeypatch.setattr(self._storage, "finish_upgrade", self._finish)
+        index_again = KeywordIndex.index_again
 
-    def _finish(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        self.tried += 1
-        if self.fails:
-            raise DatabaseError("The disk is full.")
-        self._finish_upgrade(cut)
+        def tried(words: KeywordIndex) -> bool:
+            self.tried += 1
+            if self.fails:
+                raise DatabaseError("The disk is full.")
+            return index_again(words)
+
+        monkeypatch.setattr(KeywordIndex, "index_again", tried)
 
     def is_finished(self) -> bool:
         with self._storage.read() as reader:

@@ -16,7 +16,7 @@ from faults.conftest import mounted
 from faults.workload import content, memory, open_store, search
 from forked import finished
 from memory_files import examine, said
-from old_words import add_old
+from old_words import add_old, index_again
 from servers import QUICK, Server
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import DatabaseError
@@ -96,7 +96,7 @@ def test_a_file_whose_words_cannot_be_indexed_again_for_lack_of_space_is_searche
             assert found(storage) == ([1], [])
             add(storage, new_memory("small"))
             ballast.unlink()
-            storage.finish_upgrade(lambda _: [])
+            index_again(storage)
             assert found(storage) == ([1], [1])
             with storage.read() as reader:
                 assert reader.memory(1).content == words

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from engines import execute
-from inside import storage_of
 from search.test_exact import open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.domain.search_request import SearchMode
 from vector_memory.errors import DatabaseLockError
 from vector_memory.indexing import background
 from vector_memory.search.explaining import Asked
-from vector_memory.storage.sqlite import upgrading
+from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.unit_text import searchable_text
 from vector_memory.storage.write_lock import LOCK_ADVICE
 from vector_memory.store import SessionMemoryStore
@@ -101,7 +100,6 @@ def test_a_trace_tells_which_words_only_the_title_or_the_headings_have(store: Se
 def test_a_server_indexes_outdated_words_again_in_the_background_also_if_others_keep_the_memory_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
-    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
     monkeypatch.setattr(background, "LEASE_SECONDS", 0.01)
     path = tmp_path / "memory.db"
     with open_store(path) as store:
@@ -109,15 +107,15 @@ def test_a_server_indexes_outdated_words_again_in_the_background_also_if_others_
         execute(store, "delete from keyword_postings")
         execute(store, "update keyword_blocks set rules = 0")
     with open_store(path) as store:
-        finish, failed = storage_of(store).finish_upgrade, []
+        index_again, failed = KeywordIndex.index_again, []
 
-        def locked(cut: Any) -> None:
+        def locked(words: KeywordIndex) -> bool:
             if len(failed) < failures:
-                failed.append(cut)
+                failed.append(words)
                 raise DatabaseLockError(LOCK_ADVICE)
-            finish(cut)
+            return index_again(words)
 
-        monkeypatch.setattr(storage_of(store), "finish_upgrade", locked)
+        monkeypatch.setattr(KeywordIndex, "index_again", locked)
         assert not chunks(store, "nightly")
         store.start_background_work()
         eventually(lambda: bool(chunks(store, "nightly")))

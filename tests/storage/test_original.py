@@ -11,12 +11,10 @@ from original_files import EARLY, LATE, texts_in, unpacked
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.maintenance.copying import copy_all
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import rechunk, upgrading
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
-from waiting import eventually
 
 NO_MODEL = Settings(embedding_model="no such model")
 FACTS = {
@@ -48,10 +46,6 @@ def everything() -> dict[str, list[tuple[str, int]]]:
     return {word: [place] for word, place in FACTS.items()}
 
 
-def nothing() -> dict[str, list[tuple[str, int]]]:
-    return {word: [] for word in FACTS}
-
-
 def without_cutting(path: Path) -> None:
     """Upgrade a file as a process does that ends before any document is cut."""
     Database(path, dimensions=384).close()
@@ -73,33 +67,8 @@ def test_an_answer_after_the_upgrade_says_that_vectors_are_still_to_come(path: P
     assert "a server computes them in the background" in message
 
 
-def test_what_one_process_has_not_cut_the_next_one_cuts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
-    with SessionMemoryStore(path, NO_MODEL) as store:
-        assert found_by_words(store) == nothing()
-    monkeypatch.undo()
-    with SessionMemoryStore(path, NO_MODEL) as store:
-        assert found_by_words(store) == everything()
-
-
-def test_a_server_cuts_in_the_background_what_takes_too_long_at_its_start(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
-    monkeypatch.setattr(rechunk, "DOCUMENTS_AT_ONCE", 1)
-    settings = NO_MODEL.model_copy(update={"auto_backfill_threshold": 0})
-    with SessionMemoryStore(path, settings) as store:
-        store.start_background_work()
-        eventually(lambda: found_by_words(store) == everything())
-
-
-def test_a_document_that_another_process_cuts_meanwhile_is_not_cut_twice(path: Path) -> None:
-    def slow(content: str) -> list[Chunk]:
-        with SessionMemoryStore(path, NO_MODEL) as faster:
-            assert found_by_words(faster) == everything()
-        return [Chunk(0, content, 0, len(content), "text", 1, (), 0, False, False, False)]
-
-    Database(path, dimensions=384, cut=slow).close()
+def test_what_one_process_has_not_cut_the_next_one_cuts(path: Path) -> None:
+    without_cutting(path)
     with SessionMemoryStore(path, NO_MODEL) as store:
         assert found_by_words(store) == everything()
 
@@ -132,16 +101,6 @@ def test_the_backfill_gives_vectors_to_the_chunks_of_the_upgrade(path: Path) -> 
         assert store.backfill_embeddings().memories_remaining == 0
         after = store.search_chunks("quokka", Scope("report")).results[0]
         assert (after.chunk_id, after.similarity is not None) == (before.chunk_id, True)
-
-
-def test_the_backfill_cuts_every_document_before_it_computes_the_first_vector(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
-    found = []
-    with SessionMemoryStore(path, Settings(embedding_model="toy")) as store:
-        store.backfill_embeddings(lambda *_: found.append(found_by_words(store)))
-    assert found == [everything()] * 8
 
 
 def test_an_id_of_the_original_never_means_another_chunk(path: Path) -> None:

@@ -6,7 +6,7 @@ done, its leases run out, and the threads of all other processes that have the f
 a time; if there is none, the next one that starts does. They also take over some of what a process that has promised
 many has not begun. Each batch of vectors is stored when it is computed, so that the work of a process that is killed is
 not lost. A text that the engine fails on is tried again a few times, and so is what was stored while no engine could be
-used. Before all that, the thread finishes what an upgrade has left. In between it erases what has expired.
+used. Before all that, the thread indexes words by earlier rules again. In between it erases what has expired.
 """
 
 import logging

@@ -1,15 +1,15 @@
 """Computes the vectors of memories and tags that have none: stored without a model, or by the original server.
 
-First it finishes what an upgrade has left: words by earlier rules are indexed again, and documents of the original
-server that have no chunks yet are cut, so that they are found by their words long before they have vectors.
+First, words by earlier rules are indexed again.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from vector_memory.domain import STORED, MemoryKind, Scope
+from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import is_about_text, where
 from vector_memory.indexing.indexer import Indexer, complete
@@ -24,6 +24,10 @@ EVERYTHING = Scope(as_of=STORED)
 
 T = TypeVar("T")
 
+PAUSE_SECONDS = 0.02
+"""Pause between long transactions. Writers of other processes do not queue for the lock: without a pause they would
+wait for it up to 1.2 s, with it usually 0.01 s."""
+
 Progress = Callable[[int, int], None]
 """Called with the number of memories done and their total number."""
 
@@ -37,14 +41,11 @@ class Backfill:
         self._vocabulary = vocabulary
 
     def begin(self, threshold: int) -> None:
-        """Finish what an upgrade has left, and leave the missing vectors to the background.
+        """Index words by earlier rules again, and leave the missing vectors to the background.
 
         `threshold` memories or more are left to a command.
         """
-        with self._storage.read() as reader:
-            if not reader.upkeep.portions.count_outdated() and not reader.count(EVERYTHING, without_vectors=True):
-                return
-        self._storage.finish_upgrade(self._indexer.cut_without_model)
+        self.index_words()
         if 0 < self._count_missing() < threshold:
             fingerprint = self._indexer.fingerprint
             with self._storage.write() as writer:
@@ -57,8 +58,7 @@ class Backfill:
 
         Raises EmbeddingUnavailableError; vectors computed before that are kept.
         """
-        # All are cut before the first gets vectors: then no two processes can cut one in different ways.
-        self._storage.finish_upgrade(partial(self._indexer.chunk, MemoryKind.REPORT))
+        self.index_words()
         total = self._count_missing()
         indexed = chunks = 0
         for done, memory in enumerate(self._missing(), start=1):
@@ -78,6 +78,15 @@ class Backfill:
             message=f"Indexed {counted(indexed, 'memory', 'memories')} with {counted(chunks, 'chunk')}; "
             f"{remaining:,} remaining{being_computed(coming)}.",
         )
+
+    def index_words(self) -> None:
+        """Index words by earlier rules again, block by block: what is done stays done."""
+        with self._storage.read() as reader:
+            is_left = reader.upkeep.portions.count_outdated() > 0
+        while is_left:
+            with self._storage.write() as writer:
+                is_left = writer.keywords.index_again()
+            time.sleep(PAUSE_SECONDS)
 
     def _count_missing(self) -> int:
         with self._storage.read() as reader:

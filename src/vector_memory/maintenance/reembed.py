@@ -7,14 +7,10 @@ from vector_memory.domain import Fingerprint, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
+from vector_memory.maintenance.backfill import PAUSE_SECONDS, Backfill, Progress, if_possible
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.reembedding import SpareVectors
 from vector_memory.storage.records import NO_LINKS, Links, Memory, Origin
-
-PAUSE_SECONDS = 0.02
-"""Pause between the steps of erasing. Writers of other processes do not queue for the lock: without a pause they would
-wait for it up to 1.2 s, with it usually 0.01 s."""
 
 
 class Reembedded(NamedTuple):

@@ -10,11 +10,9 @@ A reader or writer may be used only by one thread and only inside its block.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from vector_memory.domain import Chunk
 from vector_memory.storage.transactions import Reader as Reader  # noqa: PLC0414 - also for others
 from vector_memory.storage.transactions import Writer as Writer  # noqa: PLC0414
 
@@ -72,13 +70,6 @@ class Storage(ABC):
 
         What waits for a standby can be read before it is safe, if the wait is interrupted. Raises DatabaseError if it
         takes too long.
-        """
-
-    @abstractmethod
-    def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        """Index words by earlier rules again, and cut the documents that an upgrade has left without chunks.
-
-        `cut` returns the chunks of a document. Not in one transaction: what is done stays done.
         """
 
     @abstractmethod

@@ -33,7 +33,7 @@ def open_storage(
 ) -> Storage:
     """Open a memory. `dimensions`: the length of its vectors if it is new. `synchronous`: SQLite's setting, for files.
 
-    `cut`: cuts documents that an upgrade has left without chunks.
+    `cut`: cuts the documents of a file of the original server.
 
     Raises DatabaseError if the memory cannot be used, ConfigurationError if its engine is not installed.
     """

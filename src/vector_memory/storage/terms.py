@@ -21,10 +21,7 @@ from vector_memory.storage.folding import folded, with_letters_for_marks
 
 RULES = 2
 """The number of the rules by which terms are made, and texts cut into units. Blocks of words carry it; those that carry
-another one are indexed again (`storage.reindexing`). Count it up whenever the terms of a text change."""
-
-OLD_WORDS = f"select 1 from keyword_blocks where rules < {RULES}"
-"""Finds something if the words of a memory were indexed by earlier rules."""
+an earlier one are indexed again (`KeywordIndex.index_again`). Count it up whenever the terms of a text change."""
 
 STOP_WORDS = frozenset(
     """

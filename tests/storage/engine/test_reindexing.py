@@ -5,6 +5,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +15,13 @@ from engine_memories import ENGINES, Engine, add, found_by_words, new_memory
 from engines import execute
 from forked import Forked
 from old_words import add_old
+from old_words import index_again as finish
 from vector_memory.domain import MemoryKind
-from vector_memory.maintenance import copying
+from vector_memory.maintenance import backfill, copying
 from vector_memory.maintenance.doctor.agreement import are_words_correct, outdated
 from vector_memory.maintenance.doctor.report import Level
-from vector_memory.storage import reindexing
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries import keywords
-from vector_memory.storage.sqlite import upgrading
 from vector_memory.storage.terms import RULES
 
 PROMPT = MemoryKind.INPUT_PROMPT
@@ -30,10 +30,7 @@ BLOCKS, EACH = 5, 2
 
 
 @pytest.fixture(autouse=True)
-def nothing_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave everything to `finish_upgrade`, which goes on block by block."""
-    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
-    monkeypatch.setattr(reindexing, "CHARACTERS_AT_ONCE", 1)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keywords, "UNITS_PER_BLOCK", EACH)
 
 
@@ -45,10 +42,6 @@ def ids(storage: Storage) -> list[int]:
 
 def prompt(session_id: str) -> Any:
     return new_memory("Why does it stop?", PROMPT, title="Outage of the ledger", session_id=session_id)
-
-
-def finish(storage: Storage) -> None:
-    storage.finish_upgrade(lambda _: [])
 
 
 def found(storage: Storage, query: str = "ledger", kind: MemoryKind = PROMPT) -> list[int]:
@@ -80,20 +73,18 @@ def test_chunks_are_found_by_their_headings_after_the_upgrade(storage: Storage) 
 def test_what_is_stored_and_deleted_during_the_upgrade_is_indexed_once_or_not_at_all(
     engine: Engine, ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    next_texts, other = reindexing.next_texts, engine.open()
+    other = engine.open()
     added: list[int] = []
-    leaving = [ids[:1], ids[3:4], ids[4:6], ids[1:2], ids[9:]]  # most of them have just been read
+    leaving = [ids[:1], ids[3:4], ids[4:6], ids[1:2], ids[9:]]
 
-    def meanwhile(reading: Any) -> Any:
-        texts = next_texts(reading)
+    def meanwhile(_seconds: float) -> None:
         if len(added) < BLOCKS:
             added.append(add(other, prompt(f"t{len(added)}")))
             with other.write() as writer:
                 for memory_id in leaving[len(added) - 1]:
                     writer.delete(memory_id)
-        return texts
 
-    monkeypatch.setattr(reindexing, "next_texts", meanwhile)
+    monkeypatch.setattr(backfill, "time", SimpleNamespace(sleep=meanwhile))
     finish(engine.storage)
     assert found(engine.storage) == [ids[2], *ids[6:9], *added]
     assert is_right(engine.storage)

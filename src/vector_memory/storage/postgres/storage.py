@@ -1,9 +1,8 @@
 """The storage engine over a PostgreSQL schema."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vector_memory.domain import Chunk
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.transactions import PostgresReader, PostgresWriter
@@ -35,13 +34,6 @@ class PostgresStorage(Storage):
     def confirm(self) -> None:
         with self._database.confirming() as connection:
             connection.later(CONFIRM)
-
-    def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        """Index words by earlier rules again. There are no documents without chunks, so `cut` is not needed."""
-        from vector_memory.storage import reindexing  # noqa: PLC0415 - imports numpy
-
-        del cut
-        reindexing.index_again(self.read, self.write)
 
     def purge_deleted(self) -> bool:
         """Return True: the server reuses the place of deleted rows when it has vacuumed their table."""

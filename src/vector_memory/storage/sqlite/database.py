@@ -31,10 +31,9 @@ from vector_memory.storage.sqlite.connecting import (
     waiting_at_most,
 )
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
-from vector_memory.storage.sqlite.rechunk import Cut
+from vector_memory.storage.sqlite.legacy import Cut
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, TimeLimit, translated_errors
-from vector_memory.storage.sqlite.upgrading import finish_at_opening
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
 
@@ -57,8 +56,8 @@ class Database:
 
     A file that does not exist is an empty memory: the first `write` creates it with its folder (modes 0600 and 0700).
     `dimensions`: the length of the vectors, for a new file. `read_only`: nothing can be written, except to upgrade an
-    older file; the file and its folder need not be writable. `cut`: cuts documents that an upgrade has left without
-    chunks; without it, the next process that has it does so. `extend`: prepares a connection for the tables. Raises
+    older file; the file and its folder need not be writable. `cut`: cuts the documents of a file of the original
+    server; without it, the next process that has it does so. `extend`: prepares a connection for the tables. Raises
     DatabaseError if the file cannot be used or a newer release wrote it; so does each `read` and `write` while another
     file is at `path`.
     """
@@ -271,8 +270,7 @@ class Database:
         """Upgrade the file to the current schema, or reject it unchanged."""
         migrations.require_ours(writer)
         use_write_ahead_log(writer)
-        migrations.migrate(writer, dimensions)
-        finish_at_opening(writer, self._cut)
+        migrations.migrate(writer, dimensions, self._cut)
 
     def _require_open(self) -> None:
         if self._closed:

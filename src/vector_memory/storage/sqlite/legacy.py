@@ -2,20 +2,28 @@
 
 That server has plural kinds, `v1` iterations, knowledge in the session `global`, chunks without offsets that begin with
 words of their own, and one vector per chunk. Chunks and vectors are recomputed from the text: the chunks when the
-upgraded file is opened (`cutting`), the vectors by the backfill.
+upgraded file is opened by a process that can cut documents, the vectors by the backfill.
 """
 
 import hashlib
 import json
+import logging
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import apsw
 
-from vector_memory.domain import TRAITS, MemoryKind, utc_now
+from vector_memory.domain import TRAITS, Chunk, MemoryKind, utc_now
 from vector_memory.domain.validation import parse_iteration
 from vector_memory.errors import ValidationError
+from vector_memory.storage.records import Derived
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column
+
+logger = logging.getLogger(__name__)
+
+Cut = Callable[[str], Sequence[Chunk]]
+"""Returns the chunks of a document."""
 
 KINDS = {
     "reports": MemoryKind.REPORT,
@@ -35,6 +43,15 @@ insert into session_memories (
     :id, :memory_type, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description, :tags,
     :metadata, :content_hash, :created_at, :updated_at, :accessed_at, :access_count, :auto_chunk, 0
 )
+"""
+
+# Indexes answer this without reading a text, so it costs nothing where there are no such documents.
+UNCUT = """
+select m.id from session_memories m indexed by idx_embedding_model
+where m.embedding_model_id is null and m.auto_chunk
+    and not exists (select 1 from keyword_memories where memory_id = m.id)
+    and not exists (select 1 from memory_chunks where parent_id = m.id)
+order by m.id
 """
 
 
@@ -65,6 +82,28 @@ def move_rows(connection: apsw.Connection) -> None:
     carry_over_sequences(connection)
     connection.execute("drop table original_chunks")
     connection.execute("drop table original_memories")
+
+
+def cut_documents(connection: apsw.Connection, cut: Cut) -> None:
+    """Cut the documents that have no chunks, and index the words of their chunks.
+
+    One that cannot be cut must not keep the file from being opened.
+    """
+    # They import numpy, and are rarely needed.
+    from vector_memory.storage.sqlite.transactions import SqliteWriter  # noqa: PLC0415
+    from vector_memory.storage.unit_text import words_of  # noqa: PLC0415
+
+    writer = SqliteWriter(connection)
+    for memory_id in fetch_column(connection, UNCUT):
+        memory = writer.memory(memory_id)
+        try:
+            chunks = cut(memory.content)
+            words = words_of(memory.title, memory.content, chunks, chunked=True)
+        except Exception as error:
+            # The error's message is not logged, because it may quote the text.
+            logger.warning("Memory %d could not be cut into chunks: %s", memory_id, type(error).__name__)
+        else:
+            writer.add_chunks(memory, Derived(chunks=chunks, words=words))
 
 
 def carry_over_sequences(connection: apsw.Connection) -> None:

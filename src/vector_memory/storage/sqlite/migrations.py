@@ -63,9 +63,12 @@ def expected_schema() -> Schema:
         connection.close()
 
 
-def migrate(connection: apsw.Connection, dimensions: int) -> None:
-    """Create the tables. A file that has them is not written, nor is one that is not ours."""
-    if version_of(connection):
+def migrate(connection: apsw.Connection, dimensions: int, cut: legacy.Cut | None = None) -> None:
+    """Create the tables. A file that has them is not written, nor is one that is not ours.
+
+    `cut`: cuts the documents of the original server that have no chunks yet.
+    """
+    if version_of(connection) and (cut is None or fetch_value(connection, legacy.UNCUT) is None):
         return
     connection.execute("begin immediate")
     try:
@@ -74,6 +77,8 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
             back_up(Path(connection.filename), ".before-upgrade")
         if not version_of(connection):  # another process may have created them while this one waited for the lock
             create_tables(connection, dimensions)
+        if cut is not None:
+            legacy.cut_documents(connection, cut)
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:

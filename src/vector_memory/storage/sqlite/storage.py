@@ -1,11 +1,9 @@
 """The storage engine over one SQLite file."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vector_memory.domain import Chunk
 from vector_memory.storage.base import Storage
-from vector_memory.storage.sqlite import upgrading
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
 
@@ -26,9 +24,6 @@ class SqliteStorage(Storage):
     def write(self) -> Iterator[SqliteWriter]:
         with self._database.write() as connection:
             yield SqliteWriter(connection)
-
-    def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        upgrading.finish(self._database.read, self._database.write, cut)
 
     def purge_deleted(self) -> bool:
         return self._database.purge_deleted()
