@@ -338,18 +338,6 @@ def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs
 
 
 @pytest.mark.sqlite("the columns of PostgreSQL have types")
-def test_vectors_of_an_unknown_model_are_not_continued(path: Path, embedder: SteppingEmbedder, tmp_path: Path) -> None:
-    with deferring(path, embedder) as store:
-        begun(store, embedder, 2)
-        execute(store, "delete from embedding_models")
-    doctor = Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder))
-    report = doctor.examine(deep=True)
-    assert report.fixable()
-    doctor.repair(report)
-    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
-        assert contents(store) == contents(expected)
-
-
 def test_a_short_text_gets_its_vectors_in_one_transaction(
     opened: SessionMemoryStore, embedder: SteppingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Changing the model: all vectors are recomputed next to the old ones, which are used until the swap."""
+"""Changing the model: all vectors are recomputed beside the old ones, which stay until all memories have new ones."""
 
 import os
 import random
@@ -22,12 +22,11 @@ from servers import MAIN, QUICK, SLOW_MODEL, Server, wait_for
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
+from vector_memory.maintenance import backfill
 from vector_memory.maintenance.backup import back_up
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
-from vector_memory.storage.sqlite.transactions import SqliteWriter
+from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
@@ -100,17 +99,32 @@ def count(path: Path, query: str) -> int:
         return int(connection.execute(f"select count(*) from {query}").fetchall()[0][0])
 
 
-def spare_tables(path: Path) -> int:
-    return count(path, "sqlite_schema where type = 'table' and name glob 'spare_*'")
+def models(path: Path) -> int:
+    """Return how many models have vectors in a file."""
+    return count(path, "embedding_models")
 
 
-def stored_vectors(path: Path, prefix: str = "") -> set[bytes]:
+def stored_vectors(path: Path) -> set[bytes]:
+    """Return the vectors of the current model."""
     with connected(path) as connection:
+        [[model_id]] = connection.execute("select id from embedding_models where is_current").fetchall()
         return {
             bytes(vector)
-            for table in ("vec_chunk_search", "vec_session_search")
-            for (vector,) in connection.execute(f"select embedding from {prefix}{table}")
+            for table in tables_of(model_id)[:2]
+            for (vector,) in connection.execute(f"select embedding from {table}")
         }
+
+
+def complete(path: Path) -> int:
+    """Return how many memories have all vectors of the current model."""
+    current = "(select id from embedding_models where is_current)"
+    return count(path, f"session_memories where embedding_model_id = {current}")
+
+
+def let_lapse(path: Path) -> None:
+    """Let the lease of a process that was killed lapse."""
+    with connected(path) as connection:
+        connection.execute("update upkeep set leased_until = 0")
 
 
 def found_in(folder: Path, vectors: set[bytes]) -> list[str]:
@@ -119,16 +133,16 @@ def found_in(folder: Path, vectors: set[bytes]) -> list[str]:
 
 
 def model_of(path: Path) -> Embedder:
-    """Return the engine whose vectors are in use."""
+    """Return the engine whose vectors are stored."""
     with connected(path) as connection:
-        [[dimensions]] = connection.execute("select dimensions from embedding_models").fetchall()
+        [[dimensions]] = connection.execute("select dimensions from embedding_models where is_current").fetchall()
     return {DIMENSIONS: OLD, 2: NEW, 3: OTHER}[dimensions]
 
 
 def test_afterwards_all_vectors_are_of_the_new_model_and_the_old_ones_are_gone(path: Path) -> None:
     assert f"{MEMORIES} memories, 0 remaining" in reembed(path, NEW)
     assert faults_of(path, NEW) == []
-    assert spare_tables(path) == 0
+    assert models(path) == 1
     with opened(path, NEW) as store:
         memory_id = store.store_memory("report", f"{DOCUMENT} later", session_id="s0").memory_id or 0
         store.delete_memory(2)
@@ -140,7 +154,7 @@ def test_the_model_can_be_changed_again_and_again(path: Path) -> None:
     for model in (NEW, OTHER, OLD, NEW):
         reembed(path, model)
         assert faults_of(path, model) == []
-        assert spare_tables(path) == 0
+        assert models(path) == 1
 
 
 def test_if_there_is_nothing_to_do_it_says_so_and_changes_nothing(path: Path) -> None:
@@ -167,8 +181,8 @@ def test_memories_without_vectors_get_them_too(path: Path) -> None:
 
 def test_a_run_continues_where_the_previous_one_was_interrupted(path: Path) -> None:
     interrupt_at(path, 5)
-    assert model_of(path) is OLD
-    assert faults_of(path, OLD) == []
+    assert faults_of(path, NEW, indexed=False) == []
+    assert complete(path) == 4
     engine = Watched(2, lambda _: None)
     steps: list[tuple[int, int]] = []
     with opened(path, engine) as store:
@@ -183,7 +197,7 @@ def test_a_run_with_another_model_drops_what_was_unfinished(path: Path, model: E
     interrupt_at(path, 5)
     reembed(path, model)
     assert faults_of(path, model) == []
-    assert spare_tables(path) == 0
+    assert models(path) == 1
 
 
 def test_a_killed_run_leaves_an_intact_file_and_the_next_one_finishes(template: Path, tmp_path: Path) -> None:
@@ -201,17 +215,18 @@ def test_a_killed_run_leaves_an_intact_file_and_the_next_one_finishes(template: 
     for change in random.sample(range(1, int(str(changes)) + 1), KILLS):
         path = killed_before(change)
         assert events[-1] == [], change
-        assert faults_of(path, model_of(path)) == [], change
-        made = count(path, "(select distinct memory_id from spare_memory_passages)") if spare_tables(path) else 0
-        unfinished = model_of(path) is OLD
+        model = model_of(path)
+        assert faults_of(path, model, indexed=model is OLD) == [], change
+        made = complete(path) if model is NEW else 0
+        let_lapse(path)
         engine = Watched(2, lambda _: None)
         reembed(path, engine)
-        assert engine.calls == (MEMORIES - made if unfinished else 0), change
+        assert engine.calls == MEMORIES - made, change
         assert faults_of(path, NEW) == [], change
-        assert spare_tables(path) == 0, change
+        assert models(path) == 1, change
 
 
-def test_servers_with_the_old_model_work_until_the_swap_and_notice_it(tmp_path: Path) -> None:
+def test_servers_with_the_old_model_search_and_store_during_the_change_and_nothing_is_lost(tmp_path: Path) -> None:
     with Server(tmp_path, VECTOR_MEMORY_EMBEDDING_DIM="64") as server:
         path = server.hello().path
 
@@ -227,7 +242,9 @@ def test_servers_with_the_old_model_work_until_the_swap_and_notice_it(tmp_path: 
                 found = server.call("search_reports_specific_chunks", query=f"naïve word{call - 1}", limit=1)
                 assert f"word{call - 1}" in found["results"][0]["chunk_content"], found
                 receipt = store(100 + call)
-                assert "not yet by meaning" not in receipt["message"]
+                assert "vector-memory reembed" in receipt["message"]
+                found = server.call("search_reports_specific_chunks", query=f"word{100 + call}", limit=1)
+                assert f"word{100 + call}" in found["results"][0]["chunk_content"], found
                 if call % 2:
                     assert server.call("delete_memory", memory_id=receipt["memory_id"])["success"]
 
@@ -239,17 +256,15 @@ def test_servers_with_the_old_model_work_until_the_swap_and_notice_it(tmp_path: 
         assert found["total_results"] == 1
 
 
-def test_a_delete_also_removes_rows_of_the_unfinished_tables_in_the_same_transaction(
-    path: Path, tmp_path: Path
-) -> None:
+def test_a_delete_also_removes_vectors_of_an_unfinished_run(path: Path, tmp_path: Path) -> None:
     interrupt_at(path, 5, dimensions=3)
-    vectors = stored_vectors(path, "spare_")
+    vectors = stored_vectors(path)
     with opened(path, OLD) as store:
         for memory_id in range(1, MEMORIES + 1):
-            assert stored_vectors(path, "spare_") or memory_id > 4
+            assert stored_vectors(path) or memory_id > 4
             store.delete_memory(memory_id)
-        assert count(path, "spare_memory_passages") == 0
-        assert stored_vectors(path, "spare_") == set()
+        assert count(path, "memory_passages") == 0
+        assert stored_vectors(path) == set()
         assert found_in(tmp_path, vectors) == []
 
 
@@ -273,28 +288,13 @@ def test_a_memory_that_is_deleted_while_it_is_embedded_is_skipped(path: Path) ->
     assert faults_of(path, NEW) == []
 
 
-FRAME = 4096 + 24
-"""Bytes of a page in the log."""
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each process take over at once."""
+    monkeypatch.setattr(backfill, "LEASE_SECONDS", 0.0)
 
 
-def test_the_swap_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path) -> None:
-    written = []
-    for memories in (2, 40):
-        path = tmp_path / f"{memories}.db"
-        with opened(path, OLD) as store:
-            for number in range(memories):
-                store.store_memory("report", f"{DOCUMENT} {number}", session_id="s")
-        interrupt_at(path, memories)
-        database = Database(path, dimensions=2)
-        database.purge_deleted()
-        with database.write() as connection:
-            SqliteSpareVectors(SqliteWriter(connection)).swap()
-        written.append(path.with_name(f"{memories}.db-wal").stat().st_size)
-        database.close()
-    few, many = written
-    assert few - FRAME <= many <= few  # a page less where the file has free ones
-
-
+@pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_second_run_of_the_same_model_does_no_harm(path: Path, finished: bool) -> None:
     def run_another(call: int) -> None:
@@ -305,9 +305,10 @@ def test_a_second_run_of_the_same_model_does_no_harm(path: Path, finished: bool)
 
     reembed(path, Watched(2, run_another))
     assert faults_of(path, NEW) == []
-    assert spare_tables(path) == 0
+    assert models(path) == 1
 
 
+@pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_second_run_with_another_model_ends_the_first(path: Path, finished: bool) -> None:
     def run_another(call: int) -> None:
@@ -318,7 +319,7 @@ def test_a_second_run_with_another_model_ends_the_first(path: Path, finished: bo
 
     with pytest.raises(DatabaseError, match="choose one model"):
         reembed(path, Watched(2, run_another))
-    assert faults_of(path, OTHER if finished else OLD) == []
+    assert faults_of(path, OTHER, indexed=finished) == []
     reembed(path, OTHER)
     assert faults_of(path, OTHER) == []
 
@@ -354,9 +355,10 @@ def test_a_memory_on_which_the_engine_fails_does_not_stop_the_others(path: Path)
     assert faults_of(path, NEW) == []
 
 
-def test_an_engine_that_fails_on_most_memories_does_not_replace_the_old_vectors(path: Path) -> None:
+def test_after_an_engine_that_fails_on_most_memories_the_old_vectors_are_still_there(path: Path) -> None:
     with pytest.raises(EmbeddingUnavailableError, match=f"failed on {MEMORIES} of {MEMORIES} memories"):
         reembed(path, Failing("naïve"))
+    assert "nothing to do" in reembed(path, OLD)
     assert faults_of(path, OLD) == []
     reembed(path, NEW)
     assert faults_of(path, NEW) == []
@@ -378,7 +380,9 @@ def test_the_doctor_reports_an_unfinished_run_not_as_damage_and_says_how_to_cont
         store.store_memory("input_prompt", DOCUMENT, session_id="s")
     interrupt_at(path, 2)
     report = examine(path)
-    assert found(report) == {"reembedding": Level.WARNING}
+    assert found(report) == {
+        "reembedding": Level.WARNING, "unindexed": Level.WARNING, "fingerprint": Level.PROBLEM
+    }  # fmt: skip
     assert "vector-memory reembed" in said(report, "reembedding")
     reembed(path, NEW)
     assert "vector-memory reembed" in said(examine(path), "fingerprint")
@@ -420,5 +424,4 @@ def test_an_interrupted_command_says_that_it_can_be_repeated(path: Path, tmp_pat
         _, errors = process.communicate()
     assert process.returncode == 130
     assert "run the same command again" in errors
-    assert count(path, "(select distinct memory_id from spare_memory_passages)") == MEMORIES
-    assert model_of(path) is OLD
+    assert (complete(path), models(path)) == (MEMORIES, 2)

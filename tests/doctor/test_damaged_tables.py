@@ -12,8 +12,8 @@ from memory_files import CHILD, SETTINGS, change, doctor, examine, found, said
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.sqlite import database as databases
-from vector_memory.storage.sqlite.candidates import vectors_of
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
 
 
@@ -57,7 +57,7 @@ def test_a_missing_block_of_vectors_is_reported(path: Path) -> None:
     change(path, "delete from vec_chunk_search_vector_chunks00 where rowid = 1")
     opened = Database(path, dimensions=16)
     with opened.read() as connection, pytest.raises(DatabaseError, match="doctor --fix"):
-        vectors_of(connection, "vec_chunk_search", [1, 2, 3])
+        SqliteReader(connection).candidates.vectors([1, 2, 3])
     opened.close()
     report = examine(path)
     assert found(report)["reading"] == Level.PROBLEM

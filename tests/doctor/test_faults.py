@@ -120,7 +120,7 @@ REFUSED: Faults = {
     ),
     "an endless view in place of a table": (
         f"""
-        drop trigger chunk_passage_removed; drop table memory_passages;
+        drop trigger removed_from_vec_chunk_search; drop table memory_passages;
         create view memory_passages as {ENDLESS} select n as id, n as memory_id from r
         """,
         "tables",

@@ -16,7 +16,7 @@ from vector_memory.maintenance.doctor.sqlite_memory import SqliteMemory
 from vector_memory.settings import Settings
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, VECTOR_TABLES
+from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, packed_signatures
 
 NO_FAULTS = {"erasure", "unindexed", "reembedding", "fingerprint"}
@@ -57,14 +57,15 @@ def wrong_vectors(whole: WholeMemory, embedder: Embedder, *, indexed: bool) -> l
 
 def wrong_signatures(connection: apsw.Connection) -> list[str]:
     """Name the passages whose signature is missing, or is not that of their vector."""
-    sql = f"""
-        select v.passage_id, v.embedding, s.signature
-        from ({" union all ".join(f"select passage_id, embedding from {table}" for table in VECTOR_TABLES)}) v
-        left join {SIGNATURE_TABLE} s on s.passage_id = v.passage_id
+    sql = """
+        select v.passage_id, v.embedding, s.signature from (
+            select passage_id, embedding from {0.chunks} union all select passage_id, embedding from {0.memories}
+        ) v left join {0.signatures} s on s.passage_id = v.passage_id
     """
     return [
         f"the signature of passage {passage}"
-        for passage, vector, signature in connection.execute(sql)
+        for model in SqliteReader(connection).models()
+        for passage, vector, signature in connection.execute(sql.format(tables_of(model.id)))
         if signature != packed_signatures(np.frombuffer(vector, np.float32).reshape(1, -1)).tobytes()
     ]
 

@@ -33,6 +33,7 @@ NUMBERS = itertools.count()
 SHARES = (2, 10, 100, 1_000)
 """A task of this number has one in so many passages."""
 
+MODEL = "insert into embedding_models values (1, 'toy', %(length)s, 'fp32', 'toy', true)"
 FILL = """
 insert into session_memories (
     id, memory_type, agent_id, session_id, session_iter, task_code, content, content_length, content_bytes, tags,
@@ -44,8 +45,8 @@ from unnest(%(ids)s::bigint[]) i
 """
 FILL_PASSAGES = """
 insert into memory_passages (
-    id, memory_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code, embedding
-) select m.id, m.id, 0, 4, m.memory_type, m.agent_id, m.session_id, 1, m.task_code,
+    id, model_id, memory_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code, embedding
+) select m.id, 1, m.id, 0, 4, m.memory_type, m.agent_id, m.session_id, 1, m.task_code,
     (%(vectors)s::real[])[(w.number - 1) * %(length)s + 1 : w.number * %(length)s]::vector
 from unnest(%(ids)s::bigint[]) with ordinality w(id, number) join session_memories m on m.id = w.id
 """
@@ -77,6 +78,7 @@ def url(cluster: Cluster) -> str:
     tasks = np.array([*map(str, shares), *[FARTHEST] * FAR])
     database = PostgresDatabase(url, schema=SCHEMA, dimensions=DIMENSIONS)
     with database.write() as connection:
+        connection.execute(MODEL, {"length": DIMENSIONS})
         for task in np.unique(tasks):
             own = ids[tasks == task]
             connection.execute(FILL, {"task": f"{task}", "ids": own})
@@ -117,13 +119,13 @@ def plans_of(connection: Connection, scope: Scope) -> list[str]:
     connection.together()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "_send", explained)
-        candidates.nearest(connection, scope, unit_vectors(1, 3)[0], 200, (), approximately=True)
+        candidates.nearest(connection, scope, "p.model_id = 1", unit_vectors(1, 3)[0], 200, (), approximately=True)
     return plans
 
 
 def nearest_units(connection: Connection, scope: Scope, query: Vectors, count: int) -> Numbers:
     """Return the units of the passages that are nearest, or nearly so."""
-    units, _, _ = candidates.nearest(connection, scope, query, count, (), approximately=True)
+    units, _, _ = candidates.nearest(connection, scope, "p.model_id = 1", query, count, (), approximately=True)
     return units
 
 
@@ -165,7 +167,7 @@ def state_of_index(url: str) -> tuple[list[str], bool]:
     """Return the faulty indexes, and whether searches use the one of vectors."""
     with inspected(url, SCHEMA) as connection:
         everything = passage_filter(Scope(MemoryKind.INPUT_PROMPT))
-        return faulty_indexes(connection), approximate.is_usable(connection, everything)
+        return faulty_indexes(connection), approximate.is_usable(connection, everything, "model_id = 1")
 
 
 def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

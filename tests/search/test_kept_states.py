@@ -55,7 +55,7 @@ def found(store: SessionMemoryStore) -> int:
 
 def are_missing(store: SessionMemoryStore) -> bool:
     with storage_of(store).read() as reader:
-        return reader.upkeep.spare_vectors.are_states_missing()
+        return bool(reader.upkeep.change.without_states())
 
 
 def doctor(path: Path, settings: Settings = SETTINGS) -> Doctor:

@@ -23,10 +23,9 @@ from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.scoring import K1, B
-from vector_memory.storage.sqlite.candidates import SqliteCandidates
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.transactions import SqliteConnection, SqliteWriter
+from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
 from vector_memory.storage.terms import query_terms, terms
 from waiting import at_once
 
@@ -116,7 +115,7 @@ def as_chunk(index: int, text: str) -> Chunk:
 
 
 def find(connection: apsw.Connection, query: str, scope: Scope = REPORTS) -> list[Match]:
-    units, words = scores_by_words(SqliteCandidates(SqliteConnection(connection)), query, scope)
+    units, words = scores_by_words(SqliteReader(connection).candidates, query, scope)
     columns = units.ids[words.entries], units.owners_of(words.entries), words.shares[words.entries]
     matches = [Match(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return sorted(matches, key=lambda match: (-round(match.score, 6), match.id))

@@ -19,11 +19,11 @@ from lattice import DIMENSIONS as LATTICE
 from vector_memory.domain import TRAITS, MemoryKind, Scope
 from vector_memory.results.rounding import Score, Share, Value
 from vector_memory.storage.damaged import DamagedError
+from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite import schema, vec0
 from vector_memory.storage.sqlite.rows import fetch_column
-from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK
-from vector_memory.storage.sqlite.transactions import CHUNK_TABLE, table_for
+from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK, tables_of
 from vector_memory.storage.sqlite.vec0.blocks import BLOCKS, are_blocks_consistent, read_blocks, read_vectors
 from vector_memory.storage.sqlite.vec0.signatures import (
     BLOCKS_AT_ONCE,
@@ -33,6 +33,8 @@ from vector_memory.storage.sqlite.vec0.signatures import (
     passages_at,
 )
 from vector_memory.store import SessionMemoryStore
+
+CHUNK_TABLE = tables_of(FIRST_MODEL).chunks
 
 SRC = Path(vec0.__file__).parents[2].parent
 DIMENSIONS = 100
@@ -61,7 +63,7 @@ def test_the_installed_release_is_the_one_that_the_adapter_was_written_for(conne
 
 def test_the_tables_of_a_vec0_table_are_those_that_the_adapter_names(connection: apsw.Connection) -> None:
     for table in (CHUNK_TABLE, SIGNATURE_TABLE):
-        expected = vec0.shadow_tables(schema.METADATA_COLUMNS[table])
+        expected = vec0.shadow_tables(int(table == SIGNATURE_TABLE))
         names = fetch_column(connection, "select name from sqlite_schema where name glob ?", (f"{table}_*",))
         assert {name.removeprefix(f"{table}_") for name in names} == expected.keys()
         for suffix, columns in expected.items():
@@ -80,16 +82,14 @@ WANTED = {
 
 
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
-def test_vectors_read_from_the_blocks_are_those_that_a_query_gives_also_after_the_table_was_renamed(
+def test_vectors_read_from_the_blocks_are_those_that_a_query_gives(
     connection: apsw.Connection, wanted: Sequence[int]
 ) -> None:
     connection.execute(f"delete from {CHUNK_TABLE} where passage_id % 7 = 0")
     rows = connection.execute(f"select passage_id, embedding from {CHUNK_TABLE} order by passage_id").fetchall()
-    for table, renamed in ((CHUNK_TABLE, "renamed"), ("renamed", CHUNK_TABLE)):
-        ids, vectors = read_vectors(connection, table, 4, list(wanted))
-        found = list(zip(ids.tolist(), [vector.tobytes() for vector in vectors], strict=True))
-        assert found == [row for row in rows if row[0] in wanted]
-        vec0.rename_table(connection, table, renamed)
+    ids, vectors = read_vectors(connection, CHUNK_TABLE, 4, list(wanted))
+    found = list(zip(ids.tolist(), [vector.tobytes() for vector in vectors], strict=True))
+    assert found == [row for row in rows if row[0] in wanted]
     assert are_blocks_consistent(connection, CHUNK_TABLE, 4)
 
 
@@ -126,10 +126,10 @@ def read_signatures(connection: apsw.Connection, kind: int) -> Signed:
     units = np.empty((len(blocks), SIGNATURES_PER_BLOCK), np.int64)
     read_blocks(connection, f"{SIGNATURE_TABLE}_metadatachunks00", "data", blocks, units)
     chosen = Chosen(10**6)
-    estimate(connection, blocks, units, QUERY, AllUnits(), chosen)
+    estimate(connection, f"{SIGNATURE_TABLE}_vector_chunks00", blocks, units, QUERY, AllUnits(), chosen)
     found = chosen.best()
     assert found is not None
-    ids = passages_at(connection, blocks, found.rows).tolist()
+    ids = passages_at(connection, SIGNATURE_TABLE, blocks, found.rows).tolist()
     assert len(ids) == len(set(ids))
     own = zip(units.ravel()[found.rows].tolist(), [each.tobytes() for each in found.signatures], strict=True)
     return dict(zip(ids, own, strict=True))
@@ -146,12 +146,12 @@ def test_signatures_read_in_blocks_are_those_that_were_written_also_after_deleti
         sql = f"select passage_id, unit_id, signature from {SIGNATURE_TABLE} where kind_key = ?"
         written: list[Any] = connection.execute(sql, (kind,)).fetchall()
         assert read_signatures(connection, kind) == {number: (unit, row) for number, unit, row in written}
-        newest = likeliest_passages(connection, kind, QUERY, AllUnits(), len(written), 1)
+        newest = likeliest_passages(connection, SIGNATURE_TABLE, kind, QUERY, AllUnits(), len(written), 1)
         assert set(newest.passage_ids.tolist()) >= {number for number, *_ in written[-SIGNATURES_PER_BLOCK:]}
-        everything = likeliest_passages(connection, kind, QUERY, AllUnits(), len(written), None)
+        everything = likeliest_passages(connection, SIGNATURE_TABLE, kind, QUERY, AllUnits(), len(written), None)
         assert (set(everything.passage_ids.tolist()), everything.complete) == ({one for one, *_ in written}, True)
     assert are_blocks_consistent(connection, SIGNATURE_TABLE, DIMENSIONS)
-    nothing = likeliest_passages(connection, None, QUERY, AllUnits(), 10, None)
+    nothing = likeliest_passages(connection, SIGNATURE_TABLE, None, QUERY, AllUnits(), 10, None)
     assert (len(nothing.passage_ids), len(nothing.unit_ids), nothing.complete) == (0, 0, True)
 
 
@@ -170,7 +170,7 @@ def test_damaged_blocks_of_signatures_are_noticed(connection: apsw.Connection, d
     connection.execute(damage.format(table=SIGNATURE_TABLE))
     assert not are_blocks_consistent(connection, SIGNATURE_TABLE, DIMENSIONS)
     with pytest.raises(DamagedError):
-        likeliest_passages(connection, KINDS[0], QUERY, AllUnits(), 10, None)
+        likeliest_passages(connection, SIGNATURE_TABLE, KINDS[0], QUERY, AllUnits(), 10, None)
 
 
 def test_each_block_is_checked_by_its_key(connection: apsw.Connection) -> None:
@@ -229,7 +229,7 @@ def test_a_vector_that_is_no_longer_numbers_puts_no_nan_into_an_answer(
 ) -> None:
     for text in ("The red fox runs.", "A blue whale swims.", "Green frogs jump."):
         store.store_memory(kind, text, session_id="s", agent_id="a")
-    table = f"{table_for(chunked=TRAITS[kind].chunked)}_vector_chunks00"
+    table = f"{tables_of(FIRST_MODEL)[not TRAITS[kind].chunked]}_vector_chunks00"
     ((vectors,),) = execute(store, f"select vectors from {table}")
     damaged = np.frombuffer(vectors, np.float32).copy()
     damaged[:LATTICE] = np.nan

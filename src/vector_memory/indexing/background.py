@@ -74,8 +74,8 @@ class BackgroundVectors:
     ) -> None:
         """Begin to compute what others have left behind, and from now on, if it `defers`, what this process stores.
 
-        `first` is done before that, as soon as the database lets it. `erase` is called every few minutes; it erases
-        some of what has expired, and returns whether there may be more.
+        `first` is done before that, as soon as the database lets it, and again while it returns True. `erase` is called
+        every few minutes; it erases some of what has expired, and returns whether there may be more.
         """
         self._defers |= defers
         self._first, self._erase = first or self._first, erase or self._erase
@@ -152,8 +152,8 @@ class BackgroundVectors:
         if self._first is None:
             return
         try:
-            self._first()
-            self._first = None
+            if not self._first():
+                self._first = None
         except ClosedMemoryError:
             raise
         except Exception as error:
@@ -192,7 +192,7 @@ class BackgroundVectors:
             return None
         fingerprint = self._indexer.fingerprint
         with self._storage.read() as reader:
-            reader.require_comparable(fingerprint)
+            reader.require_current(fingerprint)
         with self._storage.write() as writer:
             writer.take_over(self._lease())
             return writer.next_leased(self.owner)  # another process may have been faster

@@ -166,6 +166,11 @@ class Indexer:
         """
         if self._links_of is None:
             return NO_LINKS
+        try:
+            if embedded is not None:
+                reader.require_comparable(embedded.fingerprint)
+        except EmbeddingUnavailableError:  # another process has just changed the model
+            return NO_LINKS
         texts = [] if embedded is None else [content[each.start : each.end] for each in embedded.passages]
         vectors = np.empty((0, reader.dimensions), np.float32) if embedded is None else embedded.vectors
         try:
@@ -236,7 +241,7 @@ def complete(
     DatabaseError.
     """
     with storage.read() as reader:
-        reader.require_comparable(indexer.fingerprint)
+        reader.require_current(indexer.fingerprint)
         stored = reader.chunks_of(memory.id)
         embedded = reader.embedded_passages(memory.id)
     chunks: Sequence[Chunk] = [part.chunk for part in stored] or indexer.chunk(memory.memory_type, memory.content)

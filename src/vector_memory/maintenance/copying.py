@@ -142,7 +142,7 @@ class Copying:
             return
         try:
             with self._target.read() as reader:
-                reader.require_comparable(self._fingerprint)
+                reader.require_current(self._fingerprint)
         except EmbeddingUnavailableError:
             raise ValidationError(OTHER_VECTORS) from None
 

@@ -183,6 +183,11 @@ class Retriever:
 
     def _at_first(self, reader: Reader, scope: Scope, question: Question) -> tuple[Awaited | None, "Known"]:
         """Return which vectors are worth waiting for, and what else a search of the scope asks for."""
+        if question.vector is not None:
+            try:
+                self.require_comparable(reader)
+            except EmbeddingUnavailableError:  # `within` says it
+                question = replace(question, vector=None)
         visible = reader.visible(scope)
         pending, everywhere, missing, *found = reader.together(
             lambda reader: reader.pending(scope),

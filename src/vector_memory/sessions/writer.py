@@ -228,7 +228,7 @@ class MemoryWriter:
         try:
             if stored != self._indexer.fingerprint:
                 with self._storage.read() as reader:
-                    reader.require_comparable(self._indexer.fingerprint)
+                    reader.require_current(self._indexer.fingerprint)
             if defer:
                 return None, None
             units = self._indexer.unit_texts(memory.kind, memory.title, memory.content, chunks)
@@ -312,7 +312,7 @@ def usable(reader: Reader, embedded: Embedded | None) -> tuple[Embedded | None, 
     """Return the vectors, or None and the reason if another process has just stored vectors of another model."""
     try:
         if embedded is not None:
-            reader.require_comparable(embedded.fingerprint)
+            reader.require_current(embedded.fingerprint)
     except EmbeddingUnavailableError as error:
         return None, str(error)
     return embedded, None

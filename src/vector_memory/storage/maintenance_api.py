@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from vector_memory.storage.records import Memory, StoredChunk, StoredPassage
 
 if TYPE_CHECKING:
+    from vector_memory.storage.queries.change_of_model import ChangeOfModel
     from vector_memory.storage.queries.portions import Portions
-    from vector_memory.storage.queries.reembedding import SpareVectors
 
 IDENTITY = ("id", "memory_type", "agent_id", "session_id", "session_iter", "task_code", "created_at", "content_hash")
 """What no amendment changes."""
@@ -23,7 +23,7 @@ EXPORT_AND_IMPORT = (
 class Upkeep(NamedTuple):
     """What maintenance does in the transaction of a reader or writer."""
 
-    spare_vectors: "SpareVectors"
+    change: "ChangeOfModel"
     portions: "Portions"
 
 

@@ -82,6 +82,7 @@ class LimitedReader(Limited[Reader]):
             "count_all",
             "fingerprint",
             "require_comparable",
+            "require_current",
             "candidates",
             "now",
         }

@@ -15,23 +15,20 @@ from vector_memory.storage.queries.insert import DuplicateQueries, KeywordQuerie
 from vector_memory.storage.queries.later import LaterQueries
 from vector_memory.storage.queries.lifecycle import LifecycleQueries
 from vector_memory.storage.queries.memories import MemoryChanges, MemoryQueries
-from vector_memory.storage.queries.passages import PassageQueries
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.queries.sessions import SessionQueries
 from vector_memory.storage.queries.tags import TagChanges, TagQueries
 from vector_memory.storage.queries.traces import TraceQueries
-from vector_memory.storage.records import Cursor, LastIds, Memory
+from vector_memory.storage.records import Cursor, LastIds
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from vector_memory.storage.maintenance_api import Upkeep
-    from vector_memory.storage.postings import Words
 
 
 class Reader(
     MemoryQueries,
     ChunkQueries,
     KeywordQueries,
-    PassageQueries,
     SessionQueries,
     DuplicateQueries,
     TagQueries,
@@ -62,13 +59,6 @@ class Reader(
 
 class Writer(MemoryChanges, MemoryInserts, TagChanges, Reader):
     """A reader of the newest state that can also change it."""
-
-    def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
-        """Also forget what was computed of the earlier title with another model."""
-        lacks_vectors = super().amend(memory, words, now)
-        if lacks_vectors:
-            self.upkeep.spare_vectors.forget(memory.id)
-        return lacks_vectors
 
     @abstractmethod
     def raise_last_ids(self, last: LastIds) -> None:

@@ -57,7 +57,7 @@ class Vocabulary:
                 if known.issuperset(tags):
                     return ComputedVectors()
                 fingerprint = self._model.fingerprint
-                reader.require_comparable(fingerprint)
+                reader.require_current(fingerprint)
                 missing = reader.tag_vectors(fingerprint.dimensions).missing()
             return ComputedVectors(self._embed([*(tag for tag in tags if tag not in known), *missing]), fingerprint)
         except EmbeddingUnavailableError:

@@ -389,7 +389,6 @@ def test_random_memories_are_copied(pair: Pair) -> None:
 def test_a_fingerprint_of_other_dimensions_needs_a_target_made_for_them(pair: Pair) -> None:
     longer = Fingerprint("longer", 12, "fp32", "test")
     with pair.source.write() as writer:
-        writer.upkeep.spare_vectors.begin(longer)
-        writer.upkeep.spare_vectors.swap()
+        writer.upkeep.change.begin(longer)
     with pytest.raises(ValidationError, match="another model"):
         pair.run()

@@ -103,6 +103,7 @@ def test_tags_are_counted_for_each_memory_and_listed_by_frequency(storage: Stora
 def test_tags_have_vectors_of_the_memorys_model_or_none(storage: Storage) -> None:
     dimensions = MODEL.dimensions
     with storage.write() as writer:
+        writer.adopt_fingerprint(MODEL)
         writer.count_tag("first", unit_vector("first"), "2026")
         writer.count_tag("second", None, "2026")
         writer.count_tag("first", None, "2026")

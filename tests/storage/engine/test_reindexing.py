@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -84,7 +85,7 @@ def test_what_is_stored_and_deleted_during_the_upgrade_is_indexed_once_or_not_at
                 for memory_id in leaving[len(added) - 1]:
                     writer.delete(memory_id)
 
-    monkeypatch.setattr(backfill, "time", SimpleNamespace(sleep=meanwhile))
+    monkeypatch.setattr(backfill, "time", SimpleNamespace(sleep=meanwhile, time=time.time, monotonic=time.monotonic))
     finish(engine.storage)
     assert found(engine.storage) == [ids[2], *ids[6:9], *added]
     assert is_right(engine.storage)

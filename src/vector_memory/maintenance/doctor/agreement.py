@@ -67,7 +67,7 @@ class Comparison:
     def has_model(self) -> bool:
         """Whether there is a model whose vectors are comparable with those of the memory."""
         try:
-            self.reader.require_comparable(self.indexer.fingerprint)
+            self.reader.require_current(self.indexer.fingerprint)
         except EmbeddingUnavailableError:
             return False
         return True
@@ -283,7 +283,7 @@ def fingerprint(reader: Reader, indexer: Indexer) -> Finding:
     """Check that the stored vectors are comparable with the model's."""
     present = reader.fingerprint()
     try:
-        reader.require_comparable(indexer.fingerprint)
+        reader.require_current(indexer.fingerprint)
     except EmbeddingUnavailableError as error:
         if indexer.is_ready:
             return problem("fingerprint", str(error))
@@ -291,22 +291,18 @@ def fingerprint(reader: Reader, indexer: Indexer) -> Finding:
     if present is None:
         return fine("fingerprint", "There are no vectors yet.")
     said = f"The vectors were computed with {present}, the configured model."
-    if indexer.keeps_states and reader.upkeep.spare_vectors.are_states_missing():
+    if indexer.keeps_states and reader.upkeep.change.without_states():
         said += " Some passages have no states of their tokens for late interaction: `vector-memory reembed` adds them."
     return fine("fingerprint", said)
 
 
 def reembedding(reader: Reader) -> Iterator[Finding]:
     """Check for a change of the model that is in progress or was interrupted."""
-    spare = reader.upkeep.spare_vectors
-    if spare.exist():
-        new_model = spare.needed_for()
-        message = (
-            f"Recomputing the vectors with {new_model} is in progress or was interrupted."
-            if new_model
-            else "Some vectors of an earlier model have not been erased yet."
-        )
-        yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")
+    if others := reader.upkeep.change.others():
+        earlier = ", ".join(str(model.fingerprint) for model in others)
+        message = f"Recomputing the vectors of {earlier} with {reader.fingerprint()} is in progress or was interrupted."
+        advice = "If no `vector-memory reembed` and no server with the new model is running, run it again."
+        yield warning("reembedding", message, advice)
 
 
 # Makes what is derived from the texts of an open memory again, for memories of any engine.

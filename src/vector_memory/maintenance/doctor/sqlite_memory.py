@@ -34,9 +34,8 @@ from vector_memory.storage.sqlite.checkpointer import unerased
 from vector_memory.storage.sqlite.copying import replace_database
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.inspection import FileKind
-from vector_memory.storage.sqlite.migrations import expected_schema, is_record_wrong
+from vector_memory.storage.sqlite.migrations import altered_in, is_record_wrong
 from vector_memory.storage.sqlite.salvage import Salvaged, has_texts, misfiled_memories, salvage, unsound_tables
-from vector_memory.storage.sqlite.schema_check import altered_names
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.time_limit import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader
@@ -183,7 +182,7 @@ def erasure(connection: Connection) -> Finding:
 
 def tables(connection: Connection) -> Finding:
     """Check that tables, indexes and triggers are those of this release."""
-    names = sorted(altered_names(connection, expected_schema()))
+    names = sorted(altered_in(connection))
     if not names and is_record_wrong(connection):
         names = ["schema_migrations"]
     return copyable(connection, checked("tables", first_names(names), ADVICE))

@@ -41,6 +41,7 @@ NOT_OWNER = "Only the role that owns the tables may create or drop the index: us
 USABLE = """
 select case when exists (
     select 1 from pg_index where indexrelid = to_regclass(quote_ident(current_schema()) || '.{name}') and indisvalid
+        and pg_get_expr(indpred, indrelid) = '({model})'
 ) then (select count(*) from (select 1 from memory_passages p {condition} limit %(above)s) counted) else 0 end
 """
 
@@ -53,27 +54,36 @@ LEAVE = Statement("select set_config('enable_seqscan', 'on', true), set_config('
 
 
 VECTORS = """
-select dimensions, (
+select dimensions, coalesce((select id from embedding_models where is_current), 1), (
     select n.nspname::text from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'
 ) from namespace
 """
 
 CREATE = """
 create index concurrently if not exists {name} on {schema}.memory_passages
-using hnsw ((embedding::{extension}.halfvec({length})) {extension}.halfvec_l2_ops)
+using hnsw ((embedding::{extension}.halfvec({length})) {extension}.halfvec_l2_ops) where model_id = {model}
 """
 
+UNUSABLE = """
+select not indisvalid or pg_get_expr(indpred, indrelid) is distinct from format('(model_id = %%s)', %s::integer)
+from pg_index where indexrelid = to_regclass(%s)
+"""
+"""Whether the index was not completed, or has the vectors of another model."""
 
-def is_usable(connection: Connection, condition: Filter) -> bool:
-    """Return whether there is an index, and more than EXACT_PASSAGES passages fulfil a condition."""
-    sql = USABLE.format(name=NAME, condition=condition.sql)
+
+def is_usable(connection: Connection, condition: Filter, model: str) -> bool:
+    """Return whether there is an index of a model, and more than EXACT_PASSAGES passages fulfil a condition."""
+    sql = USABLE.format(name=NAME, condition=condition.sql, model=model)
     found = fetch_value(connection, sql, condition.parameters | {"above": EXACT_PASSAGES + 1})
     return int(found) > EXACT_PASSAGES
 
 
-def nearest(connection: Connection, condition: Filter, query: Vectors, k: int) -> list[Row] | None:
-    """Return unit and vector of nearly the `k` nearest passages, in any order; None: compare all of them."""
-    if k > MOST or not is_usable(connection, condition):
+def nearest(connection: Connection, condition: Filter, is_read: str, query: Vectors, k: int) -> list[Row] | None:
+    """Return unit and vector of nearly the `k` nearest passages, in any order; None: compare all of them.
+
+    `is_read`: the part of the condition that a passage `p` is of the model.
+    """
+    if k > MOST or not is_usable(connection, condition, is_read.removeprefix("p.")):
         return None
     length = len(query)
     sql = f"""
@@ -92,17 +102,17 @@ def create(url: str, schema: str) -> None:
 
     Raises DatabaseError, also if another process is creating or dropping it.
     """
-    with maintained(url, schema) as (connection, length, extension):
+    with maintained(url, schema) as (connection, length, model, extension):
         index = f"{Identifier(schema).as_string()}.{NAME}"
-        if fetch_value(connection, "select not indisvalid from pg_index where indexrelid = to_regclass(%s)", (index,)):
+        if fetch_value(connection, UNUSABLE, (model, index)):
             drop_from(connection, schema)
         names = {"name": Identifier(NAME), "schema": Identifier(schema), "extension": Identifier(extension)}
-        connection.execute(SQL(CREATE).format(**names, length=Literal(length)).as_string())
+        connection.execute(SQL(CREATE).format(**names, length=Literal(length), model=Literal(model)).as_string())
 
 
 def drop(url: str, schema: str) -> None:
     """Drop the index, if it exists, while others read and write the memory. Raises DatabaseError like `create`."""
-    with maintained(url, schema) as (connection, _, _):
+    with maintained(url, schema) as (connection, *_):
         drop_from(connection, schema)
 
 
@@ -112,11 +122,11 @@ def drop_from(connection: Connection, schema: str) -> None:
 
 
 @contextmanager
-def maintained(url: str, schema: str) -> Iterator[tuple[Connection, int, str]]:
+def maintained(url: str, schema: str) -> Iterator[tuple[Connection, int, int, str]]:
     """Yield a connection for `statements_alone` which alone changes the index of a memory.
 
-    Also the length of the vectors, and the schema of pgvector. A transaction on another connection holds the lock
-    meanwhile: it has no snapshot, so nobody waits for it. Raises DatabaseError.
+    Also the length of the vectors, the id of their model, and the schema of pgvector. A transaction on another
+    connection holds the lock meanwhile: it has no snapshot, so nobody waits for it. Raises DatabaseError.
     """
     with statements_alone(url) as connection, closing(connect(url)) as holder:
         if not migrations.version_of(connection, schema):
@@ -124,8 +134,8 @@ def maintained(url: str, schema: str) -> Iterator[tuple[Connection, int, str]]:
         with holder.writing(beginnings.maintaining(schema)):
             if not fetch_value(holder, "select pg_try_advisory_xact_lock(%s, hashtext(%s))", (LOCK_KEY, schema)):
                 raise DatabaseLockError(BEING_CHANGED)
-            ((length, extension),) = holder.execute(VECTORS).fetchall()
+            ((length, model, extension),) = holder.execute(VECTORS).fetchall()
             try:
-                yield connection, length, extension
+                yield connection, length, model, extension
             except postgres.InsufficientPrivilege:
                 raise DatabaseError(NOT_OWNER) from None

@@ -61,7 +61,10 @@ class PostgresCandidates(Candidates):
     """
 
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
-        return vectors_of(self.connection.raw, passage_ids)
+        sql = (
+            f"select id, embedding from memory_passages p where id = any(%s::bigint[]) and {self._is_read} order by id"
+        )
+        return self._fetched(sql, passage_ids)
 
     def compared_ahead(self, scope: Scope, query: Vectors) -> ComparedPassages | None:
         found = None if scope.session_id is None else self.compared(scope, query, MOST_AHEAD + 1)
@@ -73,12 +76,12 @@ class PostgresCandidates(Candidates):
             select string_agg(int8send(unit), ''::bytea), string_agg(float8send(distance), ''::bytea) from (
                 select coalesce(p.chunk_id, p.memory_id) as unit,
                     p.embedding <-> %(query)s::real[]::vector as distance
-                from memory_passages p {condition.sql} and vector_dims(p.embedding) = %(length)s limit %(limit)s
+                from memory_passages p {condition.sql} and {self._is_read} limit %(limit)s
             ) compared
         """
-        parameters = condition.parameters | {"query": query, "length": len(query), "limit": limit}
+        parameters = condition.parameters | {"query": query, "limit": limit}
         units, distances = self.connection.raw.execute(sql, parameters, binary=True).fetchall()[0]
-        # Vectors of another model may have another length. For unit vectors |a - b|^2 = 2 - 2ab.
+        # For unit vectors |a - b|^2 = 2 - 2ab.
         near = rounded(1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2)
         return ComparedPassages(as_numbers(units), near, near.__getitem__)
 
@@ -89,30 +92,46 @@ class PostgresCandidates(Candidates):
         """
         are_few = newest is not None and newest <= FEW
         units, vectors, is_exact = nearest(
-            self.connection.raw, scope, query, limit, worth.left_out, approximately=not are_few
+            self.connection.raw, scope, self._is_read, query, limit, worth.left_out, approximately=not are_few
         )
         complete = is_exact and len(units) < limit
         wanted = [] if complete or are_few else np.setdiff1d(worth.best(limit // BY_WORDS), units).tolist()
         if wanted:
             column = "chunk_id" if scope.kind is not None and TRAITS[scope.kind].chunked else "memory_id"
-            sql = f"select {column}, embedding from memory_passages where {column} = any(%s)"
-            others, more = fetched(self.connection.raw, sql, wanted)
+            sql = f"select {column}, embedding from memory_passages p where {column} = any(%s) and {self._is_read}"
+            others, more = self._fetched(sql, wanted)
             units, vectors = np.concatenate([units, others]), np.concatenate([vectors, more])
         return Likely(units, vectors, complete)
 
+    def _fetched(self, sql: str, ids: list[int]) -> tuple[Numbers, Vectors]:
+        """Return rows of id and vector as arrays."""
+        rows = self.connection.raw.execute(sql, (np.array(ids, np.int64),), binary=True).fetchall() if ids else []
+        found, sent = zip(*rows, strict=True) if rows else ((), ())
+        dimensions = 1 if self.model is None else self.model.fingerprint.dimensions
+        return np.array(found, np.int64), as_vectors(sent, dimensions)
+
 
 def nearest(
-    connection: Connection, scope: Scope, query: Vectors, k: int, left_out: Sequence[int], *, approximately: bool
+    connection: Connection,
+    scope: Scope,
+    is_read: str,
+    query: Vectors,
+    k: int,
+    left_out: Sequence[int],
+    *,
+    approximately: bool,
 ) -> tuple[Numbers, Vectors, bool]:
     """Return the units and vectors of the `k` passages of a scope that are nearest to the query, and if that is exact.
 
-    Compares all of them, unless the scope is large and there is an index of vectors that may be used (`approximate`).
+    `is_read`: the condition that a passage `p` is of the model. Compares all of them, unless the scope is large and
+    there is an index of vectors that may be used (`approximate`).
     """
     condition = passage_filter(scope)
+    condition = Filter(f"{condition.sql} and {is_read}", condition.parameters)
     if left_out:
         others = f"{condition.sql} and p.memory_id <> all(%(left_out)s::bigint[])"
         condition = Filter(others, condition.parameters | {"left_out": list(left_out)})
-    rows = approximate.nearest(connection, condition, query, k) if approximately else None
+    rows = approximate.nearest(connection, condition, is_read, query, k) if approximately else None
     is_exact = rows is None
     if rows is None:
         # The sum keeps the planner from an approximate index.
@@ -123,16 +142,3 @@ def nearest(
         rows = connection.execute(sql, condition.parameters | {"query": query, "k": k}, binary=True).fetchall()
     units, sent = zip(*rows, strict=True) if rows else ((), ())
     return np.array(units, np.int64), as_vectors(sent, len(query)), is_exact
-
-
-def vectors_of(connection: Connection, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
-    """Return the ids of those passages that exist, ascending, and the vectors, shape (ids, dimensions)."""
-    sql = "select id, embedding from memory_passages where id = any(%s::bigint[]) order by id"
-    return fetched(connection, sql, passage_ids)
-
-
-def fetched(connection: Connection, sql: str, ids: list[int]) -> tuple[Numbers, Vectors]:
-    """Return rows of id and vector as arrays."""
-    rows = connection.execute(sql, (np.array(ids, np.int64),), binary=True).fetchall() if len(ids) else []
-    found, sent = zip(*rows, strict=True) if rows else ((), ())
-    return np.array(found, np.int64), as_vectors(sent, connection.state.dimensions)

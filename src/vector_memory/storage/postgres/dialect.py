@@ -38,6 +38,7 @@ DIALECT = {
     "copied_columns": ", content_length, content_bytes, category, about_report, project",
     "copied_values": ", %(content_length)s, %(content_bytes)s, %(category)s, %(about_report)s, %(project)s",
     "states": "p.states",
+    "lacks_states": "(p.states is null or mod(length(p.states), (vector_dims(p.embedding) + 7) / 8) <> 0)",
     "readable_states": "p.states",
     "with_states": "",
     "bytes": Fragment("?"),

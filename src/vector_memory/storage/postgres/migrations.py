@@ -36,7 +36,7 @@ def create_tables(connection: psycopg.Connection[tuple[object, ...]], dimensions
     """Create the tables of a memory whose vectors have this length."""
     commands = (command for script in tables.TABLES for command in script.split(";") if command.strip())
     for command in commands:
-        connection.execute(command.replace("{dimensions}", str(dimensions)).encode())
+        connection.execute(command.encode())
     connection.execute(
         "insert into namespace (id, schema_version, dimensions) values (1, %s, %s)", (VERSION, dimensions)
     )

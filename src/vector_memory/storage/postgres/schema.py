@@ -4,7 +4,7 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-VERSION = 21
+VERSION = 22
 """The version of these tables. Until the first release, schemas of all other versions are refused."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
@@ -109,17 +109,18 @@ create table embedding_models (
     dimensions integer not null,
     precision text not null,
     engine text not null,
+    is_current boolean not null,
     unique (model, dimensions, precision, engine)
 );
 """
 
-# The filter columns are copied from the memory, so that a scan of a scope reads no other table.
-# The type of the vectors does not have their length: else statements that a connection has prepared would fail when
-# vectors of another length are put in use. The states of tokens are always outside the rows, so that those of a scope
-# stay on few pages. As bits, they cannot be compressed.
+# The filter columns are copied from the memory, so that a scan of a scope reads no other table. The type of the vectors
+# does not have their length: while the model is changed, there are vectors of two. The states of tokens are always
+# outside the rows, so that those of a scope stay on few pages. As bits, they cannot be compressed.
 PASSAGES = """
 create table memory_passages (
     id bigint primary key,
+    model_id integer not null references embedding_models(id),
     memory_id bigint not null references session_memories(id) on delete cascade,
     chunk_id bigint references memory_chunks(id) on delete cascade,
     start_char integer not null,
@@ -129,7 +130,7 @@ create table memory_passages (
     session_id text collate "C",
     session_iter integer not null,
     task_code text collate "C",
-    embedding vector not null check (vector_dims(embedding) = {dimensions}),
+    embedding vector not null,
     states bytea
 ) with (toast_tuple_target = 128);
 alter table memory_passages alter column embedding set storage plain;
@@ -201,6 +202,13 @@ create table pending_vectors (
     attempts integer not null default 0,
     promised_at double precision not null default 0
 );
+
+create table upkeep (
+    id smallint primary key check (id = 1),
+    owner text not null,
+    leased_until double precision not null
+);
+insert into upkeep values (1, '', 0);
 """
 
 # One row: a random name of this memory, and up to which id it was copied from which other one.
@@ -232,6 +240,7 @@ create table canonical_tags (
     id bigint primary key generated always as identity,
     tag text collate "C" not null unique,
     embedding bytea,
+    model_id integer,
     frequency integer not null default 0,
     created_at text not null
 );

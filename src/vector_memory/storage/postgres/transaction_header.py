@@ -7,7 +7,6 @@ order of commits.
 import sys
 from dataclasses import dataclass
 
-from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres import generations
@@ -16,6 +15,7 @@ from vector_memory.storage.postgres.generations import Generation, Lineage, Mark
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.queries.insert import Numbered
+from vector_memory.storage.queries.passages import Model, model_from_row
 from vector_memory.storage.queries.pending import IS_HELD
 
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
@@ -42,8 +42,8 @@ READ, READ_BY_START = (
         f"""
         select n.schema_version, n.revision, n.last_memory_id, n.last_chunk_id, n.last_passage_id, n.dimensions,
             (select count(*) from pending_vectors where {as_postgres(IS_HELD)}),
-            e.id, e.model, e.dimensions, e.precision, e.engine, {server}, {generations.READ}
-        from namespace n left join embedding_models e on true
+            (select json_agg(e) from embedding_models e), {server}, {generations.READ}
+        from namespace n
         """
     )
     for server in (generations.SAID, generations.STARTED)
@@ -54,8 +54,8 @@ READ, READ_BY_START = (
 class State:
     """The state of a memory. `pending`: how many memories have vectors that somebody is computing now.
 
-    `dimensions`: the length of the vectors. `model_id` and `fingerprint`: those of the vectors, or None while there are
-    none. `lineage`: that of the connection. `met`: what this process had met before.
+    `dimensions`: the length of the current model's vectors. `models`: None: this transaction has changed them.
+    `lineage`: that of the connection. `met`: what this process had met before.
     """
 
     revision: int
@@ -64,8 +64,7 @@ class State:
     last_passage_id: int
     dimensions: int
     pending: int
-    model_id: int | None
-    fingerprint: Fingerprint | None
+    models: list[Model] | None
     lineage: Lineage
     generations: list[Generation]
     met: Marks
@@ -126,12 +125,11 @@ def state_in(cursor: Cursor, met: Marks = NOTHING) -> State:
     row = cursor.fetchone()
     if row is None:
         raise DamagedError(MISSING)
-    version, *numbers, pending, model_id, model, length, precision, engine = row[:12]
+    version, *numbers, pending, models = row[:8]
     if version == GIVEN_AWAY:
         raise DatabaseError(MOVED)
     if version > VERSION:
         raise DatabaseError(NEWER)
-    fingerprint = None if model_id is None else Fingerprint(model, length, precision, engine)
     revision, memory, chunk, passage, dimensions = numbers
     return State(
         revision=revision,
@@ -140,9 +138,8 @@ def state_in(cursor: Cursor, met: Marks = NOTHING) -> State:
         last_passage_id=passage,
         dimensions=dimensions,
         pending=pending,
-        model_id=model_id,
-        fingerprint=fingerprint,
-        lineage=Lineage._make(row[12:15]),
-        generations=[Generation(**each) for each in row[15] or ()],
+        models=[model_from_row(**model) for model in models or ()],
+        lineage=Lineage._make(row[8:11]),
+        generations=[Generation(**each) for each in row[11] or ()],
         met=met,
     )

@@ -1,17 +1,16 @@
 """The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vector_memory.domain import Fingerprint, Scope
+from vector_memory.domain import Scope
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
 from vector_memory.storage.postgres.rows import rows_of
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.queries.insert import Numbered
-from vector_memory.storage.queries.passages import Passage
+from vector_memory.storage.queries.passages import MODELS, Model, Passage, model_from_row
 from vector_memory.storage.records import Cursor, LastIds, Memory, Pending
 from vector_memory.storage.transactions import Reader, Writer
 
@@ -28,11 +27,11 @@ T = TypeVar("T")
 
 # One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
 ADD_PASSAGES = """
-    insert into {table} (
-        id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code,
-        embedding, states
+    insert into memory_passages (
+        id, model_id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter,
+        task_code, embedding, states
     )
-    select %(first)s + p.number - 1, m.id, p.chunk_id, p.start_char, p.end_char, m.memory_type, m.agent_id,
+    select %(first)s + p.number - 1, %(model)s, m.id, p.chunk_id, p.start_char, p.end_char, m.memory_type, m.agent_id,
         m.session_id, m.session_iter, m.task_code,
         (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector, p.states
     from unnest(%(chunks)s::bigint[], %(starts)s::integer[], %(ends)s::integer[], %(states)s::bytea[])
@@ -111,25 +110,28 @@ class PostgresReader(Reader):
         return super().pending(scope, until, owner) if self.raw.state.pending else Pending()
 
     @property
-    def dimensions(self) -> int:
+    def room(self) -> int:
         return self.raw.state.dimensions
 
-    def fingerprint(self) -> Fingerprint | None:
-        return self.raw.state.fingerprint
+    def models(self) -> list[Model]:
+        state = self.raw.state
+        if state.models is None:
+            state.models = self.connection.fetch(model_from_row, MODELS)
+        return state.models
 
     @property
     def candidates(self) -> "Candidates":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 
-        return PostgresCandidates(self.connection)
+        return PostgresCandidates(self.connection, self.model, self.lacking)
 
     @property
     def upkeep(self) -> "Upkeep":
         from vector_memory.storage.maintenance_api import Upkeep
-        from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
+        from vector_memory.storage.queries.change_of_model import ChangeOfModel
         from vector_memory.storage.queries.portions import Portions
 
-        return Upkeep(PostgresSpareVectors(self), Portions(self))
+        return Upkeep(ChangeOfModel(self), Portions(self))
 
 
 class PostgresWriter(PostgresReader, Writer):
@@ -151,14 +153,16 @@ class PostgresWriter(PostgresReader, Writer):
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         return self.raw.state.next_ids(of, count)
 
-    def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
-        self.require_comparable(fingerprint)
-        state = self.raw.state
-        if state.model_id is None:
-            state.model_id, state.fingerprint = 1, fingerprint
-            sql = "insert into embedding_models values (1, %(model)s, %(dimensions)s, %(precision)s, %(engine)s)"
-            self.connection.later(sql, asdict(fingerprint))
-        return state.model_id
+    def forget_models(self) -> None:
+        self.raw.state.models = None
+
+    def make_room(self, model: Model) -> None:
+        self.raw.state.dimensions = model.fingerprint.dimensions
+        sql = "update namespace set dimensions = %(length)s where dimensions <> %(length)s"
+        self.connection.later(sql, {"length": model.fingerprint.dimensions})
+
+    def remove_room(self, model: Model) -> None:
+        """Do nothing: all vectors are in one table."""
 
     def add_passages(
         self,
@@ -167,15 +171,16 @@ class PostgresWriter(PostgresReader, Writer):
         vectors: "Vectors",
         states: Sequence[bytes | None] | None = None,
         *,
-        prefix: str = "",
+        model_id: int,
     ) -> None:
         if not passages:
             return
         first, *_ = self.raw.state.next_ids("passage", len(passages))
         chunks, starts, ends = (list(column) for column in zip(*passages, strict=True))
         self.raw.later(
-            ADD_PASSAGES.format(table=f"{prefix}memory_passages"),
+            ADD_PASSAGES,
             {
+                "model": model_id,
                 "memory": memory.id,
                 "first": first,
                 "chunks": chunks,

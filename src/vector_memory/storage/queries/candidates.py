@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
-from vector_memory.storage.connection import Queries
+from vector_memory.storage.connection import Connection, Queries
 from vector_memory.storage.postings import PostingRows
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
+from vector_memory.storage.queries.passages import FIRST_MODEL, Lacking, Model
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.units import Units, units_in
 
@@ -70,7 +71,16 @@ class Worth(Protocol):
 
 
 class Candidates(Queries, ABC):
-    """Reads what searches compare. What is abstract, each engine does in its own way. Raises DamagedError."""
+    """Reads what searches compare: the vectors of one model. Raises DamagedError.
+
+    What is abstract, each engine does in its own way. `lacking`: the memories that lack vectors of the model.
+    """
+
+    def __init__(self, connection: Connection, model: Model | None, lacking: Lacking) -> None:
+        super().__init__(connection)
+        self.model, self._lacking = model, lacking
+        self.model_id = FIRST_MODEL if model is None else model.id
+        self._is_read = f"p.model_id = {self.model_id}"
 
     POSTINGS: ClassVar[str]
     """Selects the rows of postings in `buckets`, of the blocks that fulfil the condition `{blocks}`, as one row."""
@@ -119,26 +129,30 @@ class Candidates(Queries, ABC):
         condition = memory_filter(scope)
         sql = f"""
             select p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
-            where {condition.sql} order by p.id desc limit 1 offset %(count)s
+            where {condition.sql} and {self._is_read} order by p.id desc limit 1 offset %(count)s
         """
         if not condition.parameters:
-            sql = """
-                select memory_id from memory_passages
-                where id <= (select max(id) from memory_passages) - %(count)s order by id desc limit 1
+            sql = f"""
+                select memory_id from memory_passages p where {self._is_read}
+                    and id <= (select max(id) from memory_passages p where {self._is_read}) - %(count)s
+                order by id desc limit 1
             """
         return int(self.connection.fetch_value(sql, condition.parameters | {"count": passages}) or 0)
 
     def units_with_vectors(self, memory_ids: list[int]) -> list[int]:
         """Return the ids of those units of memories that have passages with vectors."""
-        sql = "select distinct coalesce(chunk_id, memory_id) as id from memory_passages where memory_id {among:ids}"
+        sql = f"""
+            select distinct coalesce(p.chunk_id, p.memory_id) as id from memory_passages p
+            where p.memory_id {{among:ids}} and {self._is_read}
+        """
         return self.connection.fetch_column(sql, {"ids": memory_ids})
 
     def without_vectors(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope that lack vectors."""
         condition = memory_filter(scope)
         sql = f"""
-            select m.id from session_memories m {{indexed_by:idx_embedding_model}}
-            where {condition.sql} and m.embedding_model_id is null
+            select m.id from session_memories m {self._lacking.hint}
+            where {condition.sql} and {self._lacking.condition}
         """
         return self.connection.fetch_column(sql, condition.parameters)
 

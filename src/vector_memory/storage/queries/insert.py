@@ -13,7 +13,7 @@ from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
 from vector_memory.storage.queries.later import LaterChanges
 from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
-from vector_memory.storage.queries.passages import Passage, PassageChanges
+from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.queries.traces import Deleted, TraceChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -56,14 +56,14 @@ insert into session_memories (
 
 # Of a memory that does not have all its vectors.
 UNINDEXED = """
-select (select count(*) from memory_passages where memory_id = m.id) as passages,
+select (select count(*) from memory_passages p where p.memory_id = m.id and {read}) as passages,
     not exists (
         select 1 from memory_chunks where parent_id = m.id and is_contextually_enriched <> %(enriched)s
     ) as is_enriched_alike, m.title is not distinct from %(title)s as is_titled_alike,
     (select coalesce({json_array:id}, '[]') from (
         select id from memory_chunks where parent_id = m.id order by chunk_index
     ) parts) as chunk_ids
-from session_memories m where m.id = %(id)s and m.embedding_model_id is null
+from session_memories m where m.id = %(id)s and {lacking}
 """
 
 
@@ -116,7 +116,7 @@ class KeywordQueries(Queries):
         return KeywordIndex(self.connection)
 
 
-class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleChanges, LaterChanges, TraceChanges):
+class MemoryInserts(KeywordQueries, PendingChanges, LifecycleChanges, LaterChanges, TraceChanges):
     """Adds and deletes memories. What is abstract, each engine does in its own way."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
@@ -143,8 +143,9 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
             self.supersede(memory_id, new.supersedes)
         chunk_ids = self._insert_chunks(memory, derived)
         self.keywords.add(memory.id, memory.memory_type, chunk_ids or [memory.id], derived.words)
-        if embedded is not None:
-            self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
+        if embedded is not None and model_id is not None:
+            passages = stored_passages(memory, chunk_ids, embedded)
+            self.add_passages(memory, passages, embedded.vectors, embedded.states, model_id=model_id)
         self.link(memory_id, derived.links)
         return memory_id
 
@@ -156,7 +157,8 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         """
         embedded = derived.embedded
         known = {"id": memory.id, "enriched": derived.enriched, "title": memory.title}
-        found = self.connection.fetch_one(Unindexed, UNINDEXED, known)
+        sql = UNINDEXED.replace("{read}", self.passages_read).replace("{lacking}", self.lacking.condition)
+        found = self.connection.fetch_one(Unindexed, sql, known)
         if embedded is None or found is None:
             self.settle(memory.id)
             return False
@@ -167,7 +169,8 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
             self.connection.later(sql, {"enriched": derived.enriched, "id": memory.id})
         model_id = self.adopt_fingerprint(embedded.fingerprint)
         chunk_ids = json.loads(found.chunk_ids) or self.add_chunks(memory, derived)
-        self.add_passages(memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors, embedded.states)
+        passages = stored_passages(memory, chunk_ids, embedded)
+        self.add_passages(memory, passages, embedded.vectors, embedded.states, model_id=model_id)
         if is_last:
             self.settle(memory.id)
             sql = "update session_memories set embedding_model_id = %(model)s where id = %(id)s"
@@ -176,6 +179,23 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
         else:
             self.note_progress(memory.id)
         return True
+
+    def replace_vectors(self, memory: Memory, embedded: Embedded) -> None:
+        """Replace the vectors of a memory that has all of them, unless it is gone or was amended."""
+        sql = f"""
+            select m.title is not distinct from %(title)s as is_titled_alike, not ({self.lacking.condition}) as complete
+            from session_memories m where m.id = %(id)s
+        """
+        found: dict[str, Any] | None = self.connection.fetch_one(dict, sql, {"id": memory.id, "title": memory.title})
+        if not found or not all(found.values()):
+            return
+        model_id = self.adopt_fingerprint(embedded.fingerprint)
+        sql = "select id from memory_chunks where parent_id = %(id)s order by chunk_index"
+        chunk_ids = self.connection.fetch_column(sql, {"id": memory.id})
+        sql = "delete from memory_passages where memory_id = %(id)s and model_id = %(model)s"
+        self.connection.later(sql, {"id": memory.id, "model": model_id})
+        passages = stored_passages(memory, chunk_ids, embedded)
+        self.add_passages(memory, passages, embedded.vectors, embedded.states, model_id=model_id)
 
     def add_chunks(self, memory: Memory, derived: Derived) -> list[int]:
         """Give a stored document its chunks and index their words; return the ids of the chunks in order."""
@@ -215,7 +235,7 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
             return False
         sql = "update session_memories set embedding_model_id = null where id = %(id)s"
         self.connection.later(sql, {"id": memory.id})
-        self.discard_vectors(memory.id)
+        self.connection.later("delete from memory_passages where memory_id = %(id)s", {"id": memory.id})
         return True
 
     def delete(self, memory_id: int, *, for_good: bool = True) -> int | None:
@@ -260,10 +280,10 @@ class MemoryInserts(KeywordQueries, PassageChanges, PendingChanges, LifecycleCha
 
     def set_tag_vectors(self, vectors: "Mapping[str, NDArray[np.float32]]", fingerprint: Fingerprint) -> None:
         """Set the vectors of the tags that are canonical. Raises EmbeddingUnavailableError like `add_memory`."""
-        self.adopt_fingerprint(fingerprint)
+        model_id = self.adopt_fingerprint(fingerprint)
         for tag, vector in vectors.items():
-            sql = "update canonical_tags set embedding = %(vector)s where tag = %(tag)s"
-            self.connection.later(sql, {"tag": tag, "vector": vector.tobytes()})
+            sql = "update canonical_tags set embedding = %(vector)s, model_id = %(model)s where tag = %(tag)s"
+            self.connection.later(sql, {"tag": tag, "vector": vector.tobytes(), "model": model_id})
 
 
 def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:

@@ -22,6 +22,7 @@ from vector_memory.storage.queries.lifecycle import (
     UNPINNED,
     Supersession,
 )
+from vector_memory.storage.queries.passages import PassageQueries
 from vector_memory.storage.records import (
     CountedBy,
     Cursor,
@@ -37,9 +38,6 @@ from vector_memory.storage.records import (
 ORIGIN = """
 m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at, m.turn
 """
-
-IS_INDEXED = "m.embedding_model_id is not null"
-"""Whether a memory has all its vectors."""
 
 COLUMNS = f"""
 {ORIGIN.rstrip()}, m.content, m.description, {{tags:m}} as tags, m.metadata, m.content_hash, m.updated_at,
@@ -109,7 +107,7 @@ def neighbours_from_row(*, id: int, before: str, after: str) -> tuple[int, Neigh
     return id, Neighbours([*starmap(Neighbour, json.loads(before))][::-1], [*starmap(Neighbour, json.loads(after))])
 
 
-class MemoryQueries(Queries):
+class MemoryQueries(PassageQueries):
     """Reads memories."""
 
     def memory(self, memory_id: int) -> Memory:
@@ -250,8 +248,8 @@ class MemoryQueries(Queries):
         sql = f"select count(*) from session_memories m where {condition.sql}"
         if without_vectors:
             sql = f"""
-                select count(*) from session_memories m {{indexed_by:idx_embedding_model}}
-                where m.embedding_model_id is null and {condition.sql}
+                select count(*) from session_memories m {self.lacking.hint}
+                where {self.lacking.condition} and {condition.sql}
             """
         elif since is None and scope.as_of in HIDDEN and condition.parameters.keys() <= {"kind"}:
             # To look at the lifecycle of each of a million memories takes ten times as long.

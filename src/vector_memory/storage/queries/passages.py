@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.queries.memories import IS_INDEXED
 from vector_memory.storage.records import Memory, StoredPassage
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
@@ -19,14 +19,34 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
 PASSAGES = """
 select p.id, p.memory_id, c.chunk_index as chunk, p.start_char as start, p.end_char as end, {states} as states
 from memory_passages p {with_states} left join memory_chunks c on c.id = p.chunk_id
-where p.memory_id {among:ids} order by p.id
+where p.memory_id {among:ids}
 """
 
-PARTIAL = """
-memory_id in (
-    select id from session_memories where embedding_model_id is null and (id = %(memory)s or %(memory)s is null)
-)
-"""
+
+class Model(NamedTuple):
+    """A model that has vectors in the memory. `is_current`: new ones are stored; others leave after `reembed`."""
+
+    id: int
+    fingerprint: Fingerprint
+    is_current: bool
+
+
+class Lacking(NamedTuple):
+    """The memories `m` that lack vectors of a model. `hint`: which index a query for them uses, after their table."""
+
+    hint: str
+    condition: str
+
+
+def model_from_row(*, id: int, is_current: bool, **fingerprint: Any) -> Model:  # noqa: A002 - the name of a column
+    """Return a model for a row."""
+    return Model(id, Fingerprint(**fingerprint), bool(is_current))
+
+
+FIRST_MODEL = 1
+"""The id of the first model of a memory."""
+
+MODELS = "select * from embedding_models order by id"
 
 
 class Passage(NamedTuple):
@@ -71,32 +91,94 @@ class States(NamedTuple):
 
 
 class PassageQueries(Queries, ABC):
-    """Reads passages. What is abstract, each engine does in its own way."""
+    """Reads passages: those of the current model, or of another one that is chosen by `require_comparable`.
+
+    What is abstract, each engine does in its own way.
+    """
+
+    _chosen: Fingerprint | None = None
 
     @property
     @abstractmethod
-    def dimensions(self) -> int:
-        """The length of the vectors."""
+    def room(self) -> int:
+        """The length of vectors for which the memory was created."""
 
     @abstractmethod
-    def fingerprint(self) -> Fingerprint | None:
-        """Return the fingerprint of the stored vectors, or None if there are none."""
+    def models(self) -> list[Model]:
+        """Return the models that have vectors: one, unless the model is being changed; none before the first vector."""
 
     @property
     @abstractmethod
     def candidates(self) -> "Candidates":
         """What searches compare."""
 
+    @property
+    def current(self) -> Model | None:
+        """The model whose vectors are stored."""
+        for model in self.models():
+            if model.is_current:
+                return model
+        return None
+
+    @property
+    def model(self) -> Model | None:
+        """The model whose vectors are read."""
+        current = None
+        for model in self.models():
+            if model.fingerprint == self._chosen:
+                return model
+            current = model if model.is_current else current
+        return current
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors that are read."""
+        return self.room if self.model is None else self.model.fingerprint.dimensions
+
+    @property
+    def lacking(self) -> Lacking:
+        """The memories that lack vectors of the model that is read."""
+        model, is_changed = self.model, len(self.models()) > 1
+        if model is None or not is_changed:
+            return Lacking("{indexed_by:idx_embedding_model}", "m.embedding_model_id is null")
+        if model.is_current:  # from an index: in the rows, this column stands behind the text
+            sql = f"select id from session_memories where embedding_model_id is distinct from {model.id}"
+            return Lacking("", f"m.id in ({sql})")
+        sql = f"select 1 from memory_passages where memory_id = m.id and model_id = {model.id}"
+        return Lacking("", f"not exists ({sql})")
+
+    @property
+    def passages_read(self) -> str:
+        """The condition that a passage `p` is of the model that is read."""
+        model = self.model
+        return f"p.model_id = {FIRST_MODEL if model is None else model.id}"
+
+    def fingerprint(self) -> Fingerprint | None:
+        """Return the fingerprint of the current model, or None if there are no vectors."""
+        return None if self.current is None else self.current.fingerprint
+
     def require_comparable(self, fingerprint: Fingerprint) -> None:
-        """Raise EmbeddingUnavailableError if vectors with this fingerprint are not comparable with the stored ones."""
-        fingerprint.require_comparable(self.fingerprint(), self.dimensions)
+        """Read the vectors of this fingerprint from now on. Raises EmbeddingUnavailableError if there are none.
+
+        If there are no vectors at all, these would be the first ones.
+        """
+        self._chosen = fingerprint
+        model = self.model
+        if model is None or model.fingerprint != fingerprint:
+            self.require_current(fingerprint)
+
+    def require_current(self, fingerprint: Fingerprint) -> None:
+        """Raise EmbeddingUnavailableError unless vectors with this fingerprint may be stored."""
+        current = self.current
+        fingerprint.require_comparable(self.fingerprint(), self.room if current is None else fingerprint.dimensions)
 
     def passages(self, memory_ids: Sequence[int]) -> dict[int, list[StoredPassage]]:
         """Return the passages with their vectors, in order, of those memories that have all their vectors."""
-        sql = f"select m.id from session_memories m where m.id {{among:ids}} and {IS_INDEXED}"
+        sql = f"select m.id from session_memories m where m.id {{among:ids}} and not ({self.lacking.condition})"
         complete = self.connection.fetch_column(sql, {"ids": list(memory_ids)})
         found: dict[int, list[StoredPassage]] = {memory_id: [] for memory_id in complete}
-        rows = self.connection.fetch(PassageRow, PASSAGES, {"ids": complete}) if complete else []
+        sql = f"{PASSAGES} and {self.passages_read} order by p.id"
+        rows = self.connection.fetch(PassageRow, sql, {"ids": complete}) if complete else []
         if not rows:
             return found
         ids, vectors = self.candidates.vectors([row.id for row in rows])
@@ -112,10 +194,10 @@ class PassageQueries(Queries, ABC):
 
     def passage_texts(self, memory_ids: Sequence[int]) -> list[PassageText]:
         """Return the passages of memories in order, without the states of tokens, which are much longer."""
-        sql = """
+        sql = f"""
             select p.id, p.memory_id, substr(m.content, p.start_char + 1, p.end_char - p.start_char) as text
             from memory_passages p join session_memories m on m.id = p.memory_id
-            where p.memory_id {among:ids} order by p.id
+            where p.memory_id {{among:ids}} and {self.passages_read} order by p.id
         """
         return self.connection.fetch(PassageText, sql, {"ids": list(memory_ids)})
 
@@ -126,7 +208,7 @@ class PassageQueries(Queries, ABC):
         # Without the states of tokens, which are much longer than the vectors.
         sql = f"""
             select p.id, p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
-            where m.id {{among:ids}} and {IS_INDEXED}
+            where m.id {{among:ids}} and {self.passages_read} and not ({self.lacking.condition})
         """
         owners = dict(self.connection.fetch(OwnedPassage, sql, {"ids": list(memory_ids)}))
         ids, vectors = self.candidates.vectors(list(owners))
@@ -143,7 +225,7 @@ class PassageQueries(Queries, ABC):
         unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
         sql = f"""
             select p.{unit} as unit_id, {{readable_states}} as states from memory_passages p {{with_states}}
-            where p.{unit} {{among:ids}} order by p.id
+            where p.{unit} {{among:ids}} and {self.passages_read} order by p.id
         """
         found: dict[int, list[bytes | None]] = {}
         for row in self.connection.fetch(States, sql, {"ids": list(unit_ids)}):
@@ -155,11 +237,37 @@ class PassageChanges(PassageQueries):
     """Adds and deletes passages. What is abstract, each engine does in its own way."""
 
     @abstractmethod
-    def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
-        """Return the id of the fingerprint, and make it that of the memory if it has none yet.
+    def forget_models(self) -> None:
+        """Read the models again, because this transaction has changed them."""
 
-        Raises EmbeddingUnavailableError if vectors of this fingerprint are not comparable with the stored ones.
+    @abstractmethod
+    def make_room(self, model: Model) -> None:
+        """Prepare the tables for the vectors of a model."""
+
+    @abstractmethod
+    def remove_room(self, model: Model) -> None:
+        """Undo `make_room`. There must be no vectors of the model."""
+
+    def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
+        """Return the id of the current model, which has this fingerprint; it may be the first one.
+
+        Raises EmbeddingUnavailableError if the current model is another one.
         """
+        self.require_current(fingerprint)
+        return self.add_model(fingerprint) if self.current is None else self.current.id
+
+    def add_model(self, fingerprint: Fingerprint) -> int:
+        """Add a model, which becomes the current one, and return its id."""
+        model = Model(max((other.id for other in self.models()), default=0) + 1, fingerprint, is_current=True)
+        self.make_room(model)
+        self.connection.later("update embedding_models set is_current = %(no)s where is_current", {"no": False})
+        sql = """
+            insert into embedding_models (id, model, dimensions, precision, engine, is_current)
+            values (%(id)s, %(model)s, %(dimensions)s, %(precision)s, %(engine)s, %(is_current)s)
+        """
+        self.connection.later(sql, {"id": model.id, "is_current": True, **asdict(fingerprint)})
+        self.forget_models()
+        return model.id
 
     @abstractmethod
     def add_passages(
@@ -169,13 +277,18 @@ class PassageChanges(PassageQueries):
         vectors: "NDArray[np.float32]",
         states: Sequence[bytes | None] | None = None,
         *,
-        prefix: str = "",
+        model_id: int,
     ) -> None:
-        """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept.
-
-        `prefix`: prefix of the names of the tables.
-        """
+        """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept."""
 
     def discard_vectors(self, memory_id: int | None) -> None:
-        """Delete the vectors of a memory that does not have all of them; None: of all such memories."""
-        self.connection.later(f"delete from memory_passages where {PARTIAL}", {"memory": memory_id})
+        """Delete the current vectors of a memory that does not have all of them; None: of all such memories."""
+        if self.current is None:
+            return
+        sql = f"""
+            delete from memory_passages where model_id = {self.current.id} and memory_id in (
+                select m.id from session_memories m
+                where ({self.lacking.condition}) and (m.id = %(memory)s or %(memory)s is null)
+            )
+        """
+        self.connection.later(sql, {"memory": memory_id})

@@ -12,9 +12,9 @@ import time
 from typing import Any
 
 from vector_memory.domain import Scope
-from vector_memory.storage.connection import Queries
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
+from vector_memory.storage.queries.passages import PassageChanges, PassageQueries
 from vector_memory.storage.records import RECENT_SECONDS, EmbeddedPassage, Lease, Memory, Pending
 
 MAX_ATTEMPTS = 3
@@ -43,15 +43,15 @@ def parameters_of(lease: Lease) -> dict[str, Any]:
     return {"owner": lease.owner, "seconds": lease.until - time.time()}
 
 
-class PendingQueries(Queries):
+class PendingQueries(PassageQueries):
     """Reads which vectors are to come, and for which there are some."""
 
     def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
         """Return the passages of a memory that have vectors so far, in order."""
-        sql = """
+        sql = f"""
             select coalesce(c.chunk_index, 0) as unit, p.start_char as start, p.end_char as end
             from memory_passages p left join memory_chunks c on c.id = p.chunk_id
-            where p.memory_id = %(id)s order by p.id
+            where p.memory_id = %(id)s and {self.passages_read} order by p.id
         """
         return self.connection.fetch(EmbeddedPassage, sql, {"id": memory_id})
 
@@ -62,7 +62,7 @@ class PendingQueries(Queries):
         """
         sql = f"""
             select {COLUMNS} from session_memories m left join pending_vectors p on p.memory_id = m.id
-            where m.embedding_model_id is null and m.id > %(after)s and ({IS_HELD}) is not true
+            where {self.lacking.condition} and m.id > %(after)s and ({IS_HELD}) is not true
                 and (coalesce(p.attempts, 0) >= {MAX_ATTEMPTS}) = %(given_up)s
             order by m.id limit 1
         """
@@ -100,7 +100,7 @@ class PendingQueries(Queries):
         return self.connection.fetch_one(Pending, sql, parameters) or Pending()
 
 
-class PendingChanges(Queries):
+class PendingChanges(PassageChanges):
     """Changes who computes vectors."""
 
     def defer_vectors(self, memory_id: int, lease: Lease) -> None:
@@ -115,9 +115,9 @@ class PendingChanges(Queries):
     def defer_missing_vectors(self) -> None:
         """Leave all memories without vectors to whoever takes them over, unless they were already left to somebody."""
         self.connection.later(
-            """
+            f"""
             insert into pending_vectors
-            select id, '', 0, 0, 0 from session_memories where embedding_model_id is null
+            select m.id, '', 0, 0, 0 from session_memories m where {self.lacking.condition}
             on conflict do nothing
             """
         )

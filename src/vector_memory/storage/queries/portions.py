@@ -188,13 +188,14 @@ class Portions(Queries):
             if whole.chunks:
                 parts, enriched = [chunk.chunk for chunk in whole.chunks], whole.chunks[0].enriched
                 self.connection.insert("memory_chunks", rows_of_chunks(memory, parts, chunk_ids, enriched=enriched))
-            if whole.passages:
+            if whole.passages and model_id is not None:
                 passages = [
                     Passage(None if place.chunk is None else chunk_ids[place.chunk], place.start, place.end)
                     for place in whole.passages
                 ]
                 vectors = np.stack([passage.vector for passage in whole.passages])
-                writer.add_passages(memory, passages, vectors, [passage.states for passage in whole.passages])
+                states = [passage.states for passage in whole.passages]
+                writer.add_passages(memory, passages, vectors, states, model_id=model_id)
         last_chunk = max((part.id for whole in memories for part in whole.chunks), default=0)
         writer.raise_last_ids(LastIds(max(whole.memory.id for whole in memories), last_chunk))
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vector_memory.domain import MemoryKind, Project, Scope
-from vector_memory.storage.connection import Asked, Counted, Queries, value_of
+from vector_memory.storage.connection import Asked, Counted, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import ascii_lower, memory_filter
 from vector_memory.storage.queries.lifecycle import CURRENT, EXPIRED, PINNED, UNEXPIRED
+from vector_memory.storage.queries.passages import PassageQueries
 from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 
 LISTED = """
@@ -91,7 +92,7 @@ def of_expired(belonging: str) -> str:
 
 OF_SESSION = f"""
 select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
-    count(*) - count(embedding_model_id) as without_vectors, max(session_iter) as latest_iteration,
+    count(*) filter (where {{lacking}}) as without_vectors, max(session_iter) as latest_iteration,
     min(created_at) as earliest_created, max(created_at) as latest_created
 from session_memories m where m.session_id = %(id)s and {UNEXPIRED}
 """
@@ -112,9 +113,9 @@ select (select count(*) from session_memories) - {of_expired("session_memories m
     (select count(*) from memory_chunks) - {of_expired("memory_chunks c on c.parent_id")} as total_chunks,
     ({NAMES.format(column="session_id", unexpired=UNEXPIRED)}) as total_sessions,
     ({NAMES.format(column="agent_id", unexpired=UNEXPIRED)}) as total_agents,
-    (select count(*) from session_memories m where m.embedding_model_id is null and {UNEXPIRED}) as without_vectors,
+    (select count(*) from session_memories m where {{lacking}} and {UNEXPIRED}) as without_vectors,
     ({CREATED} limit 1) as earliest_created, ({CREATED} desc limit 1) as latest_created,
-    (select model from embedding_models) as embedding_model, {{size}} as database_bytes
+    (select model from embedding_models where is_current) as embedding_model, {{size}} as database_bytes
 """
 
 
@@ -158,7 +159,7 @@ def newest_first(condition: str) -> str:
     return f"select m.id from session_memories m where {condition} order by m.turn desc, m.created_at desc, m.id desc"
 
 
-class SessionQueries(Queries):
+class SessionQueries(PassageQueries):
     """Reads what there is of sessions."""
 
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
@@ -236,7 +237,7 @@ class SessionQueries(Queries):
         one, of_session = {"id": session_id}, "session_id = %(id)s"
         counts: SessionCounts
         (counts,), kinds, agents = self.connection.batch(
-            Asked(session_from_row, OF_SESSION, one),
+            Asked(session_from_row, OF_SESSION.replace("{lacking}", self.lacking.condition), one),
             Asked(Counted, counted_by("memory_type", of_session), one),
             Asked(Counted, counted_by("agent_id", of_session), one),
         )
@@ -246,7 +247,8 @@ class SessionQueries(Queries):
         """Return the statistics of the whole memory."""
         counts: MemoryCounts
         (counts,), kinds = self.connection.batch(
-            Asked(whole_from_row, OF_ALL), Asked(Counted, counted_by("memory_type"))
+            Asked(whole_from_row, OF_ALL.replace("{lacking}", self.lacking.condition)),
+            Asked(Counted, counted_by("memory_type")),
         )
         return replace(counts, memory_counts=dict(kinds))
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from vector_memory.storage.connection import Queries
+from vector_memory.storage.queries.passages import PassageQueries
 from vector_memory.storage.records import CanonicalTag, TagVectors
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
@@ -20,7 +20,7 @@ class KnownTag(NamedTuple):
     embedding: bytes | None
 
 
-class TagQueries(Queries):
+class TagQueries(PassageQueries):
     """Reads the vocabulary."""
 
     def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
@@ -30,10 +30,12 @@ class TagQueries(Queries):
         return self.connection.fetch(CanonicalTag, sql, {"among": list(among or ())})
 
     def tag_vectors(self, dimensions: int) -> TagVectors:
-        """Return the canonical tags with their vectors. Vectors of another length count as missing."""
+        """Return the canonical tags with their vectors of the model that is read; the others count as missing."""
         import numpy as np  # noqa: PLC0415
 
-        known = self.connection.fetch(KnownTag, "select tag, embedding from canonical_tags order by id")
+        is_read = self.passages_read.replace("p.", "")
+        sql = f"select tag, case when {is_read} then embedding end as embedding from canonical_tags order by id"
+        known = self.connection.fetch(KnownTag, sql)
         missing = bytes(dimensions * BYTES_PER_NUMBER)
         found = [one.embedding or missing for one in known]
         stored = [vector if len(vector) == len(missing) else missing for vector in found]
@@ -41,17 +43,16 @@ class TagQueries(Queries):
         return TagVectors([one.tag for one in known], vectors)
 
 
-class TagChanges(Queries):
+class TagChanges(TagQueries):
     """Changes the vocabulary."""
 
     def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
         """Count one more memory with a tag, and make the tag canonical if it is new."""
         sql = """
-            insert into canonical_tags (tag, embedding, frequency, created_at) values (%(tag)s, %(vector)s, 1, %(now)s)
+            insert into canonical_tags (tag, embedding, model_id, frequency, created_at)
+            values (%(tag)s, %(vector)s, %(model)s, 1, %(now)s)
             on conflict (tag) do update set frequency = canonical_tags.frequency + 1
         """
-        self.connection.later(sql, {"tag": tag, "vector": None if vector is None else vector.tobytes(), "now": now})
-
-    def clear_tag_vectors(self) -> None:
-        """Clear the vectors of all tags, because the memory now has another model."""
-        self.connection.later("update canonical_tags set embedding = null")
+        stored = None if vector is None else vector.tobytes()
+        model_id = None if vector is None or self.current is None else self.current.id
+        self.connection.later(sql, {"tag": tag, "vector": stored, "model": model_id, "now": now})

@@ -1,8 +1,5 @@
 """What a search reads from a file: postings, and vectors by the blocks of sqlite-vec that have them."""
 
-from collections.abc import Sequence
-
-import apsw
 import numpy as np
 
 from vector_memory.domain import TRAITS, Scope
@@ -12,7 +9,8 @@ from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers, Vectors, cosines
 from vector_memory.storage.sqlite.dialect import as_sqlite
 from vector_memory.storage.sqlite.rows import fetch_value
-from vector_memory.storage.sqlite.transactions import CHUNK_TABLE, MEMORY_TABLE, SqliteConnection, vector_dimensions
+from vector_memory.storage.sqlite.schema import tables_of
+from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.sqlite.vec0.blocks import read_selected, read_vectors
 from vector_memory.storage.sqlite.vec0.signatures import likeliest_passages
 
@@ -32,11 +30,20 @@ class SqliteCandidates(Candidates):
         ) p
     """
 
+    def _vectors_in(self, table: str, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
+        """Return the ids of those passages that have vectors, ascending, and the vectors, shape (ids, dimensions).
+
+        Raises DamagedError if the table is not as sqlite-vec would have written it.
+        """
+        dimensions = 1 if self.model is None else self.model.fingerprint.dimensions
+        return read_vectors(self.connection.raw, table, dimensions, passage_ids)
+
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
-        ids, vectors = vectors_of(self.connection.raw, CHUNK_TABLE, passage_ids)
+        tables = tables_of(self.model_id)
+        ids, vectors = self._vectors_in(tables.chunks, passage_ids)
         if len(ids) == len(passage_ids):  # copying them would take as long as reading
             return ids, vectors
-        others, more = vectors_of(self.connection.raw, MEMORY_TABLE, list(set(passage_ids).difference(ids.tolist())))
+        others, more = self._vectors_in(tables.memories, list(set(passage_ids).difference(ids.tolist())))
         ids, vectors = np.concatenate([ids, others]), np.concatenate([vectors, more])
         order = np.argsort(ids)
         return ids[order], vectors[order]
@@ -49,7 +56,7 @@ class SqliteCandidates(Candidates):
             where {as_sqlite(condition.sql)}
         """
         raw, parameters = self.connection.raw, self.connection.bound(condition.parameters)
-        units, places, vectors = read_selected(raw, table_of(scope), len(query), select, parameters)
+        units, places, vectors = read_selected(raw, self._table_of(scope), len(query), select, parameters)
         # Not `@`: OpenBLAS splits it among threads, which wait for each other when the cores are busy.
         near = np.vecdot(vectors, query)[places].astype(np.float64)
         return ComparedPassages(units, near, lambda positions: cosines(vectors[places[positions]], query))
@@ -59,21 +66,15 @@ class SqliteCandidates(Candidates):
         kind = fetch_value(connection, "select id from index_keys where name = ?", (str(scope.kind),))
         # To a limited token, the passages of other sessions are not there, so none may take the places of the newest.
         considered = newest if scope.sessions is None else None
-        found = likeliest_passages(connection, kind, query, worth, limit, considered)
+        found = likeliest_passages(
+            connection, tables_of(self.model_id).signatures, kind, query, worth, limit, considered
+        )
         order = np.argsort(found.passage_ids)
         passages, units = found.passage_ids[order], found.unit_ids[order]
-        ids, vectors = vectors_of(connection, table_of(scope), passages.tolist())
+        ids, vectors = self._vectors_in(self._table_of(scope), passages.tolist())
         return Likely(units[np.isin(passages, ids)], vectors, found.complete)
 
-
-def table_of(scope: Scope) -> str:
-    """Return the vec0 table for a scope of one kind."""
-    return CHUNK_TABLE if scope.kind is not None and TRAITS[scope.kind].chunked else MEMORY_TABLE
-
-
-def vectors_of(connection: apsw.Connection, table: str, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-    """Return the ids of those passages that have vectors, ascending, and the vectors, shape (ids, dimensions).
-
-    Raises DamagedError if the table is not as sqlite-vec would have written it.
-    """
-    return read_vectors(connection, table, vector_dimensions(connection), passage_ids)
+    def _table_of(self, scope: Scope) -> str:
+        """Return the vec0 table for a scope of one kind."""
+        tables = tables_of(self.model_id)
+        return tables.chunks if scope.kind is not None and TRAITS[scope.kind].chunked else tables.memories

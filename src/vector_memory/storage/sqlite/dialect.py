@@ -42,6 +42,7 @@ DIALECT = {
     "copied_columns": "",
     "copied_values": "",
     "states": "s.states",
+    "lacks_states": "s.states is null",
     "readable_states": "iif(typeof(s.states) = 'blob', s.states, null)",
     "with_states": "left join token_states s on s.passage_id = p.id",
     "bytes": Fragment("cast(? as blob)"),

@@ -1,7 +1,8 @@
 """Creates the tables of a file, and takes over the rows of a file of the original server."""
 
 import contextlib
-from functools import cache
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import apsw
@@ -12,6 +13,7 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
+from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.sqlite import legacy, schema
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, altered_names, read_schema
@@ -23,7 +25,7 @@ RECORD_TABLE = (
 )
 
 
-VERSION = 29
+VERSION = 30
 """The version of the tables in `schema`. Until the first release, files of all other versions are refused."""
 
 OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
@@ -46,18 +48,27 @@ def require_ours(connection: apsw.Connection) -> None:
     Also if its schema is damaged or altered: a view in place of a table, and sqlite-vec without its shadow tables, are
     not safe to use.
     """
-    if version_of(connection) and altered_names(connection, expected_schema()):
+    if version_of(connection) and altered_in(connection):
         raise DamagedError(RUN_FIX)
 
 
-@cache
-def expected_schema() -> Schema:
-    """Return the schema of this release. The first call takes a few milliseconds."""
+def altered_in(connection: apsw.Connection) -> set[str]:
+    """Return what of the schema of this release is missing or different, with the tables of the file's models."""
+    try:
+        models = fetch_column(connection, "select id from embedding_models where typeof(id) = 'integer' order by id")
+    except apsw.SQLError:
+        models = []
+    return altered_names(connection, expected_schema(tuple(models) or (FIRST_MODEL,)))
+
+
+@lru_cache(maxsize=16)
+def expected_schema(models: tuple[int, ...]) -> Schema:
+    """Return the schema of this release, with the tables of some models. The first call takes a few milliseconds."""
     connection = apsw.Connection(":memory:")
     try:
         load_vector_search(connection)
         connection.execute("begin")
-        create_tables(connection, 1)
+        create_tables(connection, 1, models=models)
         return read_schema(connection)
     finally:
         connection.close()
@@ -98,7 +109,12 @@ def migrate_without_vectors(connection: apsw.Connection) -> None:
         raise
 
 
-def create_tables(connection: apsw.Connection, dimensions: int, plain: str | None = None) -> None:
+def create_tables(
+    connection: apsw.Connection,
+    dimensions: int,
+    plain: str | None = None,
+    models: Sequence[int] = (FIRST_MODEL,),
+) -> None:
     """Create the tables, and copy the rows of a file of the original server into them.
 
     `plain`: the statement that creates a table in place of each of sqlite-vec.
@@ -108,8 +124,8 @@ def create_tables(connection: apsw.Connection, dimensions: int, plain: str | Non
         legacy.rename_tables(connection)
     for script in schema.SCRIPTS:
         connection.execute(script)
-    for table, sql in schema.vector_tables(dimensions).items():
-        connection.execute(sql if plain is None else plain.format(table=table))
+    for model_id in models:
+        create_vector_tables(connection, dimensions, model_id, plain)
     connection.execute(RECORD_TABLE)
     connection.execute("insert into schema_migrations values (?, 'create tables', ?)", (VERSION, utc_now()))
     if is_original:
@@ -119,6 +135,21 @@ def create_tables(connection: apsw.Connection, dimensions: int, plain: str | Non
 
         legacy.move_rows(connection)
         KeywordIndex(SqliteConnection(connection)).fill()
+
+
+def create_vector_tables(connection: apsw.Connection, dimensions: int, model_id: int, plain: str | None = None) -> None:
+    """Create the tables of sqlite-vec of a model, and the triggers that delete from them."""
+    for table, sql in schema.vector_tables(dimensions, model_id).items():
+        connection.execute(sql if plain is None else plain.format(table=table))
+    for trigger in schema.vector_triggers(model_id):
+        connection.execute(trigger)
+
+
+def drop_vector_tables(connection: apsw.Connection, model_id: int) -> None:
+    """Drop the tables of sqlite-vec of a model, and their triggers."""
+    for table in schema.tables_of(model_id):
+        connection.execute(f"drop trigger removed_from_{table}")
+        connection.execute(f"drop table {table}")
 
 
 def version_of(connection: apsw.Connection) -> int:

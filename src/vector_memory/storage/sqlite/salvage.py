@@ -20,12 +20,12 @@ from vector_memory.storage.connection import UNLIMITED
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.legacy import CHUNKED
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.schema import TEXT_TABLES, VEC0_TABLES, VECTOR_TABLES
-from vector_memory.storage.sqlite.schema_check import altered_names
+from vector_memory.storage.sqlite.schema import TEXT_TABLES, ModelTables, tables_of
 from vector_memory.storage.sqlite.time_limit import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0 import load_vector_search
@@ -134,7 +134,7 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge
     `dimensions`: the length of the vectors, if the file does not say it.
     """
     ids = known_ids(source) if has_texts(source) else []
-    lengths = attempt(lambda: vector_dimensions(source))
+    lengths = attempt(lambda: SqliteReader(source).dimensions)
     with contextlib.closing(apsw.Connection(str(target))) as connection:
         # An unfinished draft is discarded.
         connection.pragma("journal_mode", "memory")
@@ -159,9 +159,14 @@ class Copier:
         self._source, self._target = source, target
         self._reader, self._writer = SqliteReader(source), SqliteWriter(target)
         self._judge = judge
-        self._has_derived = not altered_names(source, migrations.expected_schema())
-        self._has_vectors = self._has_derived and attempt(lambda: broken_vectors(source, VECTOR_TABLES)) == []
+        self._has_derived = not migrations.altered_in(source)
+        self._has_vectors = self._has_derived and attempt(self._broken_vectors) == []
         self._fingerprint: Fingerprint | None = attempt(self._reader.fingerprint)
+
+    def _broken_vectors(self) -> list[str]:
+        current = self._reader.current
+        tables = tables_of(FIRST_MODEL if current is None else current.id)
+        return [table for table in broken_vectors(self._source, tables) if table != tables.signatures]
 
     def copy(self, ids: Sequence[int]) -> Salvaged:
         """Copy all that can be read, and index its words."""
@@ -229,26 +234,33 @@ union select 'sqlite_sequence' from sqlite_sequence where typeof(seq) <> 'intege
 
 MISFILED = """
 select m.id from memory_passages p join session_memories m on m.id = p.memory_id
-left join vec_signatures s on s.passage_id = p.id
-where s.unit_id is not coalesce(p.chunk_id, p.memory_id)
+left join {signatures} s on s.passage_id = p.id
+where p.model_id = {model_id} and (
+    s.unit_id is not coalesce(p.chunk_id, p.memory_id)
     or s.kind_key is not (select id from index_keys where name = m.memory_type)
+)
 union select memory_id from memory_passages where id in (select value from json_each(?))
 """
 
 
 def unsound_tables(connection: apsw.Connection) -> list[str]:
     """Return the tables whose rows belong to nothing, are missing, or cannot be used."""
-    broken = broken_vectors(connection, VEC0_TABLES)
-    return sorted({*fetch_column(connection, STRAY), *uneven_tables(connection), *broken})
+    models = [model.id for model in SqliteReader(connection).models()] or [FIRST_MODEL]
+    wrong = [table for model_id in models for table in uneven_tables(connection, model_id)]
+    broken = [table for model_id in models for table in broken_vectors(connection, tables_of(model_id))]
+    return sorted({*fetch_column(connection, STRAY), *wrong, *broken})
 
 
-def broken_vectors(connection: apsw.Connection, tables: Sequence[str]) -> list[str]:
-    """Return those of the tables of sqlite-vec that contradict themselves."""
-    dimensions = vector_dimensions(connection)
+def broken_vectors(connection: apsw.Connection, tables: ModelTables) -> list[str]:
+    """Return those of the tables of sqlite-vec of a model that contradict themselves."""
+    dimensions = vector_dimensions(connection, tables)
     return [table for table in tables if not are_blocks_consistent(connection, table, dimensions)]
 
 
 def misfiled_memories(connection: apsw.Connection) -> list[int]:
     """Return the memories of whose vectors a signature is missing, or has other bits, another unit or another kind."""
-    wrong = list(wrong_signatures(connection, SqliteReader(connection).candidates.vectors))
-    return fetch_column(connection, MISFILED, (json.dumps(wrong),))
+    reader = SqliteReader(connection)
+    model_id = FIRST_MODEL if reader.current is None else reader.current.id
+    signatures = tables_of(model_id).signatures
+    wrong = json.dumps(list(wrong_signatures(connection, signatures, reader.candidates.vectors)))
+    return fetch_column(connection, MISFILED.format(signatures=signatures, model_id=model_id), (wrong,))

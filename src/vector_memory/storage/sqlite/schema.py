@@ -1,5 +1,10 @@
 """The tables of a file. docs/schema.md is generated from one that these create."""
 
+from functools import cache
+from typing import NamedTuple
+
+from vector_memory.storage.queries.passages import FIRST_MODEL
+
 VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
 """For passages of chunks, and for passages of memories that are not chunked."""
 
@@ -8,8 +13,6 @@ SIGNATURE_TABLE = "vec_signatures"
 
 VEC0_TABLES = (*VECTOR_TABLES, SIGNATURE_TABLE)
 """All tables of sqlite-vec."""
-METADATA_COLUMNS = {**dict.fromkeys(VECTOR_TABLES, 0), SIGNATURE_TABLE: 1}
-"""The number of columns beside the vector and the key of the partition."""
 
 PARTITION_ROWS = 16
 """Vectors per block of a vec0 table. Each session has its own blocks; small blocks waste less on small sessions, and a
@@ -113,15 +116,17 @@ create table canonical_tags (
     id integer primary key,
     tag text not null unique,
     embedding blob,
+    model_id integer,
     frequency integer not null default 0,
     created_at text not null
 ) strict;
 """
 """What cannot be derived. Deleting a memory does not lower the frequency of a tag."""
 
-# Everything that can be rebuilt from the text. The states of tokens are beside the passages rather than in them: they
-# are much longer, and few searches read those of many passages. A memory cannot be deleted before it is removed from
-# the keyword index; `rules` are those by which the terms of a block were made.
+# Everything that can be rebuilt from the text. Each model has tables of sqlite-vec of its own (`tables_of`). The states
+# of tokens are beside the passages rather than in them: they are much longer, and few searches read those of many
+# passages. A memory cannot be deleted before it is removed from the keyword index; `rules` are those by which the terms
+# of a block were made.
 INDEX_TABLES = """
 create table embedding_models (
     id integer primary key,
@@ -129,11 +134,13 @@ create table embedding_models (
     dimensions integer not null,
     precision text not null,
     engine text not null,
+    is_current integer not null,
     unique (model, dimensions, precision, engine)
 ) strict;
 
 create table memory_passages (
     id integer primary key autoincrement,
+    model_id integer not null references embedding_models(id),
     memory_id integer not null references session_memories(id) on delete cascade,
     chunk_id integer references memory_chunks(id) on delete cascade,
     start_char integer not null,
@@ -179,7 +186,7 @@ create table keyword_postings (
 ) strict;
 """
 
-# What processes tell one another: which vectors are being computed.
+# What processes tell one another: which vectors are being computed, and who works on all memories.
 STATE_TABLES = """
 create table pending_vectors (
     memory_id integer primary key references session_memories(id) on delete cascade,
@@ -188,6 +195,13 @@ create table pending_vectors (
     attempts integer not null default 0,
     promised_at real not null default 0
 ) strict;
+
+create table upkeep (
+    id integer primary key check (id = 1),
+    owner text not null,
+    leased_until real not null
+) strict;
+insert into upkeep values (1, '', 0);
 """
 
 ERASURE = """
@@ -252,21 +266,19 @@ create index idx_keyword_block_rules on keyword_blocks(rules);
 create index idx_keyword_memory_block on keyword_memories(block_id);
 """
 
-# Virtual tables do not support foreign keys; these triggers update them in the same transaction as the text.
+# Virtual tables do not support foreign keys; triggers update them in the same transaction as the text.
+VECTOR_TRIGGER = """
+create trigger removed_from_{table} after delete on memory_passages when old.model_id = {model_id}{condition} begin
+    delete from {table} where passage_id = old.id;
+end
+"""
+CONDITIONS = (" and old.chunk_id is not null", " and old.chunk_id is null", "")
+
 TRIGGERS = """
 create trigger names_removed after delete on session_memories begin
     delete from index_keys where name = old.session_id
         and not exists (select 1 from session_memories where session_id = name)
         and not exists (select 1 from session_memories where memory_type = name);
-end;
-create trigger chunk_passage_removed after delete on memory_passages when old.chunk_id is not null begin
-    delete from vec_chunk_search where passage_id = old.id;
-end;
-create trigger memory_passage_removed after delete on memory_passages when old.chunk_id is null begin
-    delete from vec_session_search where passage_id = old.id;
-end;
-create trigger signature_removed after delete on memory_passages begin
-    delete from vec_signatures where passage_id = old.id;
 end;
 create trigger keyword_block_removed after delete on keyword_blocks begin
     delete from keyword_postings where id >= old.id * 256 and id < (old.id + 1) * 256;
@@ -285,13 +297,38 @@ def bits_of_signature(dimensions: int) -> int:
     return -(-dimensions // SIGNATURE_BITS) * SIGNATURE_BITS
 
 
-def vector_tables(dimensions: int) -> dict[str, str]:
-    """Return the statements that create the tables of sqlite-vec, by their names."""
+class ModelTables(NamedTuple):
+    """The names of the tables of sqlite-vec that have the vectors of a model.
+
+    `chunks`: for passages of chunks; `memories`: for passages of memories that are not chunked; `signatures`: for the
+    signatures of all passages (`vec0.signatures`), one partition for each kind of memory.
+    """
+
+    chunks: str
+    memories: str
+    signatures: str
+
+
+@cache
+def tables_of(model_id: int) -> ModelTables:
+    """Return the tables of a model. Those of a new file exist before its first model is known."""
+    return ModelTables(*(table if model_id == FIRST_MODEL else f"{table}_{model_id}" for table in VEC0_TABLES))
+
+
+def vector_tables(dimensions: int, model_id: int = FIRST_MODEL) -> dict[str, str]:
+    """Return the statements that create the tables of sqlite-vec of a model, by their names."""
+    *names, signatures = tables_of(model_id)
+    vectors = {table: VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=PARTITION_ROWS) for table in names}
     bits = bits_of_signature(dimensions)
-    vectors = {
-        table: VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=PARTITION_ROWS) for table in VECTOR_TABLES
-    }
-    return vectors | {SIGNATURE_TABLE: SIGNATURES.format(table=SIGNATURE_TABLE, bits=bits, rows=SIGNATURES_PER_BLOCK)}
+    return vectors | {signatures: SIGNATURES.format(table=signatures, bits=bits, rows=SIGNATURES_PER_BLOCK)}
+
+
+def vector_triggers(model_id: int = FIRST_MODEL) -> list[str]:
+    """Return the statements that create the triggers which delete the vectors of a model."""
+    return [
+        VECTOR_TRIGGER.format(table=table, model_id=model_id, condition=condition)
+        for table, condition in zip(tables_of(model_id), CONDITIONS, strict=True)
+    ]
 
 
 SCRIPTS = (TEXT_TABLES, INDEX_TABLES, STATE_TABLES, ERASURE, INDEXES, TRIGGERS)

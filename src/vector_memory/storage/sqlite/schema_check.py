@@ -10,12 +10,6 @@ from typing import NamedTuple
 
 import apsw
 
-SPARE = "spare_"
-"""Prefix of the tables that are filled with another model's vectors (`storage.sqlite.reembedding`).
-
-When they are swapped with those in use, their indexes and triggers keep it.
-"""
-
 
 class SchemaObject(NamedTuple):
     """A table, index, view or trigger, and the statement that creates it, as `normal` returns it."""
@@ -29,12 +23,9 @@ Schema = frozenset[SchemaObject]
 
 
 def read_schema(connection: apsw.Connection) -> Schema:
-    """Return everything in the file that a statement created, but for the spare tables."""
-    sql = f"select type, name, sql from sqlite_schema where sql is not null and tbl_name not glob '{SPARE}*'"
-    rows = connection.execute(sql).fetchall()
-    return frozenset(
-        SchemaObject(str(kind), str(name).removeprefix(SPARE), normal(str(sql))) for kind, name, sql in rows
-    )
+    """Return everything in the file that a statement created."""
+    rows = connection.execute("select type, name, sql from sqlite_schema where sql is not null").fetchall()
+    return frozenset(SchemaObject(str(kind), str(name), normal(str(sql))) for kind, name, sql in rows)
 
 
 def altered_names(connection: apsw.Connection, expected: Schema) -> set[str]:
@@ -45,7 +36,7 @@ def altered_names(connection: apsw.Connection, expected: Schema) -> set[str]:
 
 @lru_cache(maxsize=256)
 def normal(sql: str) -> str:
-    """Return a statement without what does not matter: quotes, white space, case, `spare_`, vector lengths."""
+    """Return a statement without what does not matter: quotes, white space, case, the lengths of vectors."""
     sql = re.sub(r"\s+", " ", sql.replace('"', "").lower())
     sql = re.sub(r" ?([(),=;]) ?", r"\1", sql)
-    return re.sub(r"(float|bit)\[\d+\]", r"\1[]", re.sub(rf"\b({SPARE}|main\.)", "", sql)).strip()
+    return re.sub(r"(float|bit)\[\d+\]", r"\1[]", re.sub(r"\bmain\.", "", sql)).strip()

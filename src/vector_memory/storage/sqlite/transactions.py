@@ -7,21 +7,20 @@ integers there, because sqlite-vec does not accept NULL.
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from vector_memory.domain import Fingerprint, utc_now
+from vector_memory.domain import utc_now
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.insert import Numbered
-from vector_memory.storage.queries.passages import Passage
+from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, Passage, model_from_row
 from vector_memory.storage.records import Cursor, LastIds, Memory
-from vector_memory.storage.sqlite import rows
+from vector_memory.storage.sqlite import migrations, rows
 from vector_memory.storage.sqlite.checkpointer import count_delete
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
-from vector_memory.storage.sqlite.schema import SIGNATURE_BITS, SIGNATURE_TABLE
+from vector_memory.storage.sqlite.schema import SIGNATURE_BITS, ModelTables, tables_of
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
@@ -43,14 +42,6 @@ TABLES: dict[Numbered, str] = {"memory": "session_memories", "chunk": "memory_ch
 
 LASTING = ("session_memories", "memory_chunks")
 """The tables whose ids are never given again, as in `LastIds`."""
-
-CHUNK_TABLE = "vec_chunk_search"
-MEMORY_TABLE = "vec_session_search"
-
-
-def table_for(*, chunked: bool) -> str:
-    """Return the vec0 table for kinds that are, or are not, chunked."""
-    return CHUNK_TABLE if chunked else MEMORY_TABLE
 
 
 class SqliteConnection:
@@ -106,6 +97,10 @@ class SqliteReader(Reader):
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(SqliteConnection(connection))
         self.raw = connection
+        self._models: list[Model] | None = None
+
+    def forget_models(self) -> None:
+        self._models = None
 
     def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
         return [read(self) for read in reads]
@@ -118,27 +113,27 @@ class SqliteReader(Reader):
         return Cursor(self.last_ids().memory)
 
     @property
-    def dimensions(self) -> int:
-        return vector_dimensions(self.raw)
+    def room(self) -> int:
+        return vector_dimensions(self.raw, tables_of(FIRST_MODEL))
 
-    def fingerprint(self) -> Fingerprint | None:
-        return self.connection.fetch_one(
-            Fingerprint, "select model, dimensions, precision, engine from embedding_models"
-        )
+    def models(self) -> list[Model]:
+        if self._models is None:
+            self._models = self.connection.fetch(model_from_row, MODELS)
+        return self._models
 
     @property
     def candidates(self) -> "Candidates":
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
 
-        return SqliteCandidates(self.connection)
+        return SqliteCandidates(self.connection, self.model, self.lacking)
 
     @property
     def upkeep(self) -> "Upkeep":
         from vector_memory.storage.maintenance_api import Upkeep
+        from vector_memory.storage.queries.change_of_model import ChangeOfModel
         from vector_memory.storage.queries.portions import Portions
-        from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
 
-        return Upkeep(SqliteSpareVectors(self), Portions(self))
+        return Upkeep(ChangeOfModel(self), Portions(self))
 
 
 class SqliteWriter(SqliteReader, Writer):
@@ -157,10 +152,16 @@ class SqliteWriter(SqliteReader, Writer):
         count_delete(self.connection.raw)
         return super().amend(memory, words, now)
 
-    def adopt_fingerprint(self, fingerprint: Fingerprint) -> int:
-        self.require_comparable(fingerprint)
-        self.connection.insert("embedding_models", [asdict(fingerprint)], "on conflict do nothing")
-        return int(self.connection.fetch_value("select id from embedding_models"))
+    def make_room(self, model: Model) -> None:
+        if model.id != FIRST_MODEL:
+            migrations.create_vector_tables(self.raw, model.fingerprint.dimensions, model.id)
+        elif self.room != model.fingerprint.dimensions:  # the file was created for vectors of another length
+            migrations.drop_vector_tables(self.raw, model.id)
+            migrations.create_vector_tables(self.raw, model.fingerprint.dimensions, model.id)
+
+    def remove_room(self, model: Model) -> None:
+        migrations.drop_vector_tables(self.raw, model.id)
+        count_delete(self.raw)
 
     def add_passages(
         self,
@@ -169,24 +170,25 @@ class SqliteWriter(SqliteReader, Writer):
         vectors: "Vectors",
         states: Sequence[bytes | None] | None = None,
         *,
-        prefix: str = "",
+        model_id: int,
     ) -> None:
         if not passages:
             return
-        table, signatures = table_for(chunked=memory.chunked), packed_signatures(vectors)
+        tables, signatures = tables_of(model_id), packed_signatures(vectors)
+        table = tables.chunks if memory.chunked else tables.memories
         session, kind = intern(self.raw, memory.session_id or ""), intern(self.raw, memory.memory_type)
-        first, *_ = rows.next_ids(self.raw, f"{prefix}memory_passages", len(passages))
+        first, *_ = rows.next_ids(self.raw, "memory_passages", len(passages))
         # One statement for all rows of a table: statement by statement, the lock would be held longer.
         self.raw.execute(
-            f"""
-            insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char)
-            select ? + key, ?, value ->> 0, value ->> 1, value ->> 2 from json_each(?)
+            """
+            insert into memory_passages (id, model_id, memory_id, chunk_id, start_char, end_char)
+            select ? + key, ?, ?, value ->> 0, value ->> 1, value ->> 2 from json_each(?)
             """,
-            (first, memory.id, json.dumps(passages)),
+            (first, model_id, memory.id, json.dumps(passages)),
         )
         self.raw.execute(
             f"""
-            insert into {prefix}{table} (passage_id, session_key, embedding)
+            insert into {table} (passage_id, session_key, embedding)
             with recursive row(number) as (select 0 union all select number + 1 from row where number + 1 < ?)
             select ? + number, ?, substr(?, number * ? + 1, ?) from row
             """,
@@ -194,7 +196,7 @@ class SqliteWriter(SqliteReader, Writer):
         )
         self.raw.execute(
             f"""
-            insert into {prefix}{SIGNATURE_TABLE} (passage_id, kind_key, unit_id, signature)
+            insert into {tables.signatures} (passage_id, kind_key, unit_id, signature)
             select ? + key, ?, coalesce(value ->> 0, ?), vec_bit(substr(?, key * ? + 1, ?)) from json_each(?)
             """,
             (
@@ -208,12 +210,12 @@ class SqliteWriter(SqliteReader, Writer):
             ),
         )
         kept = ((first + number, each) for number, each in enumerate(states or ()) if each is not None)
-        self.raw.executemany(f"insert into {prefix}token_states values (?, ?)", kept)
+        self.raw.executemany("insert into token_states values (?, ?)", kept)
 
 
-def vector_dimensions(connection: apsw.Connection) -> int:
-    """Return the length of the file's vectors."""
-    sql = rows.fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
+def vector_dimensions(connection: apsw.Connection, tables: ModelTables) -> int:
+    """Return the length of the vectors that the tables of a model are for."""
+    sql = rows.fetch_value(connection, "select sql from sqlite_schema where name = ?", (tables.chunks,))
     match = re.search(r"float\[(\d+)\]", str(sql))
     if match is None:
         raise DamagedError("The table of vectors is missing: run `vector-memory doctor --fix`.")

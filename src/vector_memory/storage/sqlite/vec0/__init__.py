@@ -12,7 +12,6 @@ from pathlib import Path
 import apsw
 
 from vector_memory.errors import ConfigurationError
-from vector_memory.storage.sqlite.rows import fetch_column
 
 VERSION = "0.1.9"
 """The release that this adapter was written for. pyproject.toml requires exactly this one."""
@@ -48,15 +47,3 @@ def vector_search_library() -> str:
     if module is None or module.origin is None:
         raise ConfigurationError("sqlite-vec is not installed: install vector-memory with its dependencies.")
     return str(Path(module.origin).with_name("vec0"))
-
-
-def rename_table(connection: apsw.Connection, old: str, new: str) -> None:
-    """Rename a vec0 table and its shadow tables, which sqlite-vec does not do itself.
-
-    SQLite's convention for the names of shadow tables is `<name>_<suffix>`:
-    https://sqlite.org/vtab.html#the_xshadowname_method
-    """
-    connection.execute(f"alter table {old} rename to {new}")
-    sql = "select name from sqlite_schema where type = 'table' and name glob ?"
-    for name in fetch_column(connection, sql, (f"{old}_*",)):
-        connection.execute(f"alter table {name} rename to {new}{name.removeprefix(old)}")

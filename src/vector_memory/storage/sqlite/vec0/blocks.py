@@ -18,12 +18,11 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.scoring import numbers_in
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import (
-    METADATA_COLUMNS,
     PARTITION_ROWS,
     SIGNATURE_TABLE,
     SIGNATURES_PER_BLOCK,
-    VEC0_TABLES,
     bits_of_signature,
+    tables_of,
 )
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
@@ -136,20 +135,23 @@ def _scattered(
     return vectors
 
 
-def uneven_tables(connection: apsw.Connection) -> list[str]:
-    """Return the tables with more or fewer vectors than there are passages that should have one there."""
-    sql = "select (select count(*) from {0}_rowids) <> (select count(*) from memory_passages where {1})"
-    which = zip(VEC0_TABLES, ("chunk_id is not null", "chunk_id is null", "true"), strict=True)
+def uneven_tables(connection: apsw.Connection, model_id: int) -> list[str]:
+    """Return the tables of a model with more or fewer vectors than there are passages that should have one there."""
+    sql = f"""
+        select (select count(*) from {{0}}_rowids)
+            <> (select count(*) from memory_passages where model_id = {model_id} and {{1}})
+    """
+    which = zip(tables_of(model_id), ("chunk_id is not null", "chunk_id is null", "true"), strict=True)
     return [table for table, condition in which if fetch_value(connection, sql.format(table, condition))]
 
 
 def are_blocks_consistent(connection: apsw.Connection, table: str, dimensions: int) -> bool:
     """Return whether sqlite-vec can use a vec0 table and finds all its vectors. Reads no vectors."""
-    is_signatures = table == SIGNATURE_TABLE
+    is_signatures = table.startswith(SIGNATURE_TABLE)
     rows = SIGNATURES_PER_BLOCK if is_signatures else PARTITION_ROWS
     size = bits_of_signature(dimensions) // 8 if is_signatures else dimensions * 4
-    metadata = [(f"metadatachunks{number:02}", "data", rows * 8) for number in range(METADATA_COLUMNS[table])]
-    blocks = [("vector_chunks00", "vectors", rows * size), *metadata]
+    units = [("metadatachunks00", "data", rows * 8)] if is_signatures else []
+    blocks = [("vector_chunks00", "vectors", rows * size), *units]
     queries = [
         LENGTHS.format(table=table, rows=rows),
         SLOTS.format(table=table, rows=rows),

@@ -16,7 +16,7 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.candidates import Worth
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite.rows import fetch_column
-from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK
+from vector_memory.storage.sqlite.schema import SIGNATURES_PER_BLOCK
 from vector_memory.storage.sqlite.transactions import packed_signatures
 from vector_memory.storage.sqlite.vec0.blocks import DAMAGED_VECTORS, read_blocks
 
@@ -31,8 +31,6 @@ NEAREST_SHARE = 4
 
 MAX_TIES = 4
 """Limit of ties with the last of the highest values, as a multiple of `limit`."""
-
-VECTORS = f"{SIGNATURE_TABLE}_vector_chunks00"
 
 Signatures = NDArray[np.uint64]
 """Shape (passages, words)."""
@@ -106,34 +104,48 @@ class Chosen:
 
 
 def likeliest_passages(
-    connection: apsw.Connection, kind: int | None, query: Vectors, worth: Worth, limit: int, newest: int | None
+    connection: apsw.Connection,
+    table: str,
+    kind: int | None,
+    query: Vectors,
+    worth: Worth,
+    limit: int,
+    newest: int | None,
 ) -> LikelyPassages:
     """Return about `limit` passages of a kind likeliest to have the highest sums of cosine and worth.
+
+    `table`: the one with the signatures.
 
     Signatures are compared twice. The first estimate is the number of bits that are equal to the query's. The second,
     for the best of these, sums the numbers of the query itself, each added or subtracted as the signature's bit says.
     For normally distributed numbers both are unbiased estimates of the cosine. Raises DamagedError.
     """
     most = -1 if newest is None else 2 + newest // SIGNATURES_PER_BLOCK
-    sql = f"select chunk_id from {SIGNATURE_TABLE}_chunks where partition00 = ? order by chunk_id desc limit ?"
+    sql = f"select chunk_id from {table}_chunks where partition00 = ? order by chunk_id desc limit ?"
     blocks = fetch_column(connection, sql, (kind, most))[::-1]
     if not blocks:
         return LikelyPassages(np.empty(0, np.int64), np.empty(0, np.int64), complete=True)
     units = np.empty((len(blocks), SIGNATURES_PER_BLOCK), np.int64)
-    read_blocks(connection, f"{SIGNATURE_TABLE}_metadatachunks00", "data", blocks, units)
+    read_blocks(connection, f"{table}_metadatachunks00", "data", blocks, units)
     chosen = Chosen(OVERSAMPLING * limit)
-    estimate(connection, blocks, units, query, worth, chosen)
+    estimate(connection, f"{table}_vector_chunks00", blocks, units, query, worth, chosen)
     found, complete = chosen.best(), chosen.complete
     if found is None:
         return LikelyPassages(np.empty(0, np.int64), np.empty(0, np.int64), complete=True)
     if len(found.rows) > limit:
         closer = agreement(found.signatures, query)
         found, complete = found.at(best_by_either(closer, closer + found.gains, limit)), False
-    return LikelyPassages(passages_at(connection, blocks, found.rows), units.ravel()[found.rows], complete)
+    return LikelyPassages(passages_at(connection, table, blocks, found.rows), units.ravel()[found.rows], complete)
 
 
 def estimate(
-    connection: apsw.Connection, blocks: list[int], units: Numbers, query: Vectors, worth: Worth, chosen: Chosen
+    connection: apsw.Connection,
+    vectors: str,
+    blocks: list[int],
+    units: Numbers,
+    query: Vectors,
+    worth: Worth,
+    chosen: Chosen,
 ) -> None:
     """Add the passages of the scope, with the first estimate of their cosines, to the chosen ones."""
     words = packed_signatures(query.reshape(1, -1)).view(np.uint64)[0]
@@ -145,7 +157,7 @@ def estimate(
         if not len(inside):
             continue
         first, end = inside[0] // SIGNATURES_PER_BLOCK, inside[-1] // SIGNATURES_PER_BLOCK + 1
-        read_blocks(connection, VECTORS, "vectors", blocks[start + first : start + end], buffer)
+        read_blocks(connection, vectors, "vectors", blocks[start + first : start + end], buffer)
         signatures = buffer.reshape(-1, len(words))[inside[0] % SIGNATURES_PER_BLOCK :][: inside[-1] - inside[0] + 1]
         if len(inside) < len(signatures):
             signatures = signatures.take(inside - inside[0], axis=0)
@@ -156,12 +168,12 @@ def estimate(
         chosen.add(Estimated(rows, signatures[good], gains[good], cosines[good]))
 
 
-def passages_at(connection: apsw.Connection, blocks: list[int], rows: Numbers) -> Numbers:
+def passages_at(connection: apsw.Connection, table: str, blocks: list[int], rows: Numbers) -> Numbers:
     """Return the ids of the passages in some rows. Raises DamagedError."""
     ids = np.empty(len(rows), np.int64)
     size, buffer = ids.itemsize, ids.data.cast("B")
     try:
-        with connection.blob_open("main", f"{SIGNATURE_TABLE}_chunks", "rowids", blocks[0], writeable=False) as blob:
+        with connection.blob_open("main", f"{table}_chunks", "rowids", blocks[0], writeable=False) as blob:
             current = -1
             for position, row in enumerate(rows.tolist()):
                 block, slot = divmod(row, SIGNATURES_PER_BLOCK)
@@ -176,13 +188,15 @@ def passages_at(connection: apsw.Connection, blocks: list[int], rows: Numbers) -
 
 
 def wrong_signatures(
-    connection: apsw.Connection, vectors_of: Callable[[list[int]], tuple[Numbers, Vectors]]
+    connection: apsw.Connection, table: str, vectors_of: Callable[[list[int]], tuple[Numbers, Vectors]]
 ) -> Iterator[int]:
-    """Yield the passages that have the signature of another vector. The blocks must be consistent.
+    """Yield the passages that have the signature of another vector in a table, whose blocks must be consistent.
 
     `vectors_of`: returns the ids of those passages that have vectors, ascending, and the vectors.
     """
-    sql = f"select validity, rowids, vectors from {SIGNATURE_TABLE}_chunks join {VECTORS} v on v._rowid_ = chunk_id"
+    sql = f"""
+        select validity, rowids, vectors from {table}_chunks join {table}_vector_chunks00 v on v._rowid_ = chunk_id
+    """
     for validity, rowids, signatures in connection.execute(sql):
         used = np.flatnonzero(np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little"))
         ids = np.frombuffer(rowids, np.int64)[used]
