@@ -284,7 +284,7 @@ def test_timeline_and_map_are_of_what_filters_name_under_a_policy_of_their_own(p
 
 
 def test_timeline_and_map_are_bounded_and_say_so(page: Ui, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vector_memory.maintenance.report.session_report.MAX_MEMORIES", 2)
+    monkeypatch.setattr("vector_memory.maintenance.report.session_report.MAX_SELECTED", 2)
     text = page.ask("api/report").text
     assert ('"id":5' in text, '"id":4' in text, '"id":3' in text, '"total":5' in text) == (True, True, False, True)
 

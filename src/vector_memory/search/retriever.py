@@ -185,7 +185,7 @@ class Retriever:
         """Return which vectors are worth waiting for, and what else a search of the scope asks for."""
         if question.vector is not None:
             try:
-                self.require_comparable(reader)
+                reader.require_comparable(self._model.fingerprint)
             except EmbeddingUnavailableError:  # `within` says it
                 question = replace(question, vector=None)
         visible = reader.visible(scope)
@@ -207,7 +207,7 @@ class Retriever:
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
-                self.require_comparable(reader)
+                reader.require_comparable(self._model.fingerprint)
         except EmbeddingUnavailableError as error:
             if question.terms is None:
                 raise
