@@ -153,12 +153,18 @@ def test_an_answer_of_the_farthest_passages_is_complete_where_the_index_stops_fo
     connection: Connection,
 ) -> None:
     farthest, query, wanted = Scope(MemoryKind.INPUT_PROMPT, task_code=FARTHEST), pole()[0], 200
+    of_model, all_of_scope = "p.model_id = 1", passage_filter(farthest)
+    condition = all_of_scope._replace(sql=f"{all_of_scope.sql} and {of_model}")
     connection.execute("select set_config('hnsw.max_scan_tuples', '1000000', true)")
-    assert approximate.nearest(connection, passage_filter(farthest), query, wanted) is not None
+    assert approximate.nearest(connection, condition, of_model, query, wanted) is not None
     connection.execute("select set_config('work_mem', '64kB', true)")
-    assert approximate.nearest(connection, passage_filter(farthest), query, wanted) is None
-    units, _, is_exact = candidates.nearest(connection, farthest, query, wanted, (), approximately=True)
-    all_far, vectors, _ = candidates.nearest(connection, farthest, query, FAR, (), approximately=False)
+    assert approximate.nearest(connection, condition, of_model, query, wanted) is None
+    units, _, is_exact = candidates.nearest(
+        connection, farthest, "p.model_id = 1", query, wanted, (), approximately=True
+    )
+    all_far, vectors, _ = candidates.nearest(
+        connection, farthest, "p.model_id = 1", query, FAR, (), approximately=False
+    )
     assert is_exact
     assert units.tolist() == all_far[np.argsort(-(vectors @ query), kind="stable")][:wanted].tolist()
 

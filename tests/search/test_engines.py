@@ -155,7 +155,9 @@ def test_a_memory_is_not_among_those_that_are_nearest_to_it(storage: Storage) ->
     own, *others = (add(storage, new_memory(f"memory {number}")) for number in range(4))
     with storage.read() as reader:
         _, vectors = passages_of(reader, [own])[own]
-        assert sorted(nearest_memories(reader, MemoryKind.REPORT, vectors, [own])) == others
+        fingerprint = reader.fingerprint()
+        assert fingerprint
+        assert sorted(nearest_memories(reader, MemoryKind.REPORT, fingerprint, vectors, [own])) == others
 
 
 @pytest.mark.usefixtures("way")

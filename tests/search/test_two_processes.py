@@ -23,6 +23,7 @@ from vector_memory.domain import Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.settings import Settings
+from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.storage.sqlite.transactions import packed_signatures
 from vector_memory.store import SessionMemoryStore
@@ -63,8 +64,7 @@ def require_signatures(store: SessionMemoryStore) -> None:
     if is_in_schema(store):
         return
     with storage_of(store).read() as reader:
-        assert reader.current is not None
-        table = tables_of(reader.current.id).signatures
+        table = tables_of(FIRST_MODEL if reader.current is None else reader.current.id).signatures
         ids, vectors = reader.candidates.vectors(column(store, "select id from memory_passages order by id"))
     units = column(store, "select coalesce(chunk_id, memory_id) from memory_passages order by id")
     found = execute(store, f"select passage_id, unit_id, signature from {table} order by passage_id")

@@ -166,16 +166,13 @@ class Indexer:
         """
         if self._links_of is None:
             return NO_LINKS
-        try:
-            if embedded is not None:
-                reader.require_comparable(embedded.fingerprint)
-        except EmbeddingUnavailableError:  # another process has just changed the model
-            return NO_LINKS
         texts = [] if embedded is None else [content[each.start : each.end] for each in embedded.passages]
         vectors = np.empty((0, reader.dimensions), np.float32) if embedded is None else embedded.vectors
         try:
+            if embedded is not None and memory_id is not None:  # before its stored passages are read
+                reader.require_comparable(embedded.fingerprint)
             return self._links_of(self._model, reader, kind, texts, vectors, memory_id)
-        except DamagedError as error:
+        except (DamagedError, EmbeddingUnavailableError) as error:  # another process may just have changed the model
             logger.info("Memories were not linked: %s", error)
             return NO_LINKS
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.results.sessions import LaterMemory
@@ -194,21 +194,27 @@ def links_of(
     for first_texts, first_vectors in passages_of(reader, besides).values():
         texts, vectors = [*first_texts, *texts], np.concatenate([first_vectors, vectors])
     rule = model.calibration_for(texts[0]) if texts and kind in TRAITS else UNKNOWN
-    if rule.same_subject is None:
+    if rule.same_subject is None or not reader.begin_ahead(model.fingerprint):
         return NO_LINKS
     new = subject_of(texts, vectors)
-    nearest = nearest_memories(reader, MemoryKind(kind), vectors, besides)
+    nearest = nearest_memories(reader, MemoryKind(kind), model.fingerprint, vectors, besides)
     others = passages_of(reader, nearest)
     distinct = {tuple(passages): number for number, (passages, _) in others.items()}.values()
     return links(rule, {number: evidence(rule, subject_of(*one), new) for number, one in others.items()}, distinct)
 
 
-def nearest_memories(reader: Reader, kind: MemoryKind, vectors: Vectors, besides: Sequence[int]) -> list[int]:
+def nearest_memories(
+    reader: Reader, kind: MemoryKind, fingerprint: Fingerprint, vectors: Vectors, besides: Sequence[int]
+) -> list[int]:
     """Return the memories of a kind that have the passages nearest to some vectors.
 
     Of a large memory only the newest count, unless one of `besides`, which are left out, is older.
+    `fingerprint`: of the vectors. Raises EmbeddingUnavailableError if others are stored.
     """
     oldest = reader.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
+    if not reader.end_ahead():
+        oldest = reader.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
+    reader.require_comparable(fingerprint)
     scope, method = Scope(kind), USUAL
     if oldest and min(besides, default=oldest) >= oldest:
         scope, method = Scope(kind, after_id=oldest - 1), Method(newest=LOOKED_BACK)

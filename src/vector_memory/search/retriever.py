@@ -183,11 +183,8 @@ class Retriever:
 
     def _at_first(self, reader: Reader, scope: Scope, question: Question) -> tuple[Awaited | None, "Known"]:
         """Return which vectors are worth waiting for, and what else a search of the scope asks for."""
-        if question.vector is not None:
-            try:
-                reader.require_comparable(self._model.fingerprint)
-            except EmbeddingUnavailableError:  # `within` says it
-                question = replace(question, vector=None)
+        if question.vector is not None and not reader.begin_ahead(self._model.fingerprint):  # `within` says it
+            question = replace(question, vector=None)
         visible = reader.visible(scope)
         pending, everywhere, missing, *found = reader.together(
             lambda reader: reader.pending(scope),
@@ -195,6 +192,8 @@ class Retriever:
             lambda reader: reader.count(scope, without_vectors=True),
             *reads(visible, question),
         )
+        if not reader.end_ahead():  # the model is being changed
+            found, missing = [], reader.count(scope, without_vectors=True)
         is_soon = comes_soon(pending, everywhere)
         awaited = Awaited(scope, pending.last_id) if is_soon else None
         if pending.memories and not is_soon:  # others may have much to do, and this process little

@@ -82,6 +82,8 @@ class LimitedReader(Limited[Reader]):
             "count_all",
             "fingerprint",
             "require_comparable",
+            "begin_ahead",
+            "end_ahead",
             "require_current",
             "candidates",
             "now",

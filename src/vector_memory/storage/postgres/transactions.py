@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vector_memory.domain import Scope
+from vector_memory.domain import Fingerprint, Scope
 from vector_memory.storage.connection import NOTHING, Asked, Parameters
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
 from vector_memory.storage.postgres.rows import rows_of
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.queries.insert import Numbered
-from vector_memory.storage.queries.passages import MODELS, Model, Passage, model_from_row
+from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, model_from_row
 from vector_memory.storage.records import Cursor, LastIds, Memory, Pending
 from vector_memory.storage.transactions import Reader, Writer
 
@@ -91,6 +91,7 @@ class PostgresReader(Reader):
     """A reader over a connection in a transaction."""
 
     connection: PostgresConnection
+    _ahead: Fingerprint | None = None
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(PostgresConnection(connection))
@@ -119,11 +120,27 @@ class PostgresReader(Reader):
             state.models = self.connection.fetch(model_from_row, MODELS)
         return state.models
 
+    def begin_ahead(self, fingerprint: Fingerprint) -> bool:
+        """Read as if all vectors were of this model: to know whether they are would cost a round trip."""
+        self._chosen = self._ahead = fingerprint
+        return True
+
+    def end_ahead(self) -> bool:
+        self._ahead = None
+        return len(self.models()) <= 1
+
+    @property
+    def lacking(self) -> Lacking:
+        return super().lacking if self._ahead is None else LACKING
+
     @property
     def candidates(self) -> "Candidates":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 
-        return PostgresCandidates(self.connection, self.model, self.lacking)
+        if self._ahead is None:
+            return PostgresCandidates(self.connection, self.model, self.lacking)
+        is_read = f"vector_dims(p.embedding) = {self._ahead.dimensions}"  # those of another length cannot be compared
+        return PostgresCandidates(self.connection, None, LACKING, is_read)
 
     @property
     def upkeep(self) -> "Upkeep":

@@ -74,13 +74,14 @@ class Candidates(Queries, ABC):
     """Reads what searches compare: the vectors of one model. Raises DamagedError.
 
     What is abstract, each engine does in its own way. `lacking`: the memories that lack vectors of the model.
+    `is_read`: the condition that a passage `p` is of the model.
     """
 
-    def __init__(self, connection: Connection, model: Model | None, lacking: Lacking) -> None:
+    def __init__(self, connection: Connection, model: Model | None, lacking: Lacking, is_read: str = "") -> None:
         super().__init__(connection)
         self.model, self._lacking = model, lacking
         self.model_id = FIRST_MODEL if model is None else model.id
-        self._is_read = f"p.model_id = {self.model_id}"
+        self._is_read = is_read or f"p.model_id = {self.model_id}"
 
     POSTINGS: ClassVar[str]
     """Selects the rows of postings in `buckets`, of the blocks that fulfil the condition `{blocks}`, as one row."""

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind
+from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.connection import Queries
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.records import Memory, StoredPassage
@@ -90,6 +91,10 @@ class States(NamedTuple):
     states: bytes | None
 
 
+LACKING = Lacking("{indexed_by:idx_embedding_model}", "m.embedding_model_id is null")
+"""The memories that lack vectors while these are of one model."""
+
+
 class PassageQueries(Queries, ABC):
     """Reads passages: those of the current model, or of another one that is chosen by `require_comparable`.
 
@@ -111,6 +116,18 @@ class PassageQueries(Queries, ABC):
     @abstractmethod
     def candidates(self) -> "Candidates":
         """What searches compare."""
+
+    def begin_ahead(self, fingerprint: Fingerprint) -> bool:
+        """Read the vectors of this fingerprint before anything is known of the memory. False: there are none."""
+        try:
+            self.require_comparable(fingerprint)
+        except EmbeddingUnavailableError:
+            return False
+        return True
+
+    def end_ahead(self) -> bool:
+        """Return whether what was read since `begin_ahead` is right."""
+        return True
 
     @property
     def current(self) -> Model | None:
@@ -140,7 +157,7 @@ class PassageQueries(Queries, ABC):
         """The memories that lack vectors of the model that is read."""
         model, is_changed = self.model, len(self.models()) > 1
         if model is None or not is_changed:
-            return Lacking("{indexed_by:idx_embedding_model}", "m.embedding_model_id is null")
+            return LACKING
         if model.is_current:  # from an index: in the rows, this column stands behind the text
             sql = f"select id from session_memories where embedding_model_id is distinct from {model.id}"
             return Lacking("", f"m.id in ({sql})")
