@@ -17,6 +17,7 @@ from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.settings import Redact, ServerOptions
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import FolderRegistry
+from waiting import until
 
 NAMES = map("relay-{}".format, itertools.count())
 AWAY = "http://127.0.0.1:9/mcp"
@@ -31,9 +32,10 @@ def remote_of(team: Team, permission: str = "write", **limits: object) -> Remote
 
 @asynccontextmanager
 async def connected(remote: Remote, outbox: Outbox, era: str = "auto", **options: Any) -> AsyncIterator[Client]:
-    """Connect a client to a relay."""
+    """Connect a client to a relay. Afterwards nobody delivers any more, so that another relay can."""
     async with Client(create_relay(Relay(remote, outbox), ServerOptions()), mode=era, **options) as client:
         yield client
+    await until(lambda: outbox.contents().deliverer is None)
 
 
 async def stored(client: Client, **facts: str) -> dict[str, Any]:
