@@ -9,7 +9,7 @@ import re
 VOLATILE = re.compile(r"\b(clock_timestamp|timeofday|random|nextval|gen_random_uuid)\s*\(")
 CHANGES = re.compile(r"\b(update|delete from|insert into)\b")
 TEXT = re.compile(r"'(?:[^']|'')*'")
-TABLES = re.compile(r"\b(session_|memory_|keyword_|pending_|canonical_|embedding_|spare_|namespace\b|generations\b)")
+TABLES = re.compile(r"\b(session_|memory_|keyword_|pending_|canonical_|embedding_|namespace\b|generations\b)")
 EMPTY_LIST = re.compile(r"\bselect\s+(from|where|order|limit|\)|$)")
 
 
