@@ -168,6 +168,7 @@ FILTERED = Scope(
 SEARCHES: dict[str, tuple[Callable[[SessionMemoryStore, str], object], int, int]] = {
     "chunks": (lambda store, query: store.search_chunks(query, REPORTS), 4, 7),
     "chunks, by meaning": (lambda store, query: store.search_chunks(query, REPORTS, mode="vector"), 4, 7),
+    "chunks, by words": (lambda store, query: store.search_chunks(query, REPORTS, mode="keyword"), 3, 3),
     "documents": (lambda store, query: store.search_documents(query, REPORTS), 4, 7),
     "sections": (lambda store, query: store.search_sections(query, REPORTS), 5, 8),
     "knowledge of a category": (lambda store, query: store.search_memories(query, KNOWLEDGE), 5, 8),

@@ -183,7 +183,7 @@ class Retriever:
 
     def _at_first(self, reader: Reader, scope: Scope, question: Question) -> tuple[Awaited | None, "Known"]:
         """Return which vectors are worth waiting for, and what else a search of the scope asks for."""
-        if question.vector is not None and not reader.begin_ahead(self._model.fingerprint):  # `within` says it
+        if not reader.begin_ahead(None if question.vector is None else self._model.fingerprint):  # `within` says it
             question = replace(question, vector=None)
         visible = reader.visible(scope)
         pending, everywhere, missing, *found = reader.together(

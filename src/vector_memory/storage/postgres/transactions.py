@@ -91,7 +91,7 @@ class PostgresReader(Reader):
     """A reader over a connection in a transaction."""
 
     connection: PostgresConnection
-    _ahead: Fingerprint | None = None
+    _is_ahead = False
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(PostgresConnection(connection))
@@ -120,26 +120,27 @@ class PostgresReader(Reader):
             state.models = self.connection.fetch(model_from_row, MODELS)
         return state.models
 
-    def begin_ahead(self, fingerprint: Fingerprint) -> bool:
+    def begin_ahead(self, fingerprint: Fingerprint | None) -> bool:
         """Read as if all vectors were of this model: to know whether they are would cost a round trip."""
-        self._chosen = self._ahead = fingerprint
+        self._chosen, self._is_ahead = fingerprint, True
         return True
 
     def end_ahead(self) -> bool:
-        self._ahead = None
+        self._is_ahead = False
         return len(self.models()) <= 1
 
     @property
     def lacking(self) -> Lacking:
-        return super().lacking if self._ahead is None else LACKING
+        return LACKING if self._is_ahead else super().lacking
 
     @property
     def candidates(self) -> "Candidates":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 
-        if self._ahead is None:
+        if not self._is_ahead:
             return PostgresCandidates(self.connection, self.model, self.lacking)
-        is_read = f"vector_dims(p.embedding) = {self._ahead.dimensions}"  # those of another length cannot be compared
+        # Vectors of another length cannot be compared.
+        is_read = "true" if self._chosen is None else f"vector_dims(p.embedding) = {self._chosen.dimensions}"
         return PostgresCandidates(self.connection, None, LACKING, is_read)
 
     @property

@@ -117,10 +117,14 @@ class PassageQueries(Queries, ABC):
     def candidates(self) -> "Candidates":
         """What searches compare."""
 
-    def begin_ahead(self, fingerprint: Fingerprint) -> bool:
-        """Read the vectors of this fingerprint before anything is known of the memory. False: there are none."""
+    def begin_ahead(self, fingerprint: Fingerprint | None) -> bool:
+        """Begin to read before anything is known of the memory: vectors of this fingerprint; None: no vectors.
+
+        Returns False if there are no vectors of the fingerprint.
+        """
         try:
-            self.require_comparable(fingerprint)
+            if fingerprint is not None:
+                self.require_comparable(fingerprint)
         except EmbeddingUnavailableError:
             return False
         return True
