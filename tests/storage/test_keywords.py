@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import product
+from itertools import permutations, product
 from typing import Any, NamedTuple
 
 import apsw
@@ -285,6 +285,14 @@ def test_terms_that_name_the_same_count_once_in_what_a_unit_covers() -> None:
         assert covered_by_best(shares, [one, other, "word"], [(5.0, none), (4.0, first), (4.0, none)]) == 0.5
         assert covered_by_best(shares, [one, other], [(5.0, none), (5.0, none)]) == 0
     assert covered_by_best(shares, ["v1", "vault", "vaults"], [(1.0, first), (1.0, none), (2.0, none)]) == 0.25
+
+
+def test_how_much_of_a_query_is_covered_does_not_depend_on_the_order_of_its_terms() -> None:
+    words = [(math.sqrt(number + 2), np.zeros(1, np.int64)) for number in range(6)]
+    terms = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"]
+    orders = list(permutations(range(6)))
+    found = {covered_by_best(np.ones(1), [terms[n] for n in order], [words[n] for n in order]) for order in orders}
+    assert found == {1.0}
 
 
 def test_stop_words_are_dropped_from_queries_of_other_words_only() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,4 +85,5 @@ def covered_by_best(
         weights[name] = min(highest, weights.get(name, highest))
         if (places == place).any():
             covered.add(name)
-    return sum(weights[name] for name in covered) / (sum(weights.values()) or 1.0)
+    # Exactly rounded, because a set has another order in each process, and levels depend on the last digit.
+    return fsum(weights[name] for name in covered) / (fsum(weights.values()) or 1.0)
