@@ -30,8 +30,9 @@ GRID = np.float32(2**19)
 """Numbers of a question are multiples of 1 / GRID. So any sum of up to 1,024 of them is exact, and cosines are the same
 whatever they are computed together with."""
 
-TOKENS_AT_ONCE = 256
-"""Tokens of passages that are compared together. Unpacked they take 400 kB, which the processor's cache holds."""
+SMALL_PRODUCT = 2**18
+"""Multiplications of a product that OpenBLAS does not split among threads, which wait for each other when the cores are
+busy. The tokens in such a product, unpacked, stay in the processor's cache."""
 
 
 class Content:
@@ -102,8 +103,9 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
     if asked and len(compared):
         signs = np.frombuffer(b"".join(passages), np.uint8).reshape(-1, width)
         products = np.empty((len(signs), asked), np.float32)
-        for start in range(0, len(signs), TOKENS_AT_ONCE):
-            part = slice(start, start + TOKENS_AT_ONCE)
+        tokens = SMALL_PRODUCT // question.size
+        for start in range(0, len(signs), tokens):
+            part = slice(start, start + tokens)
             bits = np.unpackbits(signs[part], axis=1, count=dimensions)
             np.matmul(bits.astype(np.float32), question.T, out=products[part])
         best = np.maximum.reduceat(products, (np.cumsum(lengths) - lengths)[compared])
