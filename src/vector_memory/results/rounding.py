@@ -54,4 +54,7 @@ Score = Annotated[float, AfterValidator(to_score)]
 
 def unless_empty(default: object = None, description: str | None = None) -> Any:
     """Return a field that answers leave out while it is null or empty."""
+    if default == []:  # pydantic would copy it, which takes longer than making another one
+        schema: dict[str, Any] = {"default": []}
+        return Field(default_factory=list, json_schema_extra=schema, description=description, exclude_if=says_nothing)
     return Field(default=default, description=description, exclude_if=says_nothing)

@@ -186,14 +186,14 @@ class Retriever:
         if not reader.begin_ahead(None if question.vector is None else self._model.fingerprint):  # `within` says it
             question = replace(question, vector=None)
         visible = reader.visible(scope)
-        pending, everywhere, missing, *found = reader.together(
-            lambda reader: reader.pending(scope),
+        everywhere, missing, *found = reader.together(
             lambda reader: reader.pending(EVERYTHING),
             lambda reader: reader.count(scope, without_vectors=True),
             *reads(visible, question),
         )
         if not reader.end_ahead():  # the model is being changed
             found, missing = [], reader.count(scope, without_vectors=True)
+        pending = reader.pending(scope) if everywhere.memories else everywhere
         is_soon = comes_soon(pending, everywhere)
         awaited = Awaited(scope, pending.last_id) if is_soon else None
         if pending.memories and not is_soon:  # others may have much to do, and this process little
