@@ -17,11 +17,11 @@ from vector_memory.search.question import Question
 from vector_memory.search.scan import Found, Scan
 from vector_memory.sessions.reader import AccessRecorder
 from vector_memory.settings import Settings
+from vector_memory.storage.connection import Asked, Steps, value_of
 from vector_memory.storage.postgres import database
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
-from vector_memory.storage.postgres.transactions import PostgresReader
 from vector_memory.storage.postings import buckets_of
 from vector_memory.store import SessionMemoryStore
 
@@ -73,18 +73,20 @@ def test_a_read_needs_as_many_round_trips_as_it_asks_questions(
     assert trips() == 1
 
 
-def test_a_question_that_changes_between_two_runs_gets_an_answer_of_its_own(storage: PostgresStorage) -> None:
-    changing = iter(["select 1", "select 2", "select 3"])
+def test_reads_together_take_as_many_round_trips_as_the_one_with_most_steps(
+    storage: PostgresStorage, trips: Callable[[], int]
+) -> None:
+    def twice(number: int) -> Steps[int]:
+        (first,) = yield Asked(value_of, "select cast(%(number)s as bigint) as n", {"number": number})
+        (second,) = yield Asked(value_of, "select cast(%(number)s as bigint) + 1 as n", {"number": first})
+        return int(second)
 
-    def ask(reader: PostgresReader, sql: str | None) -> Any:
-        return None if sql is None else reader.raw.execute(sql).fetchall()
-
+    trips()
     with storage.read() as reader:
-        answers = reader.raw.gathered(
-            [lambda reader: ask(reader, next(changing)), lambda reader: ask(reader, next(changing, None))], reader
-        )
-        assert answers == [[(3,)], None]
-        assert ask(reader, "select 4") == [(4,)]
+        found = reader.together(twice(1), reader.count.steps(Scope()), reader.pending.steps(Scope()))
+        assert (found[:2], found[2].memories, trips()) == ([2, 1], 0, 2)
+        assert reader.together() == []
+    assert trips() == 0
 
 
 def test_changes_without_needed_results_are_sent_together(storage: PostgresStorage, trips: Callable[[], int]) -> None:

@@ -16,6 +16,7 @@ from vector_memory.embedding.embedder import Vectors
 from vector_memory.search import comparison, words
 from vector_memory.search.comparison import MIN_COMPARED
 from vector_memory.settings import Settings
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.queries.candidates import Likely
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
@@ -56,10 +57,11 @@ def fill(store: SessionMemoryStore) -> None:
 def test_among_thousands_of_equal_units_a_bounded_number_is_compared_and_the_first_are_found(
     tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compared, likeliest = list[int](), SqliteCandidates.likeliest
+    compared, likeliest = list[int](), vars(SqliteCandidates)["likeliest"].steps
 
-    def counted(*args: Any, **named: Any) -> Likely:
-        found = likeliest(*args, **named)
+    @read
+    def counted(source: SqliteCandidates, *args: Any) -> Steps[Likely]:
+        found: Likely = yield from likeliest(source, *args)
         compared.append(len(found.vectors))
         return found
 

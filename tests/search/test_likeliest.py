@@ -23,6 +23,7 @@ from vector_memory.embedding.embedder import Vectors
 from vector_memory.search import confidence, scan
 from vector_memory.search.comparison import are_candidates
 from vector_memory.settings import Settings
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.queries.candidates import Likely
 from vector_memory.storage.sqlite.candidates import SqliteCandidates
 from vector_memory.store import SessionMemoryStore
@@ -73,10 +74,11 @@ def test_candidates_are_the_highest_sums_of_the_best_groups(passages: list[tuple
 def test_close_matches_elsewhere_are_counted_with_few_vectors_and_only_among_the_newest_memories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compared, likeliest = list[int](), SqliteCandidates.likeliest
+    compared, likeliest = list[int](), vars(SqliteCandidates)["likeliest"].steps
 
-    def counted(source: SqliteCandidates, scope: Scope, *args: Any) -> Likely:
-        found = likeliest(source, scope, *args)
+    @read
+    def counted(source: SqliteCandidates, scope: Scope, *args: Any) -> Steps[Likely]:
+        found: Likely = yield from likeliest(source, scope, *args)
         compared.append(len(found.vectors) if scope.session_id is None else 0)
         return found
 

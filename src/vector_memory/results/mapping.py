@@ -23,6 +23,7 @@ from vector_memory.results.sessions import (
     StoredText,
 )
 from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import Memory, Origin
 
 R = TypeVar("R", FoundChunk, FoundSection, FoundMemory, FoundBeginning)
@@ -109,9 +110,12 @@ def observations_on(reader: Reader, sources: Iterable[Memory | Origin], as_of: A
     return notes_on(reader, {source.id for source in sources if source.memory_type == MemoryKind.REPORT}, as_of)
 
 
-def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> list[ObservationNote]:
+@read
+def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> Steps[list[ObservationNote]]:
     """Return the latest observations on these reports: corrections first, and of each the oldest."""
-    found = reader.observations_on(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of)) if report_ids else []
+    if not report_ids:
+        return []
+    found = yield from reader.observations_on.steps(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of))
     return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
 
 
@@ -125,11 +129,12 @@ def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R
     ]
 
 
-def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Superseded:
+@read
+def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Steps[Superseded]:
     """Return what is superseded: what a scope of current memories leaves out, or of these memories of any other."""
     if scope.as_of is None:
-        return Superseded(reader.count_superseded(scope))
-    by = by_first(reader.superseding(memory_ids)) if memory_ids else {}
+        return Superseded((yield from reader.count_superseded.steps(scope)))
+    by = by_first((yield from reader.superseding.steps(memory_ids))) if memory_ids else {}
     return Superseded(by={older: newer[:LINKED] for older, newer in by.items()})
 
 
@@ -148,9 +153,7 @@ def by_first(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
     """Return the ids of what replaced a memory, and of what it replaced, by the names of their fields."""
-    newer, older = reader.together(
-        lambda reader: reader.superseding([memory_id]), lambda reader: reader.superseded_by([memory_id])
-    )
+    newer, older = reader.together(reader.superseding.steps([memory_id]), reader.superseded_by.steps([memory_id]))
     return {
         "superseded_by": [link.newer_id for link in newer[:LINKED]],
         "supersedes": [link.older_id for link in older[:LINKED]],

@@ -112,7 +112,8 @@ class CoarseSearch:
             )
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, scope, [memory.id for memory in memories])
-            later = self._retriever.later_of(reader, [memory.id for memory in memories[: page.limit]], scope, page)
+            shown = [memory.id for memory in memories[: page.limit]]
+            later = reader.run(self._retriever.later_of(reader, shown, scope, page))
             notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
         found = [found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
         said = Judgement(notes=(*notes, *filter(None, [note])))
@@ -126,13 +127,14 @@ class CoarseSearch:
                 results = results_of(retrieval, scope, judgement.hits, page, folds=folds, memories=True)
                 hits, left_out, more = on_page(results, page)
                 numbers = [hit.memory_id for hit in hits]
-                memories, observations, around, superseded, later, newer = retrieval.reader.together(
-                    lambda reader: reader.memories(numbers),
-                    lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
-                    lambda reader: neighbours_of(reader, scope, numbers, neighbours),
-                    lambda reader: superseded_in(reader, scope, numbers),
-                    lambda reader: self._retriever.later_of(reader, numbers, scope, page),
-                    lambda reader: newer_of(reader, scope, numbers, page) if page.is_part else {},
+                reader = retrieval.reader
+                memories, observations, around, superseded, later, newer = reader.together(
+                    reader.memories.steps(numbers),
+                    notes_on.steps(reader, reports_among(scope, hits), scope.as_of),
+                    neighbours_of(reader, scope, numbers, neighbours),
+                    superseded_in.steps(reader, scope, numbers),
+                    self._retriever.later_of(reader, numbers, scope, page),
+                    newer_of.steps(reader, scope, numbers if page.is_part else [], page),
                 )
                 short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
                 known = {number: around[number] for number in short & around.keys()}

@@ -106,13 +106,10 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
     """Return how many units near the question there are outside the filters and among other kinds, by place."""
-    oldest, kinds = retrieval.reader.together(
-        lambda reader: reader.candidates.oldest_of_newest(reader.visible(Scope()), PROBED),
-        lambda reader: (
-            []
-            if scope.kind is MemoryKind.TAGGED
-            else reader.count_by(Scope(session_id=scope.session_id, as_of=scope.as_of), "kind")
-        ),
+    reader = retrieval.reader
+    oldest, kinds = reader.together(
+        reader.candidates.oldest_of_newest.steps(reader.visible(Scope()), PROBED),
+        reader.count_by.steps(Scope(session_id=scope.session_id, as_of=scope.as_of), "kind"),
     )
     since = max(oldest - 1, scope.after_id or 0) or None
     others = {name: replace(other, after_id=since) for name, other in other_scopes(scope, kinds).items()}

@@ -17,6 +17,7 @@ from vector_memory.search.later import newer_memories
 from vector_memory.search.relevance import CANDIDATES, J, latest_first
 from vector_memory.search.retrieval import GROWTH, MAX_DEPTH, Retrieval
 from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import Memory, Origin
 
 RUN = CANDIDATES
@@ -233,14 +234,14 @@ def preferred(reader: Reader, scope: Scope, found: Sequence[J], page: Page) -> S
     return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
 
 
-def newer_of(reader: Reader, scope: Scope, memory_ids: Sequence[int], page: Page) -> Mapping[int, Sequence[int]]:
+@read
+def newer_of(reader: Reader, scope: Scope, memory_ids: Sequence[int], page: Page) -> Steps[Mapping[int, Sequence[int]]]:
     """Return the ids of the memories that are newer than some and on their subjects, the newest first.
 
     None, if the page does not prefer the latest.
     """
     if page.prefer != LATEST:
         return {}
-    found = newer_memories(
-        reader, list(dict.fromkeys(memory_ids)), Scope(session_id=scope.session_id, as_of=scope.as_of), 0
-    )
+    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
+    found = yield from newer_memories.steps(reader, list(dict.fromkeys(memory_ids)), within, 0)
     return {number: [one.id for one in newer] for number, newer in found.items()}

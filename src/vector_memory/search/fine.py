@@ -38,14 +38,15 @@ class FineSearch:
                 found = results_of(retrieval, scope, judgement.hits, page, folds=folds)
                 hits, left_out, more = on_page(found, page)
                 numbers = [hit.memory_id for hit in hits]
-                chunks, sources, observations, around, superseded, later, newer = retrieval.reader.together(
-                    lambda reader: reader.chunks([hit.id for hit in hits]),
-                    lambda reader: reader.memories(numbers) if IS_LEAN.get() else retrieval.origins(numbers, reader),
-                    lambda reader: notes_on(reader, reports_among(scope, hits), scope.as_of),
-                    lambda reader: neighbours_of(reader, scope, numbers, neighbours),
-                    lambda reader: superseded_in(reader, scope, numbers),
-                    lambda reader: self._retriever.later_of(reader, numbers, scope, page),
-                    lambda reader: newer_of(reader, scope, numbers, page) if page.is_part else {},
+                reader = retrieval.reader
+                chunks, sources, observations, around, superseded, later, newer = reader.together(
+                    reader.chunks.steps([hit.id for hit in hits]),
+                    reader.memories.steps(numbers) if IS_LEAN.get() else retrieval.origins.steps(numbers),
+                    notes_on.steps(reader, reports_among(scope, hits), scope.as_of),
+                    neighbours_of(reader, scope, numbers, neighbours),
+                    superseded_in.steps(reader, scope, numbers),
+                    self._retriever.later_of(reader, numbers, scope, page),
+                    newer_of.steps(reader, scope, numbers if page.is_part else [], page),
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}

@@ -17,6 +17,7 @@ from vector_memory.results.sessions import LaterMemory
 from vector_memory.search.question import Question
 from vector_memory.search.scan import USUAL, Found, Method, Scan, reads
 from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import NO_LINKS, Later, Links
 from vector_memory.storage.scoring import SCALE, Vectors
 from vector_memory.storage.terms import query_terms
@@ -29,12 +30,15 @@ LaterFields = Mapping[int, Mapping[str, Any]]
 """The fields `later` and `later_more` of the results of memories, by the ids of those that have newer ones."""
 
 
-def later_fields(reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()) -> LaterFields:
+def later_fields(
+    reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()
+) -> Steps[LaterFields]:
     """Return what names the newer memories of a scope's session, or of all, that are on the subjects of memories.
 
     Of those `given` in the same answer, the text is not repeated.
     """
-    found = newer_memories(reader, memory_ids, Scope(session_id=scope.session_id, as_of=scope.as_of), BEGINNING)
+    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
+    found = yield from newer_memories.steps(reader, memory_ids, within, BEGINNING)
     return {number: fields_of(newer, given) for number, newer in found.items()}
 
 
@@ -44,13 +48,16 @@ def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) ->
     return {number: {**later.get(number, {}), "superseded_by": superseded.get(number, [])} for number in numbers}
 
 
-def newer_memories(reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int) -> dict[int, list[Later]]:
+@read
+def newer_memories(
+    reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int
+) -> Steps[dict[int, list[Later]]]:
     """Return the newer memories of a scope on the subjects of memories, the newest first, by the ids of the older ones.
 
     Only those that are about as likely to be on the subject as the likeliest. `characters`: of their beginnings.
     """
     linked = defaultdict[int, list[Later]](list)
-    for one in reader.later_than(memory_ids, scope, characters) if memory_ids else ():
+    for one in (yield from reader.later_than.steps(memory_ids, scope, characters)) if memory_ids else ():
         linked[one.older_id].append(one)
     most = {number: max(one.evidence for one in found) for number, found in linked.items()}
     return {number: [one for one in found if one.evidence >= most[number] - BEHIND] for number, found in linked.items()}
@@ -219,7 +226,7 @@ def nearest_memories(
     if oldest and min(besides, default=oldest) >= oldest:
         scope, method = Scope(kind, after_id=oldest - 1), Method(newest=LOOKED_BACK)
     asked = vectors[np.unique(np.linspace(0, len(vectors) - 1, MOST_ASKED).astype(int))]
-    found = Found(*reader.together(*reads(scope, Question(None, None))))
+    found = Found(*reader.together(*reads(reader, scope, Question(None, None))))
     best: dict[int, float] = {}
     for vector in asked:
         scan = Scan(

@@ -127,11 +127,11 @@ class MediumSearch:
                 sections, left_out, more = on_page(ranked, page)
                 shown = {match.section.memory_id for match in sections}
                 memories, observations, superseded, later, newer = reader.together(
-                    lambda reader: reader.memories(sorted(shown)),
-                    lambda reader: notes_on(reader, reports_among(scope, sections), scope.as_of),
-                    lambda reader: superseded_in(reader, scope, shown),
-                    lambda reader: self._retriever.later_of(reader, sorted(shown), scope, page),
-                    lambda reader: newer_of(reader, scope, sorted(shown), page) if page.is_part else {},
+                    reader.memories.steps(sorted(shown)),
+                    notes_on.steps(reader, reports_among(scope, sections), scope.as_of),
+                    superseded_in.steps(reader, scope, shown),
+                    self._retriever.later_of(reader, sorted(shown), scope, page),
+                    newer_of.steps(reader, scope, sorted(shown) if page.is_part else [], page),
                 )
         notes = said_with(judgement.notes, left_out, superseded.number)
         require_all(memories, shown)

@@ -11,6 +11,7 @@ from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.results.shortening import MARK
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import Memory, Neighbours
 
@@ -37,7 +38,7 @@ SHOWN = 400
 ALONE = Neighbours([], [])
 
 
-def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count: int) -> dict[int, Neighbours]:
+def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count: int) -> Steps[dict[int, Neighbours]]:
     """Return what was said beside memories, up to `count` (0-5) on either side, by id; in a scope of one agent, by it.
 
     Nothing for a memory with several chunks, or one that is not of a conversation. Raises ValidationError.
@@ -45,7 +46,7 @@ def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count
     check_range("neighbours", count, 0, MAX_NEIGHBOURS)
     wanted = sorted(set(memory_ids)) if count and scope.kind in SAID else []
     same_agent = scope.agent_id is not None
-    return reader.neighbours(wanted, count, SHOWN + 1, same_agent=same_agent) if wanted else {}
+    return (yield from reader.neighbours.steps(wanted, count, SHOWN + 1, same_agent=same_agent)) if wanted else {}
 
 
 def beside(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bool = False) -> list[T]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from vector_memory.domain import STORED, MemoryKind, Scope
 from vector_memory.domain.times import microseconds
@@ -17,11 +18,15 @@ from vector_memory.search.fusion import (
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question
 from vector_memory.search.relevance import J
-from vector_memory.search.scan import COUNTED, Found, Method, Scan, index_read, reads
+from vector_memory.search.scan import COUNTED, Found, Method, Scan, reads
 from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.damaged import require_all
+from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.records import Link, Origin, Pending
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED
+
+T = TypeVar("T")
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""
@@ -93,11 +98,16 @@ class Retrieval:
             found = [self.find(scope, count, memories=memories) for scope in scopes]
         return merged_hits(found)
 
-    def origins(self, memory_ids: Collection[int], reader: Reader | None = None) -> Mapping[int, Origin]:
+    def run(self, steps: Steps[T]) -> T:
+        """Return the result of a read."""
+        return self.reader.run(steps)
+
+    @read
+    def origins(self, memory_ids: Collection[int]) -> Steps[Mapping[int, Origin]]:
         """Return where memories come from; those of the best units are known already."""
         missing = sorted({number for number in memory_ids if number not in self._origins})
         if missing:
-            self._origins |= (reader or self.reader).origins(missing)
+            self._origins |= yield from self.reader.origins.steps(missing)
         require_all(self._origins, memory_ids)
         return self._origins
 
@@ -113,18 +123,17 @@ class Retrieval:
         """
         source, question = self.reader.candidates, replace(self.question, plain=NOTHING_TYPED)
         visible = {name: self.reader.visible(scope) for name, scope in scopes.items()}
-        *found, others = self.reader.together(
-            *(index_read(scope, question) for scope in visible.values()),
-            lambda reader: (
-                [] if besides is None else reader.candidates.memories_in(Scope(session_id=besides, as_of=STORED))
-            ),
-        )
+        buckets = buckets_of(question.terms or ())
+        indexed = [source.indexed.steps(scope, buckets) for scope in visible.values()]
+        beside = [] if besides is None else [source.memories_in.steps(Scope(session_id=besides, as_of=STORED))]
+        found = self.reader.together(*indexed, *beside)
+        others = found.pop() if beside else []
         scans = {
-            name: Scan(source, scope, question, Found(indexed), besides=others if scope.session_id is None else ())
-            for (name, scope), indexed in zip(visible.items(), found, strict=True)
-            if indexed.units.count
+            name: Scan(source, scope, question, Found(one), besides=others if scope.session_id is None else ())
+            for (name, scope), one in zip(visible.items(), found, strict=True)
+            if one.units.count
         }
-        likely = self.reader.together(*(scan.likeliest for scan in scans.values()))
+        likely = self.reader.together(*(scan.likeliest() for scan in scans.values()))
         counts = [scan.count_strong(one, self.threshold) for scan, one in zip(scans.values(), likely, strict=True)]
         return {name: min(COUNTED, count) for name, count in zip(scans, counts, strict=True)}
 
@@ -158,9 +167,9 @@ class Retrieval:
             return {}, []
         memory_ids = sorted({hit.memory_id for hit in hits})
         found, linked, origins = self.reader.together(
-            lambda reader: reader.token_states(kind, [hit.id for hit in hits]),
-            lambda reader: reader.links_among(memory_ids),
-            lambda reader: reader.origins(memory_ids),
+            self.reader.token_states.steps(kind, [hit.id for hit in hits]),
+            self.reader.links_among.steps(memory_ids),
+            self.reader.origins.steps(memory_ids),
         )
         self._origins |= origins
         passages = [(unit, states) for unit, each in found.items() for states in each]
@@ -190,7 +199,7 @@ class Retrieval:
             known = self.known
             is_same = known is not None and (known.visible, known.terms) == (scope, self.question.terms)
             found = known.found if known is not None and is_same else None
-            found = found or Found(*self.reader.together(*reads(scope, self.question)))
+            found = found or Found(*self.reader.together(*reads(self.reader, scope, self.question)))
             scan = Scan(self.reader.candidates, scope, self.question, found, method=self._method, depth=depth)
             self._last_scan = scope, depth, scan
         return self._last_scan[2]

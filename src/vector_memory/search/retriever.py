@@ -20,6 +20,7 @@ from vector_memory.search.scan import Found, Method, reads
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.cancellation import give_way
+from vector_memory.storage.connection import Steps
 from vector_memory.storage.records import Pending
 from vector_memory.storage.scoring import Vectors
 
@@ -96,15 +97,15 @@ class Retriever:
 
     def later_of(
         self, reader: Reader, memory_ids: Sequence[int], scope: Scope, page: Page | None = None
-    ) -> LaterFields:
-        """Return the fields of results that name newer memories on their subjects, as far as the settings want them.
+    ) -> Steps[LaterFields]:
+        """Read the fields of results that name newer memories on their subjects, as far as the settings want them.
 
         These are of the session of the scope, or of all: other filters do not apply to them.
         """
         if not self.names_later:
             return {}
         is_all = page is None or not page.is_part  # or else others may be left out, and their texts with them
-        return later_fields(reader, memory_ids, scope, memory_ids if is_all else ())
+        return (yield from later_fields(reader, memory_ids, scope, memory_ids if is_all else ()))
 
     def require_comparable(self, reader: Reader) -> None:
         """Raise EmbeddingUnavailableError if queries cannot be compared with the stored vectors."""
@@ -187,9 +188,9 @@ class Retriever:
             question = replace(question, vector=None)
         visible = reader.visible(scope)
         everywhere, missing, *found = reader.together(
-            lambda reader: reader.pending(EVERYTHING),
-            lambda reader: reader.count(scope, without_vectors=True),
-            *reads(visible, question),
+            reader.pending.steps(EVERYTHING),
+            reader.count.steps(scope, without_vectors=True),
+            *reads(reader, visible, question),
         )
         if not reader.end_ahead():  # the model is being changed
             found, missing = [], reader.count(scope, without_vectors=True)

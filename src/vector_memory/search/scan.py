@@ -1,6 +1,6 @@
 """Finds the best units of a scope: by the cosine of their nearest passage, by BM25, or by both."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from vector_memory.search.fusion import (
 from vector_memory.search.question import Question
 from vector_memory.search.words import respell, word_scores
 from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps
 from vector_memory.storage.postings import BUCKETS, buckets_of
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, IndexedScope, Likely
 from vector_memory.storage.scoring import Numbers, Vectors, are_in, best, cosines, rounded
@@ -63,8 +64,6 @@ class Method(NamedTuple):
 
 USUAL = Method()
 
-Read = Callable[[Reader], Any]
-
 
 class Found(NamedTuple):
     """What was read of a scope at once: its units, with the postings of the terms of a question.
@@ -76,20 +75,13 @@ class Found(NamedTuple):
     compared: ComparedPassages | None = None
 
 
-def index_read(scope: Scope, question: Question) -> Read:
-    """Return what reads the units of a visible scope of one kind, with the postings of a question."""
-    return lambda reader: reader.candidates.indexed(scope, buckets_of(question.terms or ()))
-
-
-def reads(scope: Scope, question: Question) -> tuple[Read, ...]:
-    """Return what reads what `Found` has of a visible scope; nothing, if it is not of one kind."""
+def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
+    """Return the reads that fill a `Found` of a visible scope; none, if it is not of one kind."""
     if scope.kind is None:
-        return ()
-    vector = question.vector
-    return (
-        index_read(scope, question),
-        lambda reader: None if vector is None else reader.candidates.compared_ahead(scope, vector),
-    )
+        return []
+    source, buckets = reader.candidates, buckets_of(question.terms or ())
+    ahead = [] if question.vector is None else [source.compared_ahead.steps(scope, question.vector)]
+    return [source.indexed.steps(scope, buckets), *ahead]
 
 
 class Scan:
@@ -155,12 +147,13 @@ class Scan:
 
         return respell(self._units, rows, missing, self._question.terms or (), texts_of)
 
-    def likeliest(self, reader: Reader) -> Likely | None:
+    def likeliest(self) -> Steps[Likely | None]:
         """Return the likeliest of the newest passages."""
         if self._question.vector is None or not self._units.inside.any():
             return None
         worth = WordsWorth(self._units, self._words, self._question.weight, self._besides)
-        return reader.candidates.likeliest(self._scope, self._question.vector, worth, MOST_COMPARED, PROBED)
+        likeliest = self._source.likeliest.steps
+        return (yield from likeliest(self._scope, self._question.vector, worth, MOST_COMPARED, PROBED))
 
     def count_strong(self, found: Likely | None, threshold: float | None) -> int:
         """Return how many units match strongly: by words, or by one of the likeliest passages."""

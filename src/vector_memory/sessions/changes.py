@@ -82,7 +82,7 @@ class Changes:
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, since, ids := [memory.id for memory in memories])
             replaced = replaced_by(reader, ids)
-            later = self._retriever.later_of(reader, ids, scope)
+            later = reader.run(self._retriever.later_of(reader, ids, scope))
         found = [
             FoundBeginning(
                 **beginning(memory, length),
@@ -131,7 +131,7 @@ class Changes:
                 observations = observations_on(reader, memories.values(), scope.as_of)
                 superseded = superseded_in(reader, scope, memories.keys())
                 replaced = replaced_by(reader, memories.keys())
-                later = self._retriever.later_of(reader, list(memories), scope)
+                later = reader.run(self._retriever.later_of(reader, list(memories), scope))
         found = [
             FoundBeginning(
                 **beginning(memories[hit.id], length),

@@ -99,7 +99,8 @@ class Gathered:
         self._prompts = reader.count(replace(session, kind=MemoryKind.INPUT_PROMPT))
         self._observations: list[ObservationNote] = observations_on(reader, reports, session.as_of)
         pinned = [memory for memory in reader.pinned(session, PINNED) if memory not in contexts]
-        later = retriever.later_of(reader, [memory.id for memory in (*pinned, *reports, *notes)], session)
+        shown = [memory.id for memory in (*pinned, *reports, *notes)]
+        later = reader.run(retriever.later_of(reader, shown, session))
         found: list[MemoryEntry | Beginning] = [
             *(Beginning(**beginning(memory), **later.get(memory.id, {})) for memory in pinned),
             *map(memory_entry, contexts),

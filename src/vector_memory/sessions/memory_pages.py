@@ -44,5 +44,5 @@ class MemoryPages:
                     )
                     for near in nearest_to(reader, self._retriever, number, NEAREST)
                 ],
-                **self._retriever.later_of(reader, [number], Scope()).get(number, {}),
+                **reader.run(self._retriever.later_of(reader, [number], Scope())).get(number, {}),
             )

@@ -8,10 +8,12 @@ What PostgreSQL must know stands first: the type of a value is clear where it is
 null`. A statement is one command, and changes nothing by the time of a clock that goes on during it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 Parameters = Mapping[str, Any]
 
@@ -57,11 +59,88 @@ class Connection(Protocol):
         """
 
 
+# What does not need each other takes one round trip if it is read together. So a method of a reader that is decorated
+# with `read` is a generator: it yields each query and is sent the rows. Called, it reads at once;
+# `reader.method.steps(...)` is the read as a value, for `Reader.together`.
+
+Steps = Generator[Asked | None, Any, R_co]
+"""A read: it yields queries, is sent their rows, and returns the result. It yields None to wait for a round trip."""
+
+
+class Runs(Protocol):
+    """What carries out a read: a reader."""
+
+    def run(self, steps: Steps[T]) -> T:
+        """Return the result of a read."""
+
+
+def ask(make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> Steps[list[T]]:
+    """Read `make(**columns)` of each row of a query."""
+    rows: list[T] = yield Asked(make, sql, parameters)
+    return rows
+
+
+class BoundRead(Generic[P, T]):
+    """A read of one reader."""
+
+    def __init__(self, reader: Runs, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        self._reader, self._steps = reader, steps
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> T:
+        """Read at once."""
+        return self._reader.run(self._steps(self._reader, *arguments, **named))
+
+    def steps(self, *arguments: P.args, **named: P.kwargs) -> Steps[T]:
+        """Return the read as a value."""
+        return self._steps(self._reader, *arguments, **named)
+
+
+class read(Generic[P, T]):  # noqa: N801 - a decorator
+    """Make a read of a generator function whose first parameter is a reader: a method, or a function."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        self.steps = steps
+        self.__doc__ = steps.__doc__
+
+    def __get__(self, reader: Any, _type: type) -> BoundRead[P, T]:
+        return BoundRead(reader, self.steps)
+
+    def __call__(self, reader: Runs, *arguments: P.args, **named: P.kwargs) -> T:
+        """Read at once."""
+        return reader.run(self.steps(reader, *arguments, **named))
+
+
 class Queries:
     """The queries of one subject, over a connection in a transaction. `Reader` and `Writer` are made of these."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+
+    def run(self, steps: Steps[T]) -> T:
+        """Return the result of a read."""
+        rows: list[Any] | None = None
+        try:
+            while True:
+                asked = steps.send(rows)
+                rows = [] if asked is None else self.connection.fetch(*asked)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def together(self, *reads: Steps[Any]) -> list[Any]:
+        """Return the results of reads that do not need each other: each next query of all of them in one batch."""
+        results: list[Any] = [None] * len(reads)
+        rows: dict[int, list[Any] | None] = dict.fromkeys(range(len(reads)))
+        while rows:
+            asked: dict[int, Asked | None] = {}
+            for place, answer in rows.items():
+                try:
+                    asked[place] = reads[place].send(answer)
+                except StopIteration as end:
+                    results[place] = end.value
+            answers = iter(self.connection.batch(*filter(None, asked.values())))
+            rows = {place: next(answers) if one is not None else [] for place, one in asked.items()}
+        return results
 
 
 class Fragment(str):

@@ -4,15 +4,15 @@ Whatever is not defined here cannot be reached: other sessions, knowledge and ta
 cleaning up, and tags. Sessions that may not be seen are as if they did not exist.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
 
 from vector_memory.domain import STORED, MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError, no_memory
 from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.queries.lifecycle import Supersession
 from vector_memory.storage.queries.traces import Trace
 from vector_memory.storage.records import (
@@ -87,41 +87,45 @@ class LimitedReader(Limited[Reader]):
             "require_current",
             "candidates",
             "now",
+            "run",
+            "together",
         }
     )
 
     def visible(self, scope: Scope) -> Scope:
         return replace(scope, sessions=self._sessions)
 
-    def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
-        def limited(read: Callable[[Reader], Any], reader: Reader) -> Any:
-            return read(cast("Reader", LimitedReader(reader, self._sessions)))
-
-        return self._whole.together(*(partial(limited, read) for read in reads))
-
     def memory(self, memory_id: int) -> Memory:
         self._require(memory_id)
         return self._whole.memory(memory_id)
 
-    def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
-        return self._whole.memories(self._seen(memory_ids))
+    @read
+    def memories(self, memory_ids: Sequence[int]) -> Steps[dict[int, Memory]]:
+        return (yield from self._whole.memories.steps((yield from self._seen(memory_ids))))
 
-    def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
-        found = self._whole.origins(memory_ids)
+    @read
+    def origins(self, memory_ids: Sequence[int]) -> Steps[dict[int, Origin]]:
+        found = yield from self._whole.origins.steps(memory_ids)
         return {number: origin for number, origin in found.items() if origin.session_id in self._sessions}
 
+    @read
     def observations_on(
         self, report_ids: Sequence[int], limit: int, characters: int, scope: Scope
-    ) -> list[Observation]:
-        return self._whole.observations_on(self._seen(report_ids), limit, characters, self.visible(scope))
+    ) -> Steps[list[Observation]]:
+        seen = yield from self._seen(report_ids)
+        return (yield from self._whole.observations_on.steps(seen, limit, characters, self.visible(scope)))
 
+    @read
     def neighbours(
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
-    ) -> dict[int, Neighbours]:
-        return self._whole.neighbours(self._seen(memory_ids), count, characters, same_agent=same_agent)
+    ) -> Steps[dict[int, Neighbours]]:
+        seen = yield from self._seen(memory_ids)
+        return (yield from self._whole.neighbours.steps(seen, count, characters, same_agent=same_agent))
 
-    def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> list[Later]:
-        return self._whole.later_than(self._seen(memory_ids), self.visible(scope), characters)
+    @read
+    def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> Steps[list[Later]]:
+        seen = yield from self._seen(memory_ids)
+        return (yield from self._whole.later_than.steps(seen, self.visible(scope), characters))
 
     def links_within(self, scope: Scope) -> list[Link]:
         return self._whole.links_within(self.visible(scope))
@@ -142,7 +146,7 @@ class LimitedReader(Limited[Reader]):
         return self._whole.newest(self.visible(scope))
 
     def moments(self, memory_ids: Sequence[int], characters: int) -> list[Moment]:
-        return self._whole.moments(self._seen(memory_ids), characters)
+        return self._whole.moments(self.run(self._seen(memory_ids)), characters)
 
     def activity(self, scope: Scope) -> list[Activity]:
         return self._whole.activity(self.visible(scope))
@@ -165,31 +169,38 @@ class LimitedReader(Limited[Reader]):
             self.require_unexpired(found.memory_id)
         return found if found is not None and self.origins([found.memory_id]) else None
 
-    def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
-        found = self._whole.chunks(chunk_ids)
-        seen = self.origins([chunk.memory_id for chunk in found.values()])
+    @read
+    def chunks(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
+        found = yield from self._whole.chunks.steps(chunk_ids)
+        seen = yield from self.origins.steps([chunk.memory_id for chunk in found.values()])
         return {number: chunk for number, chunk in found.items() if chunk.memory_id in seen}
 
     def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
         return self._whole.chunks_of(memory_id, first, last) if self.origins([memory_id]) else []
 
     def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
-        return self._whole.outlines(self._seen(memory_ids))
+        return self._whole.outlines(self.run(self._seen(memory_ids)))
 
-    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
-        return self._whole.count(self.visible(scope), since=since, without_vectors=without_vectors)
+    @read
+    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> Steps[int]:
+        scope = self.visible(scope)
+        return self._whole.count.steps(scope, since=since, without_vectors=without_vectors)
 
-    def count_superseded(self, scope: Scope) -> int:
-        return self._whole.count_superseded(self.visible(scope))
+    @read
+    def count_superseded(self, scope: Scope) -> Steps[int]:
+        return self._whole.count_superseded.steps(self.visible(scope))
 
-    def superseding(self, memory_ids: Collection[int]) -> list[Supersession]:
-        return self._seen_links(self._whole.superseding(memory_ids))
+    @read
+    def superseding(self, memory_ids: Collection[int]) -> Steps[list[Supersession]]:
+        return (yield from self._seen_links((yield from self._whole.superseding.steps(memory_ids))))
 
-    def superseded_by(self, memory_ids: Collection[int]) -> list[Supersession]:
-        return self._seen_links(self._whole.superseded_by(memory_ids))
+    @read
+    def superseded_by(self, memory_ids: Collection[int]) -> Steps[list[Supersession]]:
+        return (yield from self._seen_links((yield from self._whole.superseded_by.steps(memory_ids))))
 
-    def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
-        return self._whole.count_by(self.visible(scope), by)
+    @read
+    def count_by(self, scope: Scope, by: CountedBy) -> Steps[dict[str, int]]:
+        return self._whole.count_by.steps(self.visible(scope), by)
 
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         return self._whole.sessions(self.visible(scope), limit, agents)
@@ -218,23 +229,24 @@ class LimitedReader(Limited[Reader]):
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         return self._whole.changes_after(cursor, self.visible(scope), limit)
 
-    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
-        return self._whole.pending(self.visible(scope), until, owner)
+    @read
+    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Steps[Pending]:
+        return self._whole.pending.steps(self.visible(scope), until, owner)
 
     def require_writable(self, session_id: str | None) -> None:
         """Raise AccessDeniedError for a session that is not one of these."""
         if session_id not in self._sessions:
             raise denied(self._sessions)
 
-    def _seen(self, memory_ids: Sequence[int]) -> list[int]:
-        seen = self.origins(memory_ids)
+    def _seen(self, memory_ids: Sequence[int]) -> Steps[list[int]]:
+        seen = yield from self.origins.steps(memory_ids)
         return [number for number in memory_ids if number in seen]
 
     def require_unexpired(self, memory_id: int) -> None:
         self._whole.require_unexpired(memory_id, self.visible(Scope(as_of=STORED)))
 
-    def _seen_links(self, links: Sequence[Supersession]) -> list[Supersession]:
-        seen = self.origins(list({memory_id for link in links for memory_id in link}))
+    def _seen_links(self, links: Sequence[Supersession]) -> Steps[list[Supersession]]:
+        seen = yield from self.origins.steps(list({memory_id for link in links for memory_id in link}))
         return [link for link in links if link.older_id in seen and link.newer_id in seen]
 
     def _require(self, memory_id: int) -> None:
@@ -258,11 +270,11 @@ class LimitedWriter(LimitedReader):
 
     def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
         self._require(newer_id)
-        self._writer.supersede(newer_id, self._seen(list(older_ids)))
+        self._writer.supersede(newer_id, self.run(self._seen(list(older_ids))))
 
     def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
         self._require(newer_id)
-        self._writer.release(newer_id, self._seen(list(older_ids)))
+        self._writer.release(newer_id, self.run(self._seen(list(older_ids))))
 
     def bypass(self, memory_id: int) -> list[int]:
         return self._writer.bypass(memory_id) if self.origins([memory_id]) else []

@@ -7,8 +7,7 @@ A reader or writer may be used only by one thread and only inside its block.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vector_memory.storage.queries.chunks import ChunkQueries
 from vector_memory.storage.queries.insert import DuplicateQueries, KeywordQueries, MemoryInserts
@@ -38,10 +37,6 @@ class Reader(
     TraceQueries,
 ):
     """One snapshot of a memory."""
-
-    @abstractmethod
-    def together(self, *reads: Callable[["Reader"], Any]) -> list[Any]:
-        """Return what reads return that do not need each other. An engine may ask for all of it in one round trip."""
 
     @abstractmethod
     def cursor(self) -> Cursor:

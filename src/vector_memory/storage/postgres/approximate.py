@@ -16,6 +16,7 @@ from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.storage.postgres import beginnings, migrations
 from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.statement import Row, Statement
 from vector_memory.storage.queries.filters import Filter
@@ -73,7 +74,7 @@ from pg_index where indexrelid = to_regclass(%s)
 
 def is_usable(connection: Connection, condition: Filter, model: str) -> bool:
     """Return whether there is an index of a model, and more than EXACT_PASSAGES passages fulfil a condition."""
-    sql = USABLE.format(name=NAME, condition=condition.sql, model=model)
+    sql = USABLE.format(name=NAME, condition=as_postgres(condition.sql), model=model)
     found = fetch_value(connection, sql, condition.parameters | {"above": EXACT_PASSAGES + 1})
     return int(found) > EXACT_PASSAGES
 
@@ -87,7 +88,7 @@ def nearest(connection: Connection, condition: Filter, is_read: str, query: Vect
         return None
     length = len(query)
     sql = f"""
-        select coalesce(p.chunk_id, p.memory_id), p.embedding from memory_passages p {condition.sql}
+        select coalesce(p.chunk_id, p.memory_id), p.embedding from memory_passages p {as_postgres(condition.sql)}
         order by p.embedding::halfvec({length}) <-> %(query)s::real[]::vector({length})::halfvec({length})
         limit %(k)s
     """

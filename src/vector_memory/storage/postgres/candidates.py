@@ -1,14 +1,15 @@
 """What a search reads from a schema: postings, and vectors, which pgvector compares."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from vector_memory.domain import TRAITS, Scope
+from vector_memory.storage.connection import Asked, Steps, read
 from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_numbers, as_vectors
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.dialect import as_postgres
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
@@ -41,7 +42,21 @@ def passage_filter(scope: Scope) -> Filter:
     joined = "" if parameters.keys() <= COPIED.keys() else MEMORY_OF_PASSAGE
     lifetimes = [condition.replace("m.id", "p.memory_id") for condition in LIFETIMES.get(scope.as_of, [])]
     conditions = " and ".join([*(COPIED.get(name, CONDITIONS[name]) for name in parameters), *lifetimes]) or "true"
-    return Filter(as_postgres(f"{joined} where {conditions}"), parameters)
+    return Filter(f"{joined} where {conditions}", parameters)
+
+
+class Distances(NamedTuple):
+    """The units and the distances of passages, as PostgreSQL sends 64-bit numbers; None: there are none."""
+
+    units: bytes | None
+    distances: bytes | None
+
+
+class UnitVector(NamedTuple):
+    """The unit of a passage, and its vector as pgvector sends it."""
+
+    unit: int
+    embedding: bytes
 
 
 class PostgresCandidates(Candidates):
@@ -66,32 +81,43 @@ class PostgresCandidates(Candidates):
         )
         return self._fetched(sql, passage_ids)
 
-    def compared_ahead(self, scope: Scope, query: Vectors) -> ComparedPassages | None:
-        found = None if scope.session_id is None else self.compared(scope, query, MOST_AHEAD + 1)
-        return None if found is None or len(found.cosines) > MOST_AHEAD else found
+    @read
+    def compared_ahead(self, scope: Scope, query: Vectors) -> Steps[ComparedPassages | None]:
+        if scope.session_id is None:
+            return None
+        found = yield from self._compared(scope, query, MOST_AHEAD + 1)
+        return None if len(found.cosines) > MOST_AHEAD else found
 
-    def compared(self, scope: Scope, query: Vectors, limit: int | None = None) -> ComparedPassages:
+    def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
+        return self.run(self._compared(scope, query, None))
+
+    def _compared(self, scope: Scope, query: Vectors, limit: int | None) -> Steps[ComparedPassages]:
         condition = passage_filter(scope)
         sql = f"""
-            select string_agg(int8send(unit), ''::bytea), string_agg(float8send(distance), ''::bytea) from (
+            select string_agg(int8send(unit), ''::bytea) as units,
+                string_agg(float8send(distance), ''::bytea) as distances
+            from (
                 select coalesce(p.chunk_id, p.memory_id) as unit,
                     p.embedding <-> %(query)s::real[]::vector as distance
                 from memory_passages p {condition.sql} and {self._is_read} limit %(limit)s
             ) compared
         """
         parameters = condition.parameters | {"query": query, "limit": limit}
-        units, distances = self.connection.raw.execute(sql, parameters, binary=True).fetchall()[0]
+        ((units, distances),) = yield Asked(Distances, sql, parameters)
         # For unit vectors |a - b|^2 = 2 - 2ab.
         near = rounded(1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2)
         return ComparedPassages(as_numbers(units), near, near.__getitem__)
 
-    def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
+    @read
+    def likeliest(
+        self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
+    ) -> Steps[Likely]:
         """Return the passages that are nearest, and those of the units that gain most by their words.
 
         Of a few of the newest, only those that are nearest, in one round trip.
         """
         are_few = newest is not None and newest <= FEW
-        units, vectors, is_exact = nearest(
+        units, vectors, is_exact = yield from nearest(
             self.connection.raw, scope, self._is_read, query, limit, worth.left_out, approximately=not are_few
         )
         complete = is_exact and len(units) < limit
@@ -120,7 +146,7 @@ def nearest(
     left_out: Sequence[int],
     *,
     approximately: bool,
-) -> tuple[Numbers, Vectors, bool]:
+) -> Steps[tuple[Numbers, Vectors, bool]]:
     """Return the units and vectors of the `k` passages of a scope that are nearest to the query, and if that is exact.
 
     `is_read`: the condition that a passage `p` is of the model. Compares all of them, unless the scope is large and
@@ -136,9 +162,9 @@ def nearest(
     if rows is None:
         # The sum keeps the planner from an approximate index.
         sql = f"""
-            select coalesce(p.chunk_id, p.memory_id), p.embedding from memory_passages p {condition.sql}
+            select coalesce(p.chunk_id, p.memory_id) as unit, p.embedding from memory_passages p {condition.sql}
             order by (p.embedding <-> %(query)s::real[]::vector) + 0, p.id limit %(k)s
         """
-        rows = connection.execute(sql, condition.parameters | {"query": query, "k": k}, binary=True).fetchall()
+        rows = yield Asked(UnitVector, sql, condition.parameters | {"query": query, "k": k})
     units, sent = zip(*rows, strict=True) if rows else ((), ())
     return np.array(units, np.int64), as_vectors(sent, len(query)), is_exact

@@ -119,14 +119,6 @@ def usual() -> float:
     return LOCK_TIMEOUT_SECONDS
 
 
-class NotSentError(Exception):
-    """Ends a read whose first statement is not sent yet. `statement`: None if it needs the state of the memory."""
-
-    def __init__(self, statement: Statement | None = None) -> None:
-        super().__init__()
-        self.statement = statement
-
-
 class Connection(psycopg.Connection[Row]):
     """Used by one thread at a time, and in autocommit mode. Rows are tuples.
 
@@ -146,8 +138,6 @@ class Connection(psycopg.Connection[Row]):
         self._state: State | None = None
         self._newest = NewestMarks()
         self._met = self._newest.met
-        self._gathering = False
-        self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
         self._answer_by, self._late = math.inf, self._give_up
         self.is_silent = self.is_pooled = self.hides_timeline = False
@@ -204,8 +194,6 @@ class Connection(psycopg.Connection[Row]):
     @property
     def state(self) -> State:
         """What the transaction knows of the memory. Costs a round trip if nothing has been sent yet."""
-        if self._opening and self._gathering:
-            raise NotSentError
         if self._opening:
             self.together()
         if self._state is None:
@@ -219,14 +207,7 @@ class Connection(psycopg.Connection[Row]):
         Raises CancelledCallError if nobody waits for its result.
         """
         require_wanted()
-        statement = Statement(query, params, binary)
-        if self._gathering:
-            raise NotSentError(statement)
-        if self._answer is not None:
-            (asked, answer), self._answer = self._answer, None
-            if asked.is_same(statement):
-                return answer
-        return self.together(statement)[0]
+        return self.together(Statement(query, params, binary))[0]
 
     def together(self, *statements: Statement) -> list[Cursor]:
         """Send several statements, after those that wait, and return their cursors. One round trip."""
@@ -234,35 +215,6 @@ class Connection(psycopg.Connection[Row]):
             return self._open(statements)
         waiting, self._waiting = self._waiting, []
         return self._send([*waiting, *statements])[len(waiting) :]
-
-    def gathered(self, reads: Sequence[Callable[[T], Any]], reader: T) -> list[Any]:
-        """Return what functions of a reader return that only read. Their first statements take one round trip.
-
-        So each function runs twice: up to its first statement, and with the answer. If something in memory has changed
-        in between, so that its statement is another one, that takes a round trip of its own.
-        """
-        if self._gathering:
-            return [read(reader) for read in reads]
-        found: list[Any] = []
-        self._gathering = True
-        try:
-            for read in reads:
-                try:
-                    found.append(read(reader))
-                except NotSentError as wanted:
-                    found.append(wanted)
-        finally:
-            self._gathering = False
-        statements = [each.statement for each in found if isinstance(each, NotSentError) and each.statement]
-        answers = iter(self.together(*statements)) if statements else iter(())
-        for place, each in enumerate(found):
-            if isinstance(each, NotSentError):
-                self._answer = (each.statement, next(answers)) if each.statement else None
-                try:
-                    found[place] = reads[place](reader)
-                finally:
-                    self._answer = None
-        return found
 
     def later(self, sql: str, parameters: Parameters = None) -> None:
         """Send a statement before the next one, or at the latest before the commit. Its result cannot be read."""

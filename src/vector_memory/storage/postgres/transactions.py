@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vector_memory.domain import Fingerprint, Scope
-from vector_memory.storage.connection import NOTHING, Asked, Parameters
+from vector_memory.storage.cancellation import require_wanted
+from vector_memory.storage.connection import NOTHING, Asked, Parameters, Steps, read
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
 from vector_memory.storage.postgres.rows import rows_of
@@ -72,7 +73,10 @@ class PostgresConnection:
         return [row[0] for row in self.raw.execute(as_postgres(sql), parameters, binary=True).fetchall()]
 
     def batch(self, *asked: Asked) -> list[list[Any]]:
-        """Run several queries in one round trip."""
+        """Run several queries in one round trip. Raises CancelledCallError if nobody waits for their results."""
+        if not asked:
+            return []
+        require_wanted()
         cursors = self.raw.together(*(Statement(as_postgres(one.sql), one.parameters, binary=True) for one in asked))
         return [rows_of(cursor, one.make) for cursor, one in zip(cursors, asked, strict=True)]
 
@@ -97,9 +101,6 @@ class PostgresReader(Reader):
         super().__init__(PostgresConnection(connection))
         self.raw = connection
 
-    def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
-        return self.raw.gathered(reads, self)
-
     def last_ids(self) -> LastIds:
         return LastIds(self.raw.state.last_memory_id, self.raw.state.last_chunk_id)
 
@@ -107,8 +108,12 @@ class PostgresReader(Reader):
         state = self.raw.state
         return Cursor(state.last_memory_id, gaps=state.gaps)
 
-    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
-        return super().pending(scope, until, owner) if self.raw.state.pending else Pending()
+    @read
+    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Steps[Pending]:
+        yield None  # what the transaction knows from its beginning
+        if not self.raw.state.pending:
+            return Pending()
+        return (yield from super().pending.steps(scope, until, owner))
 
     @property
     def room(self) -> int:

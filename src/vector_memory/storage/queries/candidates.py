@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
-from vector_memory.storage.connection import Connection, Queries
+from vector_memory.storage.connection import Asked, Connection, Queries, Steps, ask, read, value_of
 from vector_memory.storage.postings import PostingRows
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.passages import FIRST_MODEL, Lacking, Model
@@ -86,7 +86,8 @@ class Candidates(Queries, ABC):
     POSTINGS: ClassVar[str]
     """Selects the rows of postings in `buckets`, of the blocks that fulfil the condition `{blocks}`, as one row."""
 
-    def indexed(self, scope: Scope, buckets: list[int]) -> IndexedScope:
+    @read
+    def indexed(self, scope: Scope, buckets: list[int]) -> Steps[IndexedScope]:
         """Return the units of a scope, which must have a kind, and the rows of postings in these buckets.
 
         In one row: handing over thousands of rows takes longer than reading them. The scope is evaluated once.
@@ -117,15 +118,18 @@ class Candidates(Queries, ABC):
                 ) b
             ) block cross join ({self.POSTINGS.replace("{blocks}", blocks)}) posting
         """
-        return self.connection.fetch(indexed_scope, sql, condition.parameters | {"buckets": buckets})[0]
+        found: list[IndexedScope] = yield Asked(indexed_scope, sql, condition.parameters | {"buckets": buckets})
+        return found[0]
 
-    def memories_in(self, scope: Scope) -> list[int]:
+    @read
+    def memories_in(self, scope: Scope) -> Steps[list[int]]:
         """Return the ids of the memories of a scope."""
         condition = memory_filter(scope)
         sql = f"select m.id from session_memories m where {condition.sql}"
-        return self.connection.fetch_column(sql, condition.parameters)
+        return ask(value_of, sql, condition.parameters)
 
-    def oldest_of_newest(self, scope: Scope, passages: int) -> int:
+    @read
+    def oldest_of_newest(self, scope: Scope, passages: int) -> Steps[int]:
         """Return the id of the memory that has the first of so many newest passages; 0: there are not more."""
         condition = memory_filter(scope)
         sql = f"""
@@ -138,7 +142,8 @@ class Candidates(Queries, ABC):
                     and id <= (select max(id) from memory_passages p where {self._is_read}) - %(count)s
                 order by id desc limit 1
             """
-        return int(self.connection.fetch_value(sql, condition.parameters | {"count": passages}) or 0)
+        found = yield Asked(value_of, sql, condition.parameters | {"count": passages})
+        return int(found[0]) if found else 0
 
     def units_with_vectors(self, memory_ids: list[int]) -> list[int]:
         """Return the ids of those units of memories that have passages with vectors."""
@@ -165,12 +170,17 @@ class Candidates(Queries, ABC):
     def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
         """Compare a query, a unit vector, shape (dimensions,), with all passages of a scope."""
 
-    def compared_ahead(self, scope: Scope, query: Vectors) -> ComparedPassages | None:  # noqa: ARG002
+    @read
+    def compared_ahead(self, scope: Scope, query: Vectors) -> Steps[ComparedPassages | None]:  # noqa: ARG002
         """Return what `compared` returns, if asking for it at the same time as for all else is faster."""
+        yield from ()
         return None
 
+    @read
     @abstractmethod
-    def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
+    def likeliest(
+        self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
+    ) -> Steps[Likely]:
         """Return about `limit` passages of a scope that are likeliest to have the highest sums of cosine and worth.
 
         One in four is chosen by its cosine alone. `newest`: only about so many of the newest passages are considered.

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.connection import Queries
+from vector_memory.storage.connection import Asked, Queries, Steps, read
 from vector_memory.storage.json_columns import texts_in
 from vector_memory.storage.records import ChunkOutline, StoredChunk
 
@@ -51,10 +51,12 @@ class ChunkQueries(Queries):
         sql = f"select {COLUMNS} from memory_chunks c where c.id = %(id)s"
         return self.connection.fetch_one(chunk_from_row, sql, {"id": chunk_id})
 
-    def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
+    @read
+    def chunks(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
         """Return the chunks, by id. Raises DatabaseError if one is missing: the ids come from an index."""
         sql = f"select {COLUMNS} from memory_chunks c where c.id {{among:ids}}"
-        found = {chunk.id: chunk for chunk in self.connection.fetch(chunk_from_row, sql, {"ids": list(chunk_ids)})}
+        rows = yield Asked(chunk_from_row, sql, {"ids": list(chunk_ids)})
+        found = {chunk.id: chunk for chunk in rows}
         if len(found) < len(set(chunk_ids)):
             raise DatabaseError("The index refers to a missing chunk: run `vector-memory doctor --fix`.")
         return found

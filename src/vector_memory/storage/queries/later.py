@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vector_memory.domain import Scope
-from vector_memory.storage.connection import Queries
+from vector_memory.storage.connection import Queries, Steps, ask, read
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.lifecycle import UNPINNED
 from vector_memory.storage.records import Later, Link, Links
@@ -35,7 +35,8 @@ delete from later_links where older_id {among:ids} and newer_id {among:ids} and 
 class LaterQueries(Queries):
     """Reads links."""
 
-    def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> list[Later]:
+    @read
+    def later_than(self, memory_ids: Sequence[int], scope: Scope, characters: int) -> Steps[list[Later]]:
         """Return the memories of a scope that are linked to older ones, the newest first.
 
         `characters`: of their beginnings.
@@ -49,15 +50,16 @@ class LaterQueries(Queries):
             order by m.turn desc, m.created_at desc, m.id desc
         """
         parameters = condition.parameters | {"ids": list(memory_ids), "characters": characters}
-        return self.connection.fetch(Later, sql, parameters)
+        return ask(Later, sql, parameters)
 
-    def links_among(self, memory_ids: Sequence[int]) -> list[Link]:
+    @read
+    def links_among(self, memory_ids: Sequence[int]) -> Steps[list[Link]]:
         """Return the links of memories with each other."""
         sql = """
             select older_id, newer_id, evidence from later_links
             where older_id {among:ids} and newer_id {among:ids} order by older_id, newer_id
         """
-        return self.connection.fetch(Link, sql, {"ids": list(memory_ids)})
+        return ask(Link, sql, {"ids": list(memory_ids)})
 
     def links(self, after: tuple[int, int], limit: int) -> list[Link]:
         """Return the first `limit` links behind those of an older and a newer memory, in this order."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from vector_memory.storage.connection import Queries
+from vector_memory.storage.connection import Queries, Steps, ask, read
 
 EXPIRED = "l.expires_at <= {utc}"
 """Whether a memory whose lifecycle is `l` no longer exists for readers. A transaction has one time for all of them."""
@@ -166,13 +166,15 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch_one(Lifecycle, sql, {"id": memory_id}) or Lifecycle()
 
-    def superseding(self, memory_ids: Collection[int]) -> list[Supersession]:
+    @read
+    def superseding(self, memory_ids: Collection[int]) -> Steps[list[Supersession]]:
         """Return what supersedes memories, by ascending ids of both."""
-        return self.connection.fetch(Supersession, links("older_id", "newer_id"), {"ids": list(memory_ids)})
+        return ask(Supersession, links("older_id", "newer_id"), {"ids": list(memory_ids)})
 
-    def superseded_by(self, memory_ids: Collection[int]) -> list[Supersession]:
+    @read
+    def superseded_by(self, memory_ids: Collection[int]) -> Steps[list[Supersession]]:
         """Return what memories supersede, by ascending ids of both."""
-        return self.connection.fetch(Supersession, links("newer_id", "older_id"), {"ids": list(memory_ids)})
+        return ask(Supersession, links("newer_id", "older_id"), {"ids": list(memory_ids)})
 
     def wrong_lifecycles(self) -> list[int]:
         """Return the memories that are not superseded as what supersedes them says."""

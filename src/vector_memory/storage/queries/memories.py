@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import STORED, MemoryKind, Scope
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import expired_memory, no_memory
-from vector_memory.storage.connection import Counted, Queries
+from vector_memory.storage.connection import Asked, Counted, Queries, Steps, read, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.lifecycle import (
@@ -130,16 +130,20 @@ class MemoryQueries(PassageQueries):
         if at is not None:
             raise expired_memory(memory_id, at)
 
-    def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
+    @read
+    def memories(self, memory_ids: Sequence[int]) -> Steps[dict[int, Memory]]:
         """Return the memories that exist, by id, in this order."""
         sql = f"select {COLUMNS} from session_memories m where m.id {{among:ids}} and {UNEXPIRED}"
-        found = {memory.id: memory for memory in self.connection.fetch(memory_from_row, sql, {"ids": list(memory_ids)})}
+        rows = yield Asked(memory_from_row, sql, {"ids": list(memory_ids)})
+        found = {memory.id: memory for memory in rows}
         return {number: found[number] for number in memory_ids if number in found}
 
-    def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
+    @read
+    def origins(self, memory_ids: Sequence[int]) -> Steps[dict[int, Origin]]:
         """Return the origins of the memories that exist, by id, in this order, without reading texts."""
         sql = f"select {ORIGIN} from session_memories m where m.id {{among:ids}} and {UNEXPIRED}"
-        found = {origin.id: origin for origin in self.connection.fetch(Origin, sql, {"ids": list(memory_ids)})}
+        rows = yield Asked(Origin, sql, {"ids": list(memory_ids)})
+        found = {origin.id: origin for origin in rows}
         return {number: found[number] for number in memory_ids if number in found}
 
     def imprints(self, scope: Scope) -> list[Imprint]:
@@ -148,9 +152,10 @@ class MemoryQueries(PassageQueries):
         sql = f"select m.id, m.content_hash, m.metadata from session_memories m where {condition.sql} order by m.id"
         return self.connection.fetch(imprint_from_row, sql, condition.parameters)
 
+    @read
     def observations_on(
         self, report_ids: Sequence[int], limit: int, characters: int, scope: Scope
-    ) -> list[Observation]:
+    ) -> Steps[list[Observation]]:
         """Return the last observations of a scope on these reports, with the beginnings of their text.
 
         The oldest come first, but corrections before all others.
@@ -165,18 +170,20 @@ class MemoryQueries(PassageQueries):
             order by coalesce({{corrects:m}}, false) desc, m.id desc limit %(limit)s
         """
         parameters = condition.parameters | {"reports": list(report_ids), "limit": limit, "characters": characters}
-        found = self.connection.fetch(observation_from_row, sql, parameters)
+        found = yield Asked(observation_from_row, sql, parameters)
         return sorted(found, key=lambda one: (not one.corrects, one.id))
 
+    @read
     def neighbours(
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
-    ) -> dict[int, Neighbours]:
+    ) -> Steps[dict[int, Neighbours]]:
         """Return the beginnings of what stands beside memories, among those of their kind, session and iteration.
 
         Only what hooks and imports have stored of a conversation stands beside anything: its metadata name a project.
         """
         parameters = {"ids": list(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
-        return dict(self.connection.fetch(neighbours_from_row, NEIGHBOURS, parameters))
+        found = yield Asked(neighbours_from_row, NEIGHBOURS, parameters)
+        return dict(found)
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         """Return up to `limit` memories of a scope after the first `offset`."""
@@ -242,7 +249,8 @@ class MemoryQueries(PassageQueries):
         found = self.connection.fetch_value(sql, parameters)
         return None if found is None else int(found)
 
-    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
+    @read
+    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> Steps[int]:
         """Return the number of memories in a scope, optionally created at `since` or later, or `without_vectors`."""
         condition = memory_filter(scope)
         sql = f"select count(*) from session_memories m where {condition.sql}"
@@ -262,9 +270,11 @@ class MemoryQueries(PassageQueries):
             """
         if since is not None:
             sql += " and m.created_at >= %(since)s"
-        return int(self.connection.fetch_value(sql, condition.parameters | {"since": since}))
+        found = yield Asked(value_of, sql, condition.parameters | {"since": since})
+        return int(found[0])
 
-    def count_superseded(self, scope: Scope) -> int:
+    @read
+    def count_superseded(self, scope: Scope) -> Steps[int]:
         """Return how many memories a scope leaves out because they are superseded now, at most MOST_COUNTED."""
         if scope.as_of is not None:
             return 0
@@ -277,22 +287,25 @@ class MemoryQueries(PassageQueries):
                 limit {MOST_COUNTED}
             ) superseded
         """
-        return int(self.connection.fetch_value(sql, condition.parameters))
+        found = yield Asked(value_of, sql, condition.parameters)
+        return int(found[0])
 
     def count_all(self) -> int:
         """Return the number of memories, also of those that may not be seen."""
         return self.count(Scope(as_of=STORED))
 
-    def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
+    @read
+    def count_by(self, scope: Scope, by: CountedBy) -> Steps[dict[str, int]]:
         """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""
         condition = memory_filter(scope)
         if by == "kind" and scope.as_of in HIDDEN:
-            return self._count_kinds(scope)
+            return (yield from self._count_kinds(scope))
         named = COUNTED[by].replace("{condition}", condition.sql)
         sql = f"select name, count(*) as number from ({named}) counted group by name order by name"
-        return dict(self.connection.fetch(Counted, sql, condition.parameters))
+        found = yield Asked(Counted, sql, condition.parameters)
+        return dict(found)
 
-    def _count_kinds(self, scope: Scope) -> dict[str, int]:
+    def _count_kinds(self, scope: Scope) -> Steps[dict[str, int]]:
         """Count all memories of a scope, and subtract what is no longer there: few memories have a lifecycle."""
         stored = memory_filter(replace(scope, as_of=STORED))
         sql = f"""
@@ -304,7 +317,8 @@ class MemoryQueries(PassageQueries):
                 where {HIDDEN[scope.as_of]} and {stored.sql} group by m.memory_type
             ) counted group by name having sum(number) > 0 order by name
         """
-        return dict(self.connection.fetch(Counted, sql, stored.parameters))
+        found = yield Asked(Counted, sql, stored.parameters)
+        return dict(found)
 
     def expendable(self, scope: Scope) -> list[Expendable]:
         """Return memories of a scope that are not pinned: tagged ones, the least read first, if it is of that kind.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.storage.connection import Queries
+from vector_memory.storage.connection import Asked, Queries, Steps, read
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.records import Memory, StoredPassage
 
@@ -241,7 +241,8 @@ class PassageQueries(Queries, ABC):
         sums: NDArray[np.float32] = np.add.reduceat(vectors[order], starts, axis=0)
         return found, sums / counts.astype(np.float32)[:, np.newaxis]
 
-    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
+    @read
+    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> Steps[dict[int, list[bytes | None]]]:
         """Return the token states of each passage of units of a kind, by unit; None: not kept, or damaged."""
         unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
         sql = f"""
@@ -249,7 +250,8 @@ class PassageQueries(Queries, ABC):
             where p.{unit} {{among:ids}} and {self.passages_read} order by p.id
         """
         found: dict[int, list[bytes | None]] = {}
-        for row in self.connection.fetch(States, sql, {"ids": list(unit_ids)}):
+        rows = yield Asked(States, sql, {"ids": list(unit_ids)})
+        for row in rows:
             found.setdefault(row.unit_id, []).append(row.states)
         return found
 

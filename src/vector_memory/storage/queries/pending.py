@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from vector_memory.domain import Scope
+from vector_memory.storage.connection import Asked, Steps, read
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
 from vector_memory.storage.queries.passages import PassageChanges, PassageQueries
@@ -81,7 +82,8 @@ class PendingQueries(PassageQueries):
         """Return whether there is a memory for a process to take over: left behind, or of one that has many."""
         return self.connection.fetch_value(f"select {TO_TAKE_OVER}", {"owner": owner}) is not None
 
-    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
+    @read
+    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Steps[Pending]:
         """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`.
 
         `owner`: only those that this process has promised.
@@ -97,7 +99,8 @@ class PendingQueries(PassageQueries):
                 and (p.owner = %(owner)s or %(owner)s is null) and {condition.sql}
         """
         parameters = condition.parameters | {"until": until, "owner": owner}
-        return self.connection.fetch_one(Pending, sql, parameters) or Pending()
+        found = yield Asked(Pending, sql, parameters)
+        return next(iter(found), Pending())
 
 
 class PendingChanges(PassageChanges):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from vector_memory.domain import TRAITS, Scope
+from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
 from vector_memory.storage.queries.filters import memory_filter
@@ -61,7 +62,11 @@ class SqliteCandidates(Candidates):
         near = np.vecdot(vectors, query)[places].astype(np.float64)
         return ComparedPassages(units, near, lambda positions: cosines(vectors[places[positions]], query))
 
-    def likeliest(self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None) -> Likely:
+    @read
+    def likeliest(
+        self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
+    ) -> Steps[Likely]:
+        yield from ()  # signatures and vectors are in blobs
         connection = self.connection.raw
         kind = fetch_value(connection, "select id from index_keys where name = ?", (str(scope.kind),))
         # To a limited token, the passages of other sessions are not there, so none may take the places of the newest.

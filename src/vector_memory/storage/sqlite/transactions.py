@@ -102,9 +102,6 @@ class SqliteReader(Reader):
     def forget_models(self) -> None:
         self._models = None
 
-    def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
-        return [read(self) for read in reads]
-
     def last_ids(self) -> LastIds:
         sql = "select coalesce((select seq from sqlite_sequence where name = %(table)s), 0)"
         return LastIds(*(int(self.connection.fetch_value(sql, {"table": table})) for table in LASTING))
