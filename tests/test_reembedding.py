@@ -23,10 +23,13 @@ from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.maintenance import backfill
+from vector_memory.maintenance.backfill import Backfill
 from vector_memory.maintenance.backup import back_up
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
+from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.schema import tables_of
+from vector_memory.storage.sqlite.schema_check import Schema
 from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
@@ -322,6 +325,33 @@ def test_a_second_run_with_another_model_ends_the_first(path: Path, finished: bo
     assert faults_of(path, OTHER, indexed=finished) == []
     reembed(path, OTHER)
     assert faults_of(path, OTHER) == []
+
+
+@pytest.mark.usefixtures("short_leases")
+def test_a_run_that_another_one_ends_at_its_last_step_does_not_say_that_the_model_failed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin_another(_: Backfill) -> bool:
+        interrupt_at(path, 1, dimensions=3)
+        return False
+
+    monkeypatch.setattr(Backfill, "_is_coming", begin_another)
+    with pytest.raises(DatabaseError, match="choose one model"):
+        reembed(path, NEW)
+
+
+def test_a_file_whose_model_is_changed_while_it_is_opened_is_not_taken_for_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(models: tuple[int, ...]) -> Schema:
+        monkeypatch.undo()
+        reembed(path, NEW)
+        return migrations.expected_schema(models)
+
+    monkeypatch.setattr(migrations, "expected_schema", changed)
+    with opened(path, OLD) as store:
+        assert store.get_memory_stats().total_memories == MEMORIES
+    assert models(path) == 1
 
 
 def test_without_the_model_nothing_is_changed(path: Path, tmp_path: Path) -> None:

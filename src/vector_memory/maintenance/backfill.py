@@ -167,6 +167,7 @@ class Backfill:
             self.lease.keep()
             time.sleep(WAIT_SECONDS)
         with self._storage.read() as reader:
+            reader.require_current(self._indexer.fingerprint)
             require_most_recomputed(self._missing_in(reader), reader.count(EVERYTHING))
         self._vocabulary.add_missing_vectors()
         self._link()

@@ -48,8 +48,9 @@ def require_ours(connection: apsw.Connection) -> None:
     Also if its schema is damaged or altered: a view in place of a table, and sqlite-vec without its shadow tables, are
     not safe to use.
     """
-    if version_of(connection) and altered_in(connection):
-        raise DamagedError(RUN_FIX)
+    with connection:  # one state of the file: another process may be changing its models, and with them its tables
+        if version_of(connection) and altered_in(connection):
+            raise DamagedError(RUN_FIX)
 
 
 def altered_in(connection: apsw.Connection) -> set[str]:
