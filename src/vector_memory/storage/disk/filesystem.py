@@ -19,38 +19,34 @@ OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """A mounted file system: the number of the mount, the numbers of its device (as in 8:1), where, and the type."""
+    """A mounted file system: the numbers of its device (as in 8:1), where it is mounted, and its type."""
 
-    number: str
     device: str
     point: Path
     kind: str
 
 
-def mounts() -> list[Mount]:
-    """Return what is mounted, later mounts last; nothing if the system does not report it."""
+def mount_of(path: Path) -> Mount | None:
+    """Return the mounted file system of `path`, which need not exist; None if the system does not report it."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
-        return []
-    found = []
+        return None
+    real, found = Path(os.path.realpath(path)), None
     for line in lines:
         before, _, after = line.partition(" - ")
-        number, _, device, _, point, *_ = before.split()
-        unescaped = OCTAL.sub(lambda code: chr(int(code[1], 8)), point)
-        found.append(Mount(number, device, Path(unescaped), after.split()[0]))
+        _, _, device, _, point, *_ = before.split()
+        mount = Mount(device, Path(OCTAL.sub(lambda code: chr(int(code[1], 8)), point)), after.split()[0])
+        # The last of several mounts on one point is the visible one.
+        if real.is_relative_to(mount.point) and (found is None or len(mount.point.parts) >= len(found.point.parts)):
+            found = mount
     return found
 
 
 def file_system(path: Path) -> str | None:
     """Return the type of the file system of `path`, which need not exist; None if the system does not report it."""
-    real = Path(os.path.realpath(path))
-    depth, kind = 0, None
-    for mount in mounts():
-        # The last of several mounts on one point is the visible one.
-        if real.is_relative_to(mount.point) and len(mount.point.parts) >= depth:
-            depth, kind = len(mount.point.parts), mount.kind
-    return kind
+    mount = mount_of(path)
+    return None if mount is None else mount.kind
 
 
 def is_shared(kind: str | None) -> bool:

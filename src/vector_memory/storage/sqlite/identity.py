@@ -5,14 +5,13 @@ nobody looks for. Only `os.stat` is used: closing another descriptor of a file d
 """
 
 import os
-import re
 import time
 from pathlib import Path
 
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.disk.filesystem import log_index_of, log_of, mounts
+from vector_memory.storage.disk.filesystem import log_index_of, log_of, mount_of
 
 MOVED = (
     "The database file was moved, deleted or replaced after this server opened it. Nothing was changed. Put the file "
@@ -101,8 +100,6 @@ def checkpoint_moved_database(connection: apsw.Connection) -> None:
 # Finds locked files in Linux's lock table, because opening and closing a file would drop SQLite's locks.
 
 TABLE = Path("/proc/locks")
-OPEN_FILES = Path("/proc/self/fdinfo")
-MOUNT = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
 
 IN_USE = range(128, 129)
 """The byte of a log's index that each connection locks as long as it has the index open."""
@@ -161,14 +158,5 @@ def device_of(path: Path) -> str | None:
 
     That is the device of its mount. On some file systems, such as btrfs, `stat` reports another one.
     """
-    try:
-        descriptor = os.open(path, os.O_PATH)  # closing it drops no locks
-        try:
-            facts = (OPEN_FILES / str(descriptor)).read_text(encoding="ascii")
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return None
-    number = MOUNT.search(facts)
-    device = next((mount.device for mount in mounts() if number is not None and mount.number == number[1]), None)
-    return None if device is None else ":".join(f"{int(part):02x}" for part in device.split(":"))
+    mount = mount_of(path)
+    return None if mount is None else ":".join(f"{int(part):02x}" for part in mount.device.split(":"))
