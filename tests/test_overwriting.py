@@ -1,5 +1,6 @@
 """Nothing that writes files ever replaces a database, whatever it is asked, nor disturbs one that is open."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -201,6 +202,19 @@ def test_a_file_that_appears_during_the_write_is_not_replaced_without_a_request(
     with pytest.raises(ValidationError, match="already exists"):
         write()
     assert (folder / "a.jsonl").read_text() == "mine"
+
+
+def test_a_file_is_written_where_there_are_no_hard_links_as_on_a_memory_stick(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    back_up(folder / "closed.db", folder / "backup.db")
+    assert len(contents(folder / "backup.db")) == 1
+    with pytest.raises(ValidationError, match="already exists"):
+        back_up(folder / "closed.db", folder / "backup.db")
 
 
 def test_a_backup_replaces_a_backup_until_it_has_been_opened(folder: Path) -> None:

@@ -95,25 +95,15 @@ class Draft:
         """
         flush_to_disk(self.descriptor)
         self.rules.check(self.target)
-        if self.rules.overwrite:
-            self._rename()
-        else:
-            self._link()
-        flush_to_disk(self.target.folder)
-
-    def _rename(self) -> None:
-        folder = self.target.folder
-        os.rename(self.name, self.target.name, src_dir_fd=folder, dst_dir_fd=folder)
-
-    def _link(self) -> None:
-        """Take an unused name. Raises FileExistsError if a file of this name was created in the meantime."""
-        folder = self.target.folder
+        folder, name = self.target.folder, self.target.name
+        publish = os.rename if self.rules.overwrite else os.link  # a link never replaces a file that has just appeared
         try:
-            os.link(self.name, self.target.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            publish(self.name, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            self._rename()
+            os.rename(self.name, name, src_dir_fd=folder, dst_dir_fd=folder)
+        flush_to_disk(folder)
 
 
 @contextmanager

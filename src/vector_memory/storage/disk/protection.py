@@ -8,7 +8,6 @@ files are opened.
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +18,6 @@ OPEN_FILES = Path("/dev/fd")
 
 HEADER_BYTES = 100
 DATABASE = b"SQLite format 3\0"
-COMPANIONS = (
-    b"\x37\x7f\x06\x82",  # a write-ahead log
-    b"\x37\x7f\x06\x83",
-    (3_007_000).to_bytes(4, sys.byteorder),  # the shared index of a write-ahead log
-    b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",  # a rollback journal
-)
-"""The first bytes of the files that SQLite keeps next to a database."""
-
 COMPANION_NAME = re.compile(r".+(-wal|-shm|-journal|\.(words|vectors)\.lock)", re.IGNORECASE | re.DOTALL)
 """The names of the files that SQLite and the file index keep next to a database."""
 
@@ -62,9 +53,11 @@ def why_protected(target: Target, databases: Sequence[Path], *, except_backups: 
         return "is the memory itself"
     if COMPANION_NAME.fullmatch(target.name):
         return "has a name that is reserved for a database"
-    if any(exists_in(target.folder, target.name + ending) for ending in ENDINGS_IN_USE):
+    if any(os.access(target.name + ending, os.F_OK, dir_fd=target.folder) for ending in ENDINGS_IN_USE):
         return "is a database in use"
-    return why_content_protected(target.folder, target.name, except_backups=except_backups)
+    header = header_of(target.folder, target.name)
+    is_replaceable = except_backups and is_unused_backup(header)
+    return "is a database, which is never replaced" if header.startswith(DATABASE) and not is_replaceable else None
 
 
 def why_path_protected(path: Path, databases: Sequence[Path]) -> str | None:
@@ -77,51 +70,17 @@ def why_path_protected(path: Path, databases: Sequence[Path]) -> str | None:
         os.close(folder)
 
 
-def why_content_protected(folder: int, name: str, *, except_backups: bool = False) -> str | None:
-    """Return why a file is protected, judging by its content and by how this process has it open; None if it is not."""
-    status = status_of(folder, name)
-    if status is None:
-        return None
-    header = header_of(folder, name, status)
-    if any(access == os.O_RDWR for _, access in descriptors_of(status)):
-        return "is a database in use"
-    if header.startswith(DATABASE) and not (except_backups and is_unused_backup(header)):
-        return "is a database, which is never replaced"
-    return "belongs to a database, which is never replaced" if header.startswith(COMPANIONS) else None
-
-
 def is_database(folder: int, name: str) -> bool:
-    """Whether a file is a database or belongs to one. Never opens a file that this process has open."""
-    status = status_of(folder, name)
-    return status is not None and header_of(folder, name, status).startswith((DATABASE, *COMPANIONS))
-
-
-def status_of(folder: int, name: str) -> os.stat_result | None:
-    """Return the status of a regular file; None if there is none."""
-    try:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
+    """Whether a file is a database. Never opens a file that this process has open."""
+    return header_of(folder, name).startswith(DATABASE)
 
 
 def is_at(target: Target, database: Path) -> bool:
-    """Whether the target is the database, by name, or by inode through other names and mounts."""
-    for path in {database, Path(os.path.realpath(database))}:
-        with suppress(OSError):
-            same_folder = os.path.samestat(os.fstat(target.folder), path.parent.stat())
-            if same_folder and path.name.casefold() == target.name.casefold():
-                return True
+    """Whether the target is the database, by its path, or by inode through other names and mounts."""
+    if os.path.realpath(target.path).casefold() == os.path.realpath(database).casefold():
+        return True
     with suppress(OSError):
         return os.path.samestat(os.stat(target.name, dir_fd=target.folder), database.stat())
-    return False
-
-
-def exists_in(folder: int, name: str) -> bool:
-    """Whether the folder contains anything with this name."""
-    with suppress(OSError):
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return True
     return False
 
 
@@ -135,8 +94,17 @@ def is_open(path: Path) -> bool:
     return any(descriptors_of(path.stat()))
 
 
-def header_of(folder: int, name: str, status: os.stat_result) -> bytes:
-    """Return the first 100 bytes of a file, without a new descriptor if this process has it open."""
+def header_of(folder: int, name: str) -> bytes:
+    """Return the first 100 bytes of a regular file, without a new descriptor if this process has it open.
+
+    Nothing if there is no such file. Raises OSError if it cannot be read.
+    """
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return b""
+    if not stat.S_ISREG(status.st_mode):
+        return b""
     for descriptor, access in descriptors_of(status):
         with suppress(OSError):  # another thread has just closed it
             if access != os.O_WRONLY:
