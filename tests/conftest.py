@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import apsw
 import hypothesis
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from eras import ERAS
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.settings import SPECIFIED, Settings
-from vector_memory.storage.sqlite.time_limit import TimeLimit
+from vector_memory.storage.sqlite import database
 from vector_memory.store import SessionMemoryStore
 
 PREFIXES = ("VECTOR_MEMORY_", "CWE_", "FASTMCP_", "GIT_", "HF_", "PG")
@@ -152,16 +153,20 @@ def chosen_engine(pytestconfig: pytest.Config) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def no_numpy_in_statements() -> Iterator[None]:
     """Fail at each statement that binds a NumPy number: apsw sends most of them as bytes, which equal no number."""
-    begin = TimeLimit._begin
+    watch = database.stop_when_unwanted
 
-    def checked(limit: TimeLimit, cursor: Any, sql: str, bindings: Any) -> bool:
+    def checked(_cursor: Any, sql: str, bindings: Any) -> bool:
         values = bindings.values() if isinstance(bindings, Mapping) else bindings or ()
         wrong = [value for value in values if isinstance(value, np.generic)]
         assert not wrong, f"{sql} binds {wrong}"
-        return begin(limit, cursor, sql, bindings)
+        return True
+
+    def traced(connection: apsw.Connection) -> None:
+        watch(connection)
+        connection.exec_trace = checked
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TimeLimit, "_begin", checked)
+        patch.setattr(database, "stop_when_unwanted", traced)
         yield
 
 

@@ -11,7 +11,6 @@ from inside import storage_of
 from memory_files import CHILD, SETTINGS, change, doctor, examine, found, said
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Level
-from vector_memory.storage.sqlite import database as databases
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
@@ -62,13 +61,3 @@ def test_a_missing_block_of_vectors_is_reported(path: Path) -> None:
     report = examine(path)
     assert found(report)["reading"] == Level.PROBLEM
     assert "index" in said(report, "reading")
-
-
-def test_a_statement_without_end_is_ended_with_advice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "READING_SECONDS", 0.05)
-    opened = Database(path, dimensions=16)
-    with pytest.raises(DatabaseError, match="took too long"), opened.read() as connection:
-        connection.execute(f"{ENDLESS} select count(*) from r").fetchall()
-    with opened.read() as connection:
-        assert connection.execute("select count(*) from session_memories").fetchall() == [(7,)]
-    opened.close()

@@ -12,16 +12,20 @@ from urllib.parse import quote
 import apsw
 
 from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.disk.filesystem import log_index_of, log_of, make_private_folders, require_local
 from vector_memory.storage.disk.ignoring import keep_out_of_git
+from vector_memory.storage.sqlite.errors import FULL
 from vector_memory.storage.sqlite.identity import MOVED, identity_of, require_no_orphaned_log, require_own_log
-from vector_memory.storage.sqlite.time_limit import FULL
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 CANNOT_CREATE = "The database cannot be created ({}): choose another --database-path."
 
 PAGES_IN_MEMORY = 4_096
 """Pages of one transaction kept in memory: 16 MB, enough for the longest report."""
+
+STEPS_PER_CHECK = 200_000
+"""Instructions of SQLite's virtual machine between two checks whether a result is wanted: a few milliseconds."""
 
 SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
@@ -148,6 +152,16 @@ def set_up(connection: apsw.Connection, synchronous: str) -> None:
     # Otherwise SQLite writes all pages beyond its cache of 2 MB early and reads them again, a tenth of the time in the
     # lock. After the commit, it frees what is beyond its cache.
     connection.pragma("cache_spill", PAGES_IN_MEMORY)
+
+
+def stop_when_unwanted(connection: apsw.Connection) -> None:
+    """Stop a statement of which nobody wants the result any more. It raises CancelledCallError."""
+
+    def check() -> bool:
+        require_wanted()
+        return False
+
+    connection.set_progress_handler(check, STEPS_PER_CHECK)
 
 
 def forbid_writes(connection: apsw.Connection) -> None:

@@ -21,8 +21,8 @@ from vector_memory.storage.disk.protection import (
     is_unused_backup,
 )
 from vector_memory.storage.sqlite.connecting import flush_the_disk_too
+from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.time_limit import translated_errors
 
 PAGES_PER_STEP = 256
 

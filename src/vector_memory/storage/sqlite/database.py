@@ -26,14 +26,15 @@ from vector_memory.storage.sqlite.connecting import (
     require_creatable,
     require_safe_sqlite,
     set_up,
+    stop_when_unwanted,
     use_write_ahead_log,
     wait_for_locks,
     waiting_at_most,
 )
+from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.legacy import Cut
 from vector_memory.storage.sqlite.rows import fetch_value
-from vector_memory.storage.sqlite.time_limit import READING_SECONDS, WRITING_SECONDS, TimeLimit, translated_errors
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
 
@@ -221,7 +222,7 @@ class Database:
     def _new_reader(self) -> apsw.Connection:
         connection = self._connect_in_place()
         forbid_writes(connection)
-        TimeLimit(connection, READING_SECONDS)
+        stop_when_unwanted(connection)
         return connection
 
     def _connect_in_place(self) -> apsw.Connection:
@@ -254,7 +255,7 @@ class Database:
         self._writer = writer = self._connect()
         with closed_on_error(writer), full_disk_detected(writer):
             keep_log_short(writer)
-            TimeLimit(writer, WRITING_SECONDS)
+            stop_when_unwanted(writer)
             self._prepare(writer, self._dimensions)
             self._files = OpenFiles(self.path, writer)
             if self._only_reads:

@@ -8,9 +8,9 @@ import apsw
 
 from vector_memory.errors import ValidationError
 from vector_memory.storage.json_columns import texts_in
+from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.legacy import normal_tags, normal_time
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column
-from vector_memory.storage.sqlite.time_limit import translated_errors
 
 COLUMNS = {"id", "content", "category", "tags", "created_at", "updated_at", "access_count"}
 

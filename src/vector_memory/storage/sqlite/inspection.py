@@ -12,18 +12,14 @@ import apsw
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
-from vector_memory.storage.sqlite import connecting, legacy, migrations, time_limit
+from vector_memory.storage.sqlite import connecting, errors, legacy, migrations
 from vector_memory.storage.sqlite.connecting import connect_to_read
 from vector_memory.storage.sqlite.rows import fetch_value
-from vector_memory.storage.sqlite.time_limit import TimeLimit
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 T = TypeVar("T")
 
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-INSPECTION_SECONDS = 900.0
-"""Processor time allowed for a statement. Comparing the indexes of a gigabyte takes minutes."""
-
 THOROUGH_BYTES = 1 << 30
 """Up to this size, indexes are also compared with their tables, which reads everything several times."""
 
@@ -48,7 +44,7 @@ def inspect(path: Path, read: Callable[[apsw.Connection], T]) -> T:
     while True:
         in_use, before = log_of(path).exists() or journal_of(path).exists(), _marks_of_change(path)
         try:
-            with time_limit.translated_errors(), _opened(path, immutable=not in_use) as connection:
+            with errors.translated_errors(), _opened(path, immutable=not in_use) as connection:
                 found = read(connection)
         except DatabaseError:
             if in_use or before == _marks_of_change(path):
@@ -64,7 +60,7 @@ def _opened(path: Path, *, immutable: bool) -> Iterator[apsw.Connection]:
         connecting.wait_for_locks(connection)
         load_vector_search(connection)
         connection.pragma("temp_store", "memory")
-        TimeLimit(connection, INSPECTION_SECONDS)
+        connecting.stop_when_unwanted(connection)
         connection.execute("begin")  # one state of the file; nothing is committed
         yield connection
 
@@ -133,13 +129,13 @@ def database_bytes(connection: apsw.Connection) -> int:
 def count_memories(connection: apsw.Connection) -> int:
     """Return the number of memories. Raises DamagedError if their table is missing."""
     if "session_memories" not in migrations.names_of_tables(connection):
-        raise DamagedError(time_limit.RUN_FIX)
+        raise DamagedError(errors.RUN_FIX)
     return int(fetch_value(connection, "select count(*) from session_memories"))
 
 
 def extension_version() -> str:
     """Load sqlite-vec as the store does, and return its version. Raises DatabaseError."""
-    with time_limit.translated_errors():
+    with errors.translated_errors():
         connection = apsw.Connection(":memory:")
         with contextlib.closing(connection):
             load_vector_search(connection)

@@ -15,9 +15,9 @@ from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.sqlite import legacy, schema
+from vector_memory.storage.sqlite.errors import RUN_FIX
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, altered_names, read_schema
-from vector_memory.storage.sqlite.time_limit import RUN_FIX
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 RECORD_TABLE = (

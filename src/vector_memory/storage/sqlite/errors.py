@@ -1,28 +1,17 @@
-"""Stops endless statements, and translates SQLite's errors: a damaged or altered file can contain any bytes."""
+"""Translates SQLite's errors: a damaged or altered file can contain any bytes."""
 
 import contextlib
 import json
 import logging
-import time
 from collections.abc import Iterator
 
 import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
-from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
-
-READING_SECONDS = 60.0
-"""Processor time allowed for a statement of a reading connection. A scan of a million vectors takes 5 s."""
-
-WRITING_SECONDS = 900.0
-"""The same for a writing connection: an upgrade may index everything."""
-
-STEPS_PER_CHECK = 200_000
-"""Instructions of SQLite's virtual machine between two checks of the time: a few milliseconds."""
 
 RUN_FIX = (
     "The tables of the database were altered: run `vector-memory doctor --fix`, or restore the database "
@@ -45,33 +34,7 @@ FAILURES: dict[type[apsw.Error], str] = {
     apsw.CorruptError: "The database is damaged: restore it from a backup.",
     apsw.SQLError: BROKEN,
     apsw.MismatchError: RUN_FIX,
-    apsw.InterruptError: (
-        "A statement took too long and was stopped; nothing was changed. Run `vector-memory doctor` to check whether "
-        "the database is damaged."
-    ),
 }
-
-
-class TimeLimit:
-    """Stops endless statements of one connection, which only one thread uses at a time."""
-
-    def __init__(self, connection: apsw.Connection, seconds: float) -> None:
-        self._seconds = seconds
-        self._ends_at = time.thread_time() + seconds
-        connection.set_progress_handler(self._is_over, STEPS_PER_CHECK)
-        connection.exec_trace = self._begin
-
-    def _is_over(self) -> bool:
-        """Return whether SQLite should interrupt the statement. Processor time, so a busy machine does not matter.
-
-        Raises CancelledCallError if nobody waits for its result.
-        """
-        require_wanted()
-        return time.thread_time() > self._ends_at
-
-    def _begin(self, _cursor: apsw.Cursor, _sql: str, _bindings: object) -> bool:
-        self._ends_at = time.thread_time() + self._seconds
-        return True
 
 
 @contextlib.contextmanager
