@@ -125,6 +125,10 @@ REFUSED: Faults = {
         """,
         "tables",
     ),
+    "an endless view in place of the models": (
+        f"drop table embedding_models; create view embedding_models as {ENDLESS} select n as id from r",
+        "tables",
+    ),
     "a table dropped": ("drop table keyword_postings", "tables"),
     "a column too many": ("alter table session_memories add column extra text", "tables"),
     "an index dropped": ("drop index idx_embedding_model", "tables"),

@@ -36,7 +36,7 @@ from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import altered_in, is_record_wrong
-from vector_memory.storage.sqlite.salvage import Salvaged, has_texts, misfiled_memories, salvage, unsound_tables
+from vector_memory.storage.sqlite.salvage import Salvaged, misfiled_memories, salvage, unsound_tables
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.transactions import SqliteReader
 
@@ -185,18 +185,11 @@ def tables(connection: Connection) -> Finding:
     names = sorted(altered_in(connection))
     if not names and is_record_wrong(connection):
         names = ["schema_migrations"]
-    return copyable(connection, checked("tables", first_names(names), ADVICE))
+    return checked("tables", first_names(names), ADVICE)
 
 
 def integrity(connection: Connection, kind: FileKind) -> Finding:
     """Run SQLite's integrity check, which compares values with the types of their columns too."""
     lines = inspection.damage(connection)
     found = checked("integrity", f"{counted(len(lines), 'place')}; the first is: {lines[0]}" if lines else "", ADVICE)
-    return copyable(connection, found) if kind == FileKind.PRESENT else replace(found, fixable=False)
-
-
-def copyable(connection: Connection, found: Finding) -> Finding:
-    """Return a finding that --fix repairs by copying, if there are texts to be copied."""
-    if found.state == Level.OK or has_texts(connection):
-        return found
-    return problem(found.name, found.message, ADVICE.restore)
+    return found if kind == FileKind.PRESENT else replace(found, fixable=False)

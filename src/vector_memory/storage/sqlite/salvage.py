@@ -43,14 +43,6 @@ NOTHING = (
 )
 
 MEMORIES_AT_ONCE = 100
-TEXT_OR_NOTHING = ("session_id", "task_code", "title", "description")
-TIMES = ("created_at", "updated_at", "accessed_at")
-DEFAULTS = dict.fromkeys(("memory_type", "agent_id", "content_hash"), "") | {
-    "session_iter": 1,
-    "access_count": 0,
-    "turn": 0,
-}
-"""What stands in a column of a memory that cannot be read; None and the present time in these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +51,6 @@ class Salvaged:
 
     copied: int = 0
     lost: list[int] = field(default_factory=list)
-
-
-def has_texts(connection: apsw.Connection) -> bool:
-    """Return whether the file has a table with texts."""
-    sql = "select count(*) from pragma_table_info(?) where name in ('id', 'content')"
-    return TEXTS in migrations.names_of_tables(connection) and fetch_value(connection, sql, (TEXTS,)) > 1
 
 
 def attempt(read: Callable[[], T]) -> T | None:
@@ -95,32 +81,33 @@ def known_ids(connection: apsw.Connection) -> list[int]:
 def readable_memory(connection: apsw.Connection, memory_id: int) -> Memory | None:
     """Return a memory with what can be read of its columns; None: there is no text."""
 
-    def value(column: str) -> Any:
+    def value(column: str, default: Any = None) -> Any:
         # SQLite does not find a row that is not in order; a scan does.
         for condition in ("id = ?", "+id = ?"):
             bytes_of_text = f"iif(typeof({column}) = 'text', cast({column} as blob), {column})"
             sql = f"select {bytes_of_text} from {TEXTS} m where {condition}"
             found = attempt(lambda: fetch_value(connection, sql, (memory_id,)))  # noqa: B023 - is called at once
             if found is not None:
-                return found.decode(errors="replace") if isinstance(found, bytes) else found
-        return None
+                found = found.decode(errors="replace") if isinstance(found, bytes) else found
+                return found if isinstance(found, str if default is None else type(default)) else default
+        return default
 
     content = value("content")
-    if not isinstance(content, str):
+    if content is None:
         return None
-    defaults: dict[str, Any] = {**DEFAULTS, **dict.fromkeys(TIMES, utc_now()), **dict.fromkeys(TEXT_OR_NOTHING)}
-    read: dict[str, Any] = {
-        name: found if isinstance(found := value(name), str if default is None else type(default)) else default
-        for name, default in defaults.items()
-    }
     return Memory(
         id=memory_id,
         content=content,
         tags=attempt(lambda: texts_in(value("tags"))) or [],
         metadata=attempt(lambda: object_in(value("metadata"))) or {},
-        chunked=read["memory_type"] in CHUNKED,
+        chunked=value("memory_type") in CHUNKED,
         chunk_count=0,
-        **read,
+        **{name: value(name) for name in ("session_id", "task_code", "title", "description")},
+        **{name: value(name, "") for name in ("memory_type", "agent_id", "content_hash")},
+        **{name: value(name, utc_now()) for name in ("created_at", "updated_at", "accessed_at")},
+        session_iter=value("session_iter", 1),
+        access_count=value("access_count", 0),
+        turn=value("turn", 0),
     )
 
 
@@ -133,8 +120,10 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge
 
     `dimensions`: the length of the vectors, if the file does not say it.
     """
-    ids = known_ids(source) if has_texts(source) else []
-    lengths = attempt(lambda: SqliteReader(source).dimensions)
+    is_there = TEXTS in migrations.names_of_tables(source)  # a view in its place can run forever
+    ids = known_ids(source) if is_there else []
+    has_derived = not migrations.altered_in(source)
+    lengths = attempt(lambda: SqliteReader(source).dimensions) if has_derived else None
     with contextlib.closing(apsw.Connection(str(target))) as connection:
         # An unfinished draft is discarded.
         connection.pragma("journal_mode", "memory")
@@ -143,10 +132,9 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge
         load_vector_search(connection)
         migrations.migrate(connection, lengths or dimensions)
         connection.execute("begin")
-        salvaged = Copier(source, connection, judge).copy(ids)
-        if not salvaged.copied and (
-            ids or attempt(lambda: fetch_value(source, f"select count(id) from {TEXTS}")) is None
-        ):
+        salvaged = Copier(source, connection, judge, has_derived=has_derived).copy(ids)
+        is_empty = is_there and attempt(lambda: fetch_value(source, f"select count(id) from {TEXTS}")) == 0
+        if not salvaged.copied and not is_empty:
             raise DatabaseError(NOTHING)
         connection.execute("commit")
     return salvaged
@@ -155,13 +143,14 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge
 class Copier:
     """Copies memories from a damaged file to a new one: with what is derived from them where that is right."""
 
-    def __init__(self, source: apsw.Connection, target: apsw.Connection, judge: Judge) -> None:
+    def __init__(self, source: apsw.Connection, target: apsw.Connection, judge: Judge, *, has_derived: bool) -> None:
+        """`has_derived`: the tables of what is derived are those of this release."""
         self._source, self._target = source, target
         self._reader, self._writer = SqliteReader(source), SqliteWriter(target)
         self._judge = judge
-        self._has_derived = not migrations.altered_in(source)
-        self._has_vectors = self._has_derived and attempt(self._broken_vectors) == []
-        self._fingerprint: Fingerprint | None = attempt(self._reader.fingerprint)
+        self._has_derived = has_derived
+        self._has_vectors = has_derived and attempt(self._broken_vectors) == []
+        self._fingerprint: Fingerprint | None = attempt(self._reader.fingerprint) if has_derived else None
 
     def _broken_vectors(self) -> list[str]:
         current = self._reader.current
