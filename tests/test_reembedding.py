@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -299,32 +300,21 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finished", [True, False])
-def test_a_second_run_of_the_same_model_does_no_harm(path: Path, finished: bool) -> None:
+@pytest.mark.parametrize("other", [NEW, OTHER], ids=["the same model", "another model"])
+def test_a_second_run_does_no_harm_and_ends_the_first_if_its_model_is_another(
+    path: Path, other: Embedder, finished: bool
+) -> None:
     def run_another(call: int) -> None:
         if call == 3 and finished:
-            reembed(path, NEW)
+            reembed(path, other)
         elif call == 3:
-            interrupt_at(path, 3)
+            interrupt_at(path, 3, other.fingerprint.dimensions)
 
-    reembed(path, Watched(2, run_another))
-    assert faults_of(path, NEW) == []
-    assert models(path) == 1
-
-
-@pytest.mark.usefixtures("short_leases")
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_second_run_with_another_model_ends_the_first(path: Path, finished: bool) -> None:
-    def run_another(call: int) -> None:
-        if call == 3 and finished:
-            reembed(path, OTHER)
-        elif call == 3:
-            interrupt_at(path, 3, dimensions=3)
-
-    with pytest.raises(DatabaseError, match="choose one model"):
+    with nullcontext() if other is NEW else pytest.raises(DatabaseError, match="choose one model"):
         reembed(path, Watched(2, run_another))
-    assert faults_of(path, OTHER, indexed=finished) == []
-    reembed(path, OTHER)
-    assert faults_of(path, OTHER) == []
+    assert faults_of(path, other, indexed=finished or other is NEW) == []
+    reembed(path, other)
+    assert (faults_of(path, other), models(path)) == ([], 1)
 
 
 @pytest.mark.usefixtures("short_leases")

@@ -41,6 +41,10 @@ ANYWHERE: Faults = {
     "a chunk's text changed": ("update memory_chunks set content = upper(content) where id = 2", "chunks"),
     "a passage beyond the text": ("update memory_passages set end_char = 9999 where memory_id = 3", "passages"),
     "a passage outside its chunk": ("update memory_passages set start_char = 0 where chunk_id = 3", "passages"),
+    "a passage that begins within a word": (
+        "update memory_passages set start_char = start_char + 1 where memory_id = 3",
+        "passages",
+    ),
     "an empty passage": ("update memory_passages set end_char = start_char where memory_id = 3", "passages"),
     "passages removed": ("delete from memory_passages where memory_id in (1, 3)", "passages"),
     "a chunk's passages removed": ("delete from memory_passages where chunk_id = 3", "passages"),

@@ -132,19 +132,27 @@ def are_chunks_correct(whole: WholeMemory, indexer: Indexer) -> bool:
 
 
 def are_passages_correct(whole: WholeMemory) -> bool:
-    """Return whether all passages are inside units, and a memory with vectors has passages of all its units."""
-    content = whole.memory.content
-    units: dict[int | None, tuple[int, int]] = {None: (0, len(content))}
-    if whole.memory.chunked:
-        units = {stored.chunk.index: (stored.chunk.start, stored.chunk.end) for stored in whole.chunks}
+    """Return whether the passages of a memory that has all are, in order and without overlap, all words of its units.
+
+    Another release may have cut them elsewhere. Models skip some characters, but none of a word.
+    """
     if whole.passages is None:
         return True
+    content = whole.memory.content
+    left: dict[int | None, tuple[int, int]] = {None: (0, len(content))}
+    if whole.memory.chunked:
+        left = {stored.chunk.index: (stored.chunk.start, stored.chunk.end) for stored in whole.chunks}
     for passage in whole.passages:
-        start, end = units.get(passage.chunk, (0, 0))
-        if not start <= passage.start < passage.end <= end:
+        start, end = left.get(passage.chunk, (0, 0))
+        if not start <= passage.start < passage.end <= end or has_words(content[start : passage.start]):
             return False
-    covered = {passage.chunk for passage in whole.passages}
-    return not any(content[start:end].strip() for unit, (start, end) in units.items() if unit not in covered)
+        left[passage.chunk] = passage.end, end
+    return not any(has_words(content[start:end]) for start, end in left.values())
+
+
+def has_words(text: str) -> bool:
+    """Return whether a text has letters or digits."""
+    return any(map(str.isalnum, text))
 
 
 def is_vector_correct(passage: StoredPassage) -> bool:
