@@ -11,9 +11,6 @@ from servers import Server
 from vector_memory import SessionMemoryStore, Settings
 from vector_memory.embedding import Embedder, EmbeddingModel
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.storage.postgres import pool
-from vector_memory.storage.postgres.connect_errors import UnreachableError
-from vector_memory.storage.postgres.connection import Connection
 from waiting import eventually
 
 AWAY = "The database server cannot be reached"
@@ -111,23 +108,3 @@ def test_a_store_that_cannot_be_reached_is_opened_and_one_that_refuses_is_not(cl
         away.count_memories()
     with pytest.raises(DatabaseError, match="does not exist"):
         SessionMemoryStore(cluster.url("no_such_database"))
-
-
-def test_callers_do_not_wait_one_after_another_for_a_server_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, attempts = [100.0], []
-
-    def connect(_: str) -> Connection:
-        attempts.append(now[0])
-        now[0] += 2
-        raise UnreachableError("silence")
-
-    monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(pool, "connect", connect)
-    lent = pool.ConnectionPool("postgresql:///nowhere", 2)
-    for _ in range(3):
-        with pytest.raises(UnreachableError), lent.connection():
-            pass
-    now[0] += pool.SILENT_SECONDS
-    with pytest.raises(UnreachableError), lent.connection():
-        pass
-    assert attempts == [100, 102 + pool.SILENT_SECONDS]

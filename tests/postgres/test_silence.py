@@ -1,11 +1,10 @@
-"""A server that is not heard any more, though no connection was closed: whoever waits for it learns so in seconds."""
+"""A silent server: TCP notices that a machine is gone, and a server that stands still is given up in the end."""
 
 import fcntl
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -16,11 +15,11 @@ from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from faults.proxy import Proxy, proxy_to
 from inside import database_of
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import connection, pool
+from vector_memory.storage.postgres import connection, database
+from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.postgres.storage import PostgresStorage
-from waiting import at_once
 
 AWAY = "The database server cannot be reached|The connection to the database server was lost"
 
@@ -39,79 +38,70 @@ def proxy(cluster: Cluster) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def storage(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStorage]:
-    monkeypatch.setattr(pool, "SILENT_SECONDS", 0.0)
+def storage(proxy: Proxy, tmp_path: Path) -> Iterator[PostgresStorage]:
     with closing(opened(proxy.url("postgres"), tmp_path.name)) as storage:
         assert add(storage, new_memory("first")) == 1
         assert ids(storage) == [1]
         yield storage
 
 
-def test_a_server_that_has_stopped_is_noticed_and_used_again_when_it_goes_on(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up soon."""
+    for name in ("LONGEST_READ", "LONGEST_WRITE", "LOCK_TIMEOUT_SECONDS"):
+        monkeypatch.setattr(connection, name, 0.3)
+    monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.3)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this setting of TCP")
+def test_the_socket_of_a_connection_notices_within_seconds_that_a_machine_is_gone(proxy: Proxy) -> None:
+    with closing(connect(proxy.url("postgres"))) as connected, socket.socket(fileno=connected.fileno()) as borrowed:
+        names = ("TCP_USER_TIMEOUT", "TCP_KEEPIDLE", "TCP_KEEPINTVL")
+        set_to = {name: borrowed.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names}
+        keeps_alive = borrowed.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        borrowed.detach()
+    assert (set_to, bool(keeps_alive)) == ({"TCP_USER_TIMEOUT": 2_000, "TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1}, True)
+
+
+def write_twice(storage: PostgresStorage, stop: Callable[[], None]) -> None:
+    with storage.write() as writer:
+        writer.cursor()
+        stop()
+        writer.connection.fetch_value("select 1")
+
+
+def commit(storage: PostgresStorage, stop: Callable[[], None]) -> None:
+    with storage.write() as writer:
+        writer.cursor()
+        stop()
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda storage, stop: stop() or ids(storage),
+        lambda storage, stop: stop() or add(storage, new_memory("second")),
+        write_twice,
+        commit,
+    ],
+    ids=["read", "begin to write", "write", "commit"],
+)
+@pytest.mark.usefixtures("_hasty")
+def test_a_server_that_stands_still_is_given_up_and_used_again_when_it_goes_on(
+    cluster: Cluster, tmp_path: Path, attempt: Callable[[PostgresStorage, Callable[[], None]], object]
 ) -> None:
-    monkeypatch.setattr(pool, "SILENT_SECONDS", 0.0)
     with closing(opened(cluster.url(), tmp_path.name)) as storage:
         add(storage, new_memory("first"))
         assert ids(storage) == [1]
-        cluster.pause()
         try:
             with pytest.raises(DatabaseError, match=AWAY):
-                ids(storage)
+                attempt(storage, cluster.pause)
         finally:
             cluster.resume()
         assert ids(storage) == [1]
 
 
-def test_a_network_that_swallows_everything_is_noticed_by_readers_and_by_writers(
-    proxy: Proxy, storage: PostgresStorage
-) -> None:
-    for attempt in (lambda: add(storage, new_memory("second")), lambda: ids(storage)):
-        proxy.silent.set()
-        with pytest.raises(DatabaseError, match=AWAY):
-            attempt()
-        proxy.silent.clear()
-    assert ids(storage) == [1]
-    assert add(storage, new_memory("second")) == 2
-
-
-def test_a_slow_answer_is_waited_for_as_long_as_the_server_is_heard(
-    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def counted(descriptor: int) -> bool:
-        asked.append(descriptor)
-        return is_heard(descriptor)
-
-    is_heard = connection.is_heard
-    monkeypatch.setattr(connection, "QUIET_SECONDS", 0.05)
-    monkeypatch.setattr(connection, "is_heard", counted)
-    with storage.read() as reader:
-        reader.cursor()
-        assert reader.raw.execute("select pg_sleep(0.5)").fetchall()
-    assert asked
-
-
-def test_the_calls_that_wait_behind_one_that_noticed_are_answered_with_it(
-    proxy: Proxy, storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "SILENT_SECONDS", 60.0)
-    asked: list[int] = []
-    is_heard = connection.is_heard
-    monkeypatch.setattr(connection, "is_heard", lambda descriptor: (asked.append(descriptor), is_heard(descriptor))[1])
-    refused: list[str] = []
-
-    def store(number: int) -> None:
-        with pytest.raises(DatabaseError, match=AWAY) as raised:
-            add(storage, new_memory(f"memory {number}"))
-        refused.append(str(raised.value))
-
-    proxy.silent.set()
-    at_once(*(partial(store, number) for number in range(8)), seconds=60)
-    assert (len(refused), len(asked)) == (8, 1)
-
-
+@pytest.mark.usefixtures("_hasty")
 def test_connections_beside_one_that_was_lost_are_not_used_again(proxy: Proxy, storage: PostgresStorage) -> None:
     connections = database_of(storage)._pool
     with connections.connection(), connections.connection():
@@ -140,7 +130,7 @@ def test_a_statement_larger_than_what_a_socket_takes_at_once_is_sent_to_its_end(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     large = bytes(16 << 20)
-    database = PostgresDatabase(cluster.url(), schema=tmp_path.name, dimensions=DIMENSIONS)
-    with closing(database), database.write() as connection:
-        first, last = connection.together(Statement("select 1"), Statement("select length(%s::bytea)", (large,)))
+    opened_schema = PostgresDatabase(cluster.url(), schema=tmp_path.name, dimensions=DIMENSIONS)
+    with closing(opened_schema), opened_schema.write() as writer:
+        first, last = writer.together(Statement("select 1"), Statement("select length(%s::bytea)", (large,)))
         assert (first.fetchone(), last.fetchone()) == ((1,), (len(large),))

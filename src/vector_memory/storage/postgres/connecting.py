@@ -37,13 +37,12 @@ NO_UNICODE = "The database cannot store every text: create one with the encoding
 ADDRESS: Mapping[str, str | int] = {
     "connect_timeout": 2,
     "application_name": "vector-memory",
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
+    "keepalives_idle": 2,
+    "keepalives_interval": 1,
     "keepalives_count": 3,
     "tcp_user_timeout": 2_000,
 }
-"""Parameters of a connection, unless its address has them. A server that does not answer counts as lost after seconds.
-"""
+"""Parameters of a connection, unless its address has them. A machine that is gone is noticed after three seconds."""
 
 POOLER = re.compile(r"(?<=[?&])pooler=prepared&|[?&]pooler=prepared(?=$)")
 """A parameter of a URL that libpq does not know."""

@@ -6,10 +6,9 @@ changes whose results nobody needs wait for the next one, and the end of a read 
 
 import math
 import select
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -20,7 +19,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres import arrays, transaction_header
-from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UnreachableError
+from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UNREACHABLE, UnreachableError
 from vector_memory.storage.postgres.generations import NewestMarks
 from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
@@ -28,56 +27,31 @@ from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 T = TypeVar("T")
 
-# Notices a server that is not heard any more: its machine has stopped, or the network swallows what is sent.
-#
-# Such a connection is not closed, and an answer may take long for other reasons. So after a while without a word, the
-# server is asked for something else on another connection.
+# TCP notices within seconds that a machine or a network is gone (`connecting.ADDRESS`), but not that a server stands
+# still on a machine that goes on. So the wait for an answer has an end, too.
+
+LONGEST_READ, LONGEST_WRITE = 65.0, 905.0
+"""Seconds until an answer is given up: a little more than the server allows for a statement (`beginnings`)."""
 
 QUIET_SECONDS = 0.5
-"""How long a server may take for an answer before it is asked whether it is there."""
+"""How long the end of a transaction may take before its connection is closed, and between two requests to cancel."""
 
-ANSWER_SECONDS = 1.2
-"""How long it may take for that."""
-
-ARE_YOU_THERE = (8).to_bytes(4, "big") + (80_877_103).to_bytes(4, "big")
-"""The question whether the server offers TLS, which it answers before it knows who asks."""
+CANCEL_SECONDS = 1.2
+"""How long a server may take to accept a request to cancel."""
 
 
-def attentive(steps: PQGen[T], require_heard: Callable[[], None]) -> PQGen[T]:
-    """Return the steps of a wait for an answer. Each time that nothing comes for long, `require_heard` is called."""
+def attentive(steps: PQGen[T], note_quiet: Callable[[], None]) -> PQGen[T]:
+    """Return the steps of a wait for an answer. Whenever nothing has come for a moment, `note_quiet` is called."""
     try:
         wanted = next(steps)
-        since = time.monotonic()
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() - since > QUIET_SECONDS:
-                require_heard()
-            if ready or time.monotonic() - since > QUIET_SECONDS:
-                since = time.monotonic()
+            if not ready:
+                note_quiet()
             wanted = steps.send(ready)
     except StopIteration as end:
         found: T = end.value
         return found
-
-
-def is_heard(descriptor: int) -> bool:
-    """Return whether the server at the other end of a socket says anything, there or on another connection."""
-    with socket.socket(fileno=descriptor) as borrowed:
-        try:
-            family, address = borrowed.family, borrowed.getpeername()
-        except OSError:
-            return False
-        finally:
-            borrowed.detach()
-    with closing(socket.socket(family)) as asking:
-        asking.settimeout(ANSWER_SECONDS)
-        try:
-            asking.connect(address)
-            asking.sendall(ARE_YOU_THERE)
-            asking.recv(1)
-        except OSError:
-            return has_input(descriptor, 0)
-    return True
 
 
 def has_input(descriptor: int, seconds: float) -> bool:
@@ -122,9 +96,9 @@ def usual() -> float:
 class Connection(psycopg.Connection[Row]):
     """Used by one thread at a time, and in autocommit mode. Rows are tuples.
 
-    Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_silent`: it was closed because the
-    server was not heard any more. `is_pooled`: each transaction may run in another session of the server.
-    `hides_timeline`: the server does not say on which timeline it is. `opened_with`: the parameters of the server.
+    Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_pooled`: each transaction may run in
+    another session of the server. `hides_timeline`: the server does not say on which timeline it is. `opened_with`: the
+    parameters of the server.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -139,8 +113,8 @@ class Connection(psycopg.Connection[Row]):
         self._newest = NewestMarks()
         self._met = self._newest.met
         self._warnings = 0
-        self._answer_by, self._late = math.inf, self._give_up
-        self.is_silent = self.is_pooled = self.hides_timeline = False
+        self._answer_by, self._late, self._patience = math.inf, self._give_up, math.inf
+        self.is_pooled, self.hides_timeline = True, False
         self.opened_with: Mapping[str, Any] = {}
         self.add_notice_handler(self._note_warning)
 
@@ -153,6 +127,7 @@ class Connection(psycopg.Connection[Row]):
         `newest`: what this process has met of the memory.
         """
         self.begin(opening, newest=newest)
+        self._patience = LONGEST_READ if newest else math.inf
         try:
             yield
         finally:
@@ -171,7 +146,7 @@ class Connection(psycopg.Connection[Row]):
         `seconds_left`: says how long the commit may wait for a standby.
         """
         self.begin(opening, attempt, newest)
-        self._seconds_left = seconds_left
+        self._seconds_left, self._patience = seconds_left, LONGEST_WRITE if newest else math.inf
         try:
             yield
             self.end_write()
@@ -213,8 +188,8 @@ class Connection(psycopg.Connection[Row]):
         """Send several statements, after those that wait, and return their cursors. One round trip."""
         if self._opening:
             return self._open(statements)
-        waiting, self._waiting = self._waiting, []
-        return self._send([*waiting, *statements])[len(waiting) :]
+        with self.answered_within(self._patience):
+            return self._send_all(statements)
 
     def later(self, sql: str, parameters: Parameters = None) -> None:
         """Send a statement before the next one, or at the latest before the commit. Its result cannot be read."""
@@ -230,7 +205,7 @@ class Connection(psycopg.Connection[Row]):
         self._waiting.extend(self._state.changes() if self._state else ())
         self._warnings = 0
         with self.answered_within(self._seconds_left(), self._stop_waiting):
-            (committed,) = self.together(COMMIT)
+            (committed,) = self._send_all([COMMIT])
         if self._warnings:
             raise DatabaseError(UNCONFIRMED)
         if committed.statusmessage != COMMIT.sql.upper():
@@ -264,7 +239,6 @@ class Connection(psycopg.Connection[Row]):
             while not is_answered:
                 while pgconn.is_busy():  # else `get_result` would wait, and no other thread could run meanwhile
                     if not has_input(pgconn.socket, QUIET_SECONDS):
-                        self._require_heard()
                         return False
                     pgconn.consume_input()
                 is_answered = pgconn.get_result() is None
@@ -277,8 +251,8 @@ class Connection(psycopg.Connection[Row]):
     # Sending
 
     def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
-        """Wait for an answer, as long as the server is heard."""
-        return super().wait(attentive(gen, self._require_heard), *arguments, **options)
+        """Wait for an answer, as `answered_within` says."""
+        return super().wait(attentive(gen, self._note_quiet), *arguments, **options)
 
     def _note_warning(self, notice: psycopg.errors.Diagnostic) -> None:
         self._warnings += (notice.sqlstate or "").startswith(WARNING_CLASS)
@@ -292,23 +266,23 @@ class Connection(psycopg.Connection[Row]):
         finally:
             self._answer_by = math.inf
 
-    def _require_heard(self) -> None:
+    def _note_quiet(self) -> None:
         if time.monotonic() > self._answer_by:
+            self._answer_by = time.monotonic() + QUIET_SECONDS
             self._late()
-        if not is_heard(self.pgconn.socket):
-            self.is_silent = True
-            self.close()
-            raise psycopg.OperationalError("the server is not heard")
 
     def _give_up(self) -> None:
-        """Raise UnreachableError: a pooler lets wait whom it has no session for."""
+        """Raise UnreachableError: the server stands still, or a pooler lets wait whom it has no session for."""
         self.close()
-        raise UnreachableError(POOLER_FULL)
+        raise UnreachableError(POOLER_FULL if self.is_pooled else UNREACHABLE)
 
     def _stop_waiting(self) -> None:
         """Let the server end the wait of a commit for a standby, which no time limit of its own does."""
-        with suppress(psycopg.Error):
-            self.cancel_safe(timeout=ANSWER_SECONDS)
+        try:
+            self.cancel_safe(timeout=CANCEL_SECONDS)
+        except psycopg.Error:  # it stands still, or is gone
+            self.close()
+            raise
 
     def _open(self, statements: Sequence[Statement]) -> list[Cursor]:
         asked = [self.header if each is transaction_header.READ else each for each in self._opening]
@@ -326,7 +300,8 @@ class Connection(psycopg.Connection[Row]):
                     raise
                 send()
 
-        with self.answered_within(LOCK_TIMEOUT_SECONDS if self.is_pooled else math.inf):
+        is_locking = transaction_header.LOCK in self._opening
+        with self.answered_within(LOCK_TIMEOUT_SECONDS if self.is_pooled or is_locking else self._patience):
             self._attempt(send)
         opening, self._opening = self._opening, ()
         self._waiting.clear()
@@ -337,6 +312,10 @@ class Connection(psycopg.Connection[Row]):
             else:
                 self._newest.meet(self._state.marks)
         return cursors[len(sent) - len(statements) :]
+
+    def _send_all(self, statements: Sequence[Statement]) -> list[Cursor]:
+        waiting, self._waiting = self._waiting, []
+        return self._send([*waiting, *statements])[len(waiting) :]
 
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:
         try:

@@ -11,17 +11,12 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 from vector_memory.errors import ClosedMemoryError, DatabaseLockError
-from vector_memory.storage.postgres.connect_errors import UNREACHABLE, UnreachableError
 from vector_memory.storage.postgres.connecting import connect, hosts_of
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.hosts import LONG_SECONDS
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 2.0
 """Connections that were not used for this long are closed, all but one: other processes may need them."""
-
-SILENT_SECONDS = 1.0
-"""For this long it is not asked again."""
 
 
 class ConnectionPool:
@@ -38,7 +33,6 @@ class ConnectionPool:
         self._idle: list[tuple[Connection, float]] = []
         self._lock = threading.Lock()
         self._closed = False
-        self._silent_until, self._reason = 0.0, UNREACHABLE
         self._tidying: threading.Timer | None = None
 
     @classmethod
@@ -61,7 +55,7 @@ class ConnectionPool:
                 "the call, or allow more with ?connections=N in the database URL."
             )
         try:
-            connection = self._idle_connection() or self._new_connection()
+            connection = self._idle_connection() or connect(self._url)
             try:
                 yield connection
             finally:
@@ -84,18 +78,6 @@ class ConnectionPool:
         for connection, _ in idle:
             connection.close()
 
-    def _new_connection(self) -> Connection:
-        """Connect. After an attempt that a server has left unanswered, the next callers do not wait as long again."""
-        began = time.monotonic()
-        if began < self._silent_until:
-            raise UnreachableError(self._reason)
-        try:
-            return connect(self._url)
-        except UnreachableError as error:
-            if time.monotonic() - began > LONG_SECONDS:
-                self._ask_nothing(f"{error}")
-            raise
-
     def _idle_connection(self) -> Connection | None:
         while True:
             with self._lock:
@@ -106,11 +88,9 @@ class ConnectionPool:
                 connection, _ = self._idle.pop()
             if connection.is_usable() and hosts_of(self._url).still_uses(connection):
                 return connection
-            self._note_silence(connection)
             connection.close()
 
     def _take_back(self, connection: Connection) -> None:
-        self._note_silence(connection)
         with self._lock:
             unused: list[tuple[Connection, float]] = []
             if connection.closed:  # what ended it has probably ended those beside it, even if nobody has noticed
@@ -140,10 +120,3 @@ class ConnectionPool:
                 self._tidy_later()
         for connection, _ in unused:
             connection.close()
-
-    def _note_silence(self, connection: Connection) -> None:
-        if connection.is_silent:
-            self._ask_nothing(UNREACHABLE)
-
-    def _ask_nothing(self, reason: str) -> None:
-        self._silent_until, self._reason = time.monotonic() + SILENT_SECONDS, reason
