@@ -138,5 +138,6 @@ def maintained(url: str, schema: str) -> Iterator[tuple[Connection, int, int, st
             ((length, model, extension),) = holder.execute(VECTORS).fetchall()
             try:
                 yield connection, length, model, extension
+                holder.later("update namespace set revision = revision + 1")
             except postgres.InsufficientPrivilege:
                 raise DatabaseError(NOT_OWNER) from None
