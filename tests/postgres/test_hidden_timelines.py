@@ -93,5 +93,5 @@ def test_roles_of_which_only_some_may_see_the_timeline_share_a_memory() -> None:
 def test_several_servers_that_hide_their_timeline_are_refused() -> None:
     with hiding(REFUSED) as cluster:
         url = f"postgresql://memory@/team?host={cluster.folder},{cluster.folder}"
-        with pytest.raises(DatabaseError, match="does not say its timeline"):
+        with pytest.raises(DatabaseError, match="lacks a privilege"):
             SessionMemoryStore(url, SETTINGS).close()

@@ -4,7 +4,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -16,7 +15,7 @@ from vector_memory.storage.postgres import connecting, hosts
 from vector_memory.storage.postgres.connect_errors import UNREACHABLE, UnreachableError
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.hosts import Address, Hosts, ServerState, newest
+from vector_memory.storage.postgres.hosts import Address, Hosts
 from vector_memory.storage.postgres.storage import PostgresStorage
 from waiting import eventually
 
@@ -112,14 +111,6 @@ def test_one_server_under_two_names_is_no_second_primary(cluster: Cluster) -> No
     folder = cluster.folder
     with closing(connecting.connect(f"postgresql://postgres@/postgres?host={folder},{folder}")) as connection:
         assert connection.execute("select 1").fetchall() == [(1,)]
-
-
-def test_servers_that_are_no_copies_of_each_other_are_refused() -> None:
-    states = [
-        ServerState(system_id, datetime.now(UTC), accepts_changes=True, timeline=system_id) for system_id in (1, 2)
-    ]
-    with pytest.raises(DatabaseError, match="no copies of each other"):
-        newest(states, {1: 1, 2: 2}, needs_primary=True)
 
 
 def test_a_silent_server_is_waited_for_once_and_used_when_it_answers(

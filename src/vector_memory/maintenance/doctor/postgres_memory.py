@@ -247,7 +247,7 @@ def servers(url: str) -> Iterator[Finding]:
             yield warning("host", f"{place}: {each}", "Start that server, or take it out of the database URL.")
     if known:
         try:
-            newest({each.state for each in known}, {each.system_id: latest for each in known}, needs_primary=False)
+            newest({each.state for each in known}, latest, needs_primary=False)
         except DatabaseError as error:
             yield problem("primary", f"{error}", "Stop all servers but the right one, and make them standbys again.")
     if primaries:

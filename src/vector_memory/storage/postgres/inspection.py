@@ -239,7 +239,6 @@ class Surveyed(NamedTuple):
     has locks.
     """
 
-    system_id: int
     started_at: datetime
     accepts_changes: bool
     timeline: int
