@@ -16,7 +16,7 @@ from vector_memory.maintenance.doctor.report import Finding, Level
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.postgres import beginnings
 from vector_memory.storage.postgres.connecting import connect
-from vector_memory.storage.postgres.generations import JUMP, Marks, NewestMarks
+from vector_memory.storage.postgres.generations import JUMP, Marks, Newest
 from vector_memory.store import SessionMemoryStore
 
 SESSION, OTHER = Scope("report", session_id="s"), Scope("report", session_id="other")
@@ -133,7 +133,7 @@ def test_a_reader_whom_others_overtake_does_not_take_that_for_a_restored_backup(
     store: SessionMemoryStore, url: str
 ) -> None:
     add(store, "first")
-    newest, opening = NewestMarks(), beginnings.reading("memory")
+    newest, opening = Newest(), beginnings.reading("memory")
     for is_over in (False, True):
         with closing(connect(url)) as connection, connection.reading(opening, newest):
             newest.meet(Marks(revision=2**62))  # by another thread, after this transaction has begun
@@ -144,7 +144,7 @@ def test_a_process_that_knows_a_later_id_notices_a_copy_that_others_have_changed
     store: SessionMemoryStore, url: str
 ) -> None:
     kept = add(store, "first")
-    newest = NewestMarks()
+    newest = Newest()
     newest.meet(Marks(last_memory_id=kept + 1))
     newest.meet(Marks(revision=1, last_memory_id=kept))
     with closing(connect(url)) as connection, connection.reading(beginnings.reading("memory"), newest):

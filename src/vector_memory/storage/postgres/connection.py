@@ -20,7 +20,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres import arrays, transaction_header
 from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UNREACHABLE, UnreachableError
-from vector_memory.storage.postgres.generations import NewestMarks
+from vector_memory.storage.postgres.generations import Newest
 from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
@@ -110,8 +110,8 @@ class Connection(psycopg.Connection[Row]):
         self._seconds_left: Callable[[], float] = usual
         self._waiting: list[Statement] = []
         self._state: State | None = None
-        self._newest = NewestMarks()
-        self._met = self._newest.met
+        self._newest = Newest()
+        self._met = self._newest.marks
         self._warnings = 0
         self._answer_by, self._late, self._patience = math.inf, self._give_up, math.inf
         self.is_pooled, self.hides_timeline = True, False
@@ -121,7 +121,7 @@ class Connection(psycopg.Connection[Row]):
     # A transaction
 
     @contextmanager
-    def reading(self, opening: Sequence[Statement], newest: NewestMarks | None = None) -> Iterator[None]:
+    def reading(self, opening: Sequence[Statement], newest: Newest | None = None) -> Iterator[None]:
         """Read in a transaction, which begins with the first statement. `opening`: one of `beginnings`.
 
         `newest`: what this process has met of the memory.
@@ -139,7 +139,7 @@ class Connection(psycopg.Connection[Row]):
         opening: Sequence[Statement],
         attempt: Attempt = once,
         seconds_left: Callable[[], float] = usual,
-        newest: NewestMarks | None = None,
+        newest: Newest | None = None,
     ) -> Iterator[None]:
         """Read and write in a transaction: committed at the end of the block, rolled back on any error.
 
@@ -154,11 +154,11 @@ class Connection(psycopg.Connection[Row]):
             self.undo()
             raise
 
-    def begin(self, opening: Sequence[Statement], attempt: Attempt = once, newest: NewestMarks | None = None) -> None:
+    def begin(self, opening: Sequence[Statement], attempt: Attempt = once, newest: Newest | None = None) -> None:
         """Begin a transaction with the next statement."""
         self._opening, self._attempt, self._state = opening, attempt, None
-        self._newest = newest or NewestMarks()
-        self._met = self._newest.met  # now, because others may commit before the answer is here
+        self._newest = newest or Newest()
+        self._met = self._newest.marks  # now, because others may commit before the answer is here
         self._waiting.clear()
 
     @property

@@ -14,7 +14,7 @@ from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import BUSY, LOCKED, translated_errors
-from vector_memory.storage.postgres.generations import NewestMarks
+from vector_memory.storage.postgres.generations import Newest
 from vector_memory.storage.postgres.pool import ConnectionPool
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
@@ -63,7 +63,7 @@ class PostgresDatabase:
         self._standbys = ConnectionPool.of(standbys, connections) if standbys else None
         self._standbys_from = 0.0
         self._dimensions = dimensions
-        self._newest = NewestMarks()
+        self._newest = Newest()
         self._is_prepared = False
         self._preparing = threading.Lock()
         try:

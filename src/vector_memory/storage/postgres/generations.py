@@ -10,21 +10,14 @@ Some engines do not say their timeline. There the start of the server stands for
 generation, because nobody can tell it from a failover.
 """
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from vector_memory.storage.postgres.statement import Statement
 
 JUMP = 1_000_000
 """More ids of each kind than can have been lost."""
 
 BY_START = 0
 """Stands for the timeline of a server that does not say it. The first one has the number 1."""
-
-KEPT = 100
-"""The latest generations, which are read. Cursors are not as old as those before."""
 
 
 class Marks(NamedTuple):
@@ -36,17 +29,14 @@ class Marks(NamedTuple):
     last_passage_id: int = 0
 
 
-class NewestMarks:
-    """The newest marks that this process has met. Safe to use from several threads."""
+class Newest:
+    """The newest marks that this process has met. Of two threads at once, one may leave older ones."""
 
-    def __init__(self) -> None:
-        self.met = Marks()
-        self._lock = threading.Lock()
+    marks = Marks()
 
     def meet(self, marks: Marks) -> None:
         """Keep the highest of these marks, which are committed."""
-        with self._lock:
-            self.met = Marks(*map(max, self.met, marks))
+        self.marks = Marks(*map(max, self.marks, marks))
 
 
 class Lineage(NamedTuple):
@@ -94,11 +84,11 @@ case when not pg_is_in_recovery() then {BY_START} end
 """.strip()
 """What stands for them."""
 
-READ = f"""
+READ = """
 (select oid::bigint << 32 from pg_database where datname = current_database()) + n.tableoid::bigint,
-(select json_agg(g order by number) from (select * from generations order by number desc limit {KEPT}) g)
+(select json_agg(g order by number) from generations g)
 """.strip()
-"""The table of the lineage, and the latest generations, in a query of the table `namespace n`."""
+"""The table of the lineage, and all generations, in a query of the table `namespace n`."""
 
 BEGIN = """
 with begun as (
@@ -118,23 +108,3 @@ def is_over(known: Sequence[Generation], lineage: Lineage) -> bool:
         return False
     alike = [each for each in known if (each.timeline == BY_START) == (lineage.timeline == BY_START)]
     return not alike or alike[-1].lineage != lineage
-
-
-def gaps_between(known: Sequence[Generation]) -> list[range]:
-    """Return the ids that are left out."""
-    return [range(each.last_kept_id + 1, each.first_id) for each in known]
-
-
-def jump_to(known: Sequence[Generation], lineage: Lineage) -> int:
-    """Return how many ids a copy leaves out. A timeline between it and the last one may be lost as a whole."""
-    return JUMP * max(1, (lineage.timeline or 0) - known[-1].timeline if known else 1)
-
-
-def new_revision(*revisions: int) -> int:
-    """Return a revision that no process has met: the time in milliseconds, since commits take longer than one."""
-    return max(time.time_ns() // 1_000_000, *(revision + 1 for revision in revisions))
-
-
-def begin(known: Sequence[Generation], lineage: Lineage, gap: range, revision: int) -> Statement:
-    """Return what stores the next generation. `gap`: the ids that it leaves out."""
-    return Statement(BEGIN, (known[-1].number + 1 if known else 1, *lineage, gap.start - 1, gap.stop, revision))

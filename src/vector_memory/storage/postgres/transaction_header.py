@@ -5,13 +5,14 @@ order of commits.
 """
 
 import sys
+import time
 from dataclasses import dataclass
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postgres import generations
 from vector_memory.storage.postgres.dialect import as_postgres
-from vector_memory.storage.postgres.generations import Generation, Lineage, Marks
+from vector_memory.storage.postgres.generations import JUMP, Generation, Lineage, Marks
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.queries.insert import Numbered
@@ -84,7 +85,7 @@ class State:
     @property
     def gaps(self) -> list[range]:
         """The ids that were left out, and those after the last one if they may be lost."""
-        gaps = generations.gaps_between(self.generations)
+        gaps = [range(each.last_kept_id + 1, each.first_id) for each in self.generations]
         return [*gaps, range(self.last_memory_id + 1, sys.maxsize)] if self.is_over else gaps
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
@@ -96,18 +97,21 @@ class State:
         return list(range(first, first + count))
 
     def new_generation(self) -> list[Statement]:
-        """Begin one if the memory goes on from a copy: leave out the ids that may be lost. Return what stores it."""
+        """Begin one if the memory goes on from a copy: leave out the ids that may be lost. Return what stores it.
+
+        A timeline between that of the copy and the last one may be lost as a whole. The revision becomes one that no
+        process has met: the time in milliseconds, since commits take longer than one.
+        """
         if self.generations and not self.is_over:
             return []
-        first = self.last_memory_id + 1
-        jump = generations.jump_to(self.generations, self.lineage) if self.is_over else 0
-        self.last_memory_id = max(self.last_memory_id, self.met.last_memory_id) + jump
-        self.last_chunk_id = max(self.last_chunk_id, self.met.last_chunk_id) + jump
-        self.last_passage_id = max(self.last_passage_id, self.met.last_passage_id) + jump
+        number, timeline = (self.generations[-1].number, self.generations[-1].timeline) if self.generations else (0, 0)
+        kept, jump = self.last_memory_id, JUMP * max(1, (self.lineage.timeline or 0) - timeline) if self.is_over else 0
+        newest = Marks(*map(max, self.marks, self.met))
+        self.last_memory_id, self.last_chunk_id, self.last_passage_id = (last + jump for last in newest[1:])
         self.has_new_ids = True
-        self.revision = generations.new_revision(self.revision, self.met.revision)
-        gap = range(first, self.last_memory_id + 1)
-        return [generations.begin(self.generations, self.lineage, gap, self.revision)]
+        self.revision = max(time.time_ns() // 1_000_000, newest.revision + 1)
+        values = (number + 1, *self.lineage, kept, self.last_memory_id + 1, self.revision)
+        return [Statement(generations.BEGIN, values)]
 
     def changes(self) -> list[Statement]:
         """Return what stores the ids that were taken."""
