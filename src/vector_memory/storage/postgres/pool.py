@@ -1,6 +1,6 @@
 """The connections of this process to a server, which all its memories in one database share.
 
-The pool of psycopg waits for a server that is down, with growing pauses. This one says so at once, and tries again at
+The pool of psycopg waits for a server that is down, and does not say why. This one says so at once, and tries again at
 the next call. It also takes back a connection whose transaction is still ending.
 """
 
