@@ -2,18 +2,21 @@
 
 import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from clusters import Cluster
+from clusters import Cluster, running_cluster, running_standby, scratch_folder
 from doctor.test_faults import InSchema
 from engine_memories import DIMENSIONS, add, new_memory
 from engines import column
+from faults.test_failover import cut_off
 from forked import finished
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS, doctor, found
@@ -26,10 +29,12 @@ from vector_memory.storage.opening import index_vectors
 from vector_memory.storage.postgres import connecting, connection, inspection
 from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.generations import JUMP
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.store import SessionMemoryStore
 from waiting import at_once, eventually
 
+SCOPE = Scope("report", session_id="s")
 NAMESPACES = 12
 STORES = 6
 SESSIONS = 3
@@ -246,3 +251,47 @@ def stores(storage: PostgresStorage) -> bool:
     with suppress(UnreachableError):
         return add(storage, new_memory()) == 1
     return False
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_behind_a_pooler_that_outlives_a_failover_no_lost_id_is_given_again_and_no_cursor_skips_anything(
+    mode: Mode, settings: Settings
+) -> None:
+    with running_cluster() as primary, scratch_folder() as folder:
+        primary.create_database("team")
+        primary.set("synchronous_commit", "local")
+        with running_standby(primary) as standby:
+            place = folder / "server"
+            place.symlink_to(primary.folder)
+            with (
+                running_pooler(replace(primary, folder=place), mode, 2) as pooler,
+                SessionMemoryStore(pooler.url("team"), settings, embedder=LatticeEmbedder()) as store,
+            ):
+
+                def stored(text: str) -> int:
+                    with suppress(DatabaseError):
+                        return int(store.store_memory("report", text, session_id="s", agent_id="a").memory_id or 0)
+                    return 0
+
+                kept = stored("kept")
+                eventually(lambda: contents(standby) == ["kept"])
+                cut_off(standby)
+                lost = stored("lost")
+                known = store.search_changes(SCOPE).cursor
+                primary.stop(signal.SIGKILL)
+                standby.promote()
+                place.unlink()
+                place.symlink_to(standby.folder)
+                new: list[int] = []
+                eventually(lambda: bool(new.append(stored(f"new {len(new)}")) or new[-1]))
+                answer = store.search_changes(SCOPE, since=known)
+                assert (lost, new[-1]) == (kept + 1, lost + JUMP + 1)
+                assert [hit.id for hit in answer.results] == [new[-1]]
+                assert f"the ids after {kept}, up to {known}, is lost" in answer.message
+                assert contents(standby) == ["kept", f"new {len(new) - 1}"]
+
+
+def contents(server: Cluster) -> list[str]:
+    with psycopg.connect(server.url("team")) as connection:
+        rows = connection.execute("select content from memory.session_memories order by id").fetchall()
+    return [content for (content,) in rows]

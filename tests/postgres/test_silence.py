@@ -15,7 +15,7 @@ from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from faults.proxy import Proxy, proxy_to
 from inside import database_of
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import connection, database
+from vector_memory.storage.postgres import beginnings, connection, database
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.statement import Statement
@@ -61,6 +61,14 @@ def test_the_socket_of_a_connection_notices_within_seconds_that_a_machine_is_gon
         keeps_alive = borrowed.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         borrowed.detach()
     assert (set_to, bool(keeps_alive)) == ({"TCP_USER_TIMEOUT": 2_000, "TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1}, True)
+
+
+def test_the_server_ends_a_slow_statement_before_its_caller_gives_up() -> None:
+    for settings, seconds in (
+        (beginnings.READING, connection.LONGEST_READ),
+        (beginnings.WRITING, connection.LONGEST_WRITE),
+    ):
+        assert float(settings["statement_timeout"].removesuffix("s")) < seconds
 
 
 def write_twice(storage: PostgresStorage, stop: Callable[[], None]) -> None:
