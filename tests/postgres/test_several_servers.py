@@ -139,6 +139,25 @@ def test_a_silent_server_is_waited_for_once_and_used_when_it_answers(
     eventually(lambda: servers.connect().close() or used[-1] == "/silent")
 
 
+def test_a_server_that_stands_still_before_it_says_what_it_is_keeps_nobody_from_using_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hosts, "ANSWER_SECONDS", 0.2)
+    with copies(1) as (primary, standby):
+
+        def connected(parameters: Address) -> Connection:
+            connection = connecting.opened(parameters)
+            if parameters["host"] == f"{standby.folder}":
+                standby.pause()
+            return connection
+
+        try:
+            with closing(Hosts(connecting.parameters_in(url_of(standby, primary)), connected).connect()) as connection:
+                assert connection.info.host == f"{primary.folder}"
+        finally:
+            standby.resume()
+
+
 def stored(storage: PostgresStorage, text: str) -> bool:
     with suppress(DatabaseError):
         return bool(add(storage, new_memory(text)))

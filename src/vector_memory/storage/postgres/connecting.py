@@ -1,6 +1,7 @@
 """How a connection to a PostgreSQL server is made, and what the server must be."""
 
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -149,6 +150,7 @@ def statements_alone(url: str) -> Iterator[Connection]:
     Through a pooler, the time limits of the role apply: what is set for a session could reach others.
     """
     with translated_errors(), closing(connect(url)) as connection:
+        connection.patience = math.inf
         if not connection.is_pooled:
             values = [value for setting in UNLIMITED.items() for value in setting]
             calls = ", ".join(["pg_catalog.set_config(%s, %s, false)"] * len(UNLIMITED))

@@ -98,7 +98,7 @@ class Connection(psycopg.Connection[Row]):
 
     Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_pooled`: each transaction may run in
     another session of the server. `hides_timeline`: the server does not say on which timeline it is. `opened_with`: the
-    parameters of the server.
+    parameters of the server. `patience`: the seconds after which an answer is given up.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -113,7 +113,8 @@ class Connection(psycopg.Connection[Row]):
         self._newest = Newest()
         self._met = self._newest.marks
         self._warnings = 0
-        self._answer_by, self._late, self._patience = math.inf, self._give_up, math.inf
+        self._answer_by, self._late = math.inf, self._give_up
+        self.patience = LONGEST_READ
         self.is_pooled, self.hides_timeline = True, False
         self.opened_with: Mapping[str, Any] = {}
         self.add_notice_handler(self._note_warning)
@@ -127,11 +128,11 @@ class Connection(psycopg.Connection[Row]):
         `newest`: what this process has met of the memory.
         """
         self.begin(opening, newest=newest)
-        self._patience = LONGEST_READ if newest else math.inf
         try:
             yield
         finally:
             self.end_read()
+            self.patience = LONGEST_READ
 
     @contextmanager
     def writing(
@@ -146,18 +147,22 @@ class Connection(psycopg.Connection[Row]):
         `seconds_left`: says how long the commit may wait for a standby.
         """
         self.begin(opening, attempt, newest)
-        self._seconds_left, self._patience = seconds_left, LONGEST_WRITE if newest else math.inf
+        self._seconds_left = seconds_left
         try:
             yield
             self.end_write()
         except BaseException:
             self.undo()
             raise
+        finally:
+            self.patience = LONGEST_READ
 
     def begin(self, opening: Sequence[Statement], attempt: Attempt = once, newest: Newest | None = None) -> None:
         """Begin a transaction with the next statement."""
         self._opening, self._attempt, self._state = opening, attempt, None
         self._newest = newest or Newest()
+        longest = LONGEST_WRITE if transaction_header.LOCK in opening else LONGEST_READ
+        self.patience = longest if newest else math.inf
         self._met = self._newest.marks  # now, because others may commit before the answer is here
         self._waiting.clear()
 
@@ -188,8 +193,7 @@ class Connection(psycopg.Connection[Row]):
         """Send several statements, after those that wait, and return their cursors. One round trip."""
         if self._opening:
             return self._open(statements)
-        with self.answered_within(self._patience):
-            return self._send_all(statements)
+        return self._send_all(statements)
 
     def later(self, sql: str, parameters: Parameters = None) -> None:
         """Send a statement before the next one, or at the latest before the commit. Its result cannot be read."""
@@ -223,7 +227,7 @@ class Connection(psycopg.Connection[Row]):
 
     def undo(self) -> None:
         """Roll back, if the connection is not lost."""
-        self._opening, self._state = (), None
+        self._opening, self._state, self.patience = (), None, LONGEST_READ
         self._waiting.clear()
         with suppress(psycopg.OperationalError):
             self.rollback()
@@ -251,8 +255,15 @@ class Connection(psycopg.Connection[Row]):
     # Sending
 
     def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
-        """Wait for an answer, as `answered_within` says."""
-        return super().wait(attentive(gen, self._note_quiet), *arguments, **options)
+        """Wait for an answer, for the time of `answered_within` or `patience`."""
+        until = time.monotonic() + self.patience
+
+        def note_quiet() -> None:
+            if time.monotonic() > min(until, self._answer_by):
+                self._answer_by = time.monotonic() + QUIET_SECONDS
+                self._late()
+
+        return super().wait(attentive(gen, note_quiet), *arguments, **options)
 
     def _note_warning(self, notice: psycopg.errors.Diagnostic) -> None:
         self._warnings += (notice.sqlstate or "").startswith(WARNING_CLASS)
@@ -265,11 +276,6 @@ class Connection(psycopg.Connection[Row]):
             yield
         finally:
             self._answer_by = math.inf
-
-    def _note_quiet(self) -> None:
-        if time.monotonic() > self._answer_by:
-            self._answer_by = time.monotonic() + QUIET_SECONDS
-            self._late()
 
     def _give_up(self) -> None:
         """Raise UnreachableError: the server stands still, or a pooler lets wait whom it has no session for."""
@@ -300,8 +306,8 @@ class Connection(psycopg.Connection[Row]):
                     raise
                 send()
 
-        is_locking = transaction_header.LOCK in self._opening
-        with self.answered_within(LOCK_TIMEOUT_SECONDS if self.is_pooled or is_locking else self._patience):
+        is_brief = self.is_pooled or transaction_header.LOCK in self._opening
+        with self.answered_within(LOCK_TIMEOUT_SECONDS if is_brief else math.inf):
             self._attempt(send)
         opening, self._opening = self._opening, ()
         self._waiting.clear()

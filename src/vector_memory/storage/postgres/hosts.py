@@ -25,6 +25,9 @@ Address = Mapping[str, Any]
 ASKED_SECONDS = 2.0
 """For so long the answers of the servers are relied on."""
 
+ANSWER_SECONDS = 2.0
+"""How long a server may take to say what it is, once it is connected."""
+
 LONG_SECONDS = 1.0
 """A server that refuses connections does so at once; one that takes longer than this is not heard at all."""
 
@@ -91,6 +94,7 @@ class Host:
         began = time.monotonic()
         try:
             with translated_errors(), closing(self._opened(self.parameters)) as connection:
+                connection.patience = ANSWER_SECONDS
                 self.answer = ServerState._make(connection.execute(STATE).fetchall()[0])
             self.is_silent = False
         except DatabaseError as error:
