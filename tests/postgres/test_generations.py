@@ -19,7 +19,7 @@ from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.generations import JUMP, Marks, Newest
 from vector_memory.store import SessionMemoryStore
 
-SESSION, OTHER = Scope("report", session_id="s"), Scope("report", session_id="other")
+SESSION = Scope("report", session_id="s")
 
 
 @pytest.fixture
@@ -57,31 +57,10 @@ def run(cluster: Cluster, program: str, *words: str, given: bytes = b"") -> byte
     return done.stdout
 
 
-def add(store: SessionMemoryStore, text: str, session: str = "s") -> int:
-    stored = store.store_memory("report", text, session_id=session, agent_id="a").memory_id
+def add(store: SessionMemoryStore, text: str) -> int:
+    stored = store.store_memory("report", text, session_id="s", agent_id="a").memory_id
     assert stored is not None
     return stored
-
-
-def found(store: SessionMemoryStore, text: str, scope: Scope = SESSION) -> int:
-    return store.search_documents(text, scope).results[0].id
-
-
-def test_a_process_that_has_found_what_is_lost_finds_what_is_stored_since_and_no_id_is_given_twice(
-    store: SessionMemoryStore, dump: Callable[[], bytes], restore: Callable[[bytes], None]
-) -> None:
-    kept = [add(store, f"kept {number}") for number in range(3)]
-    saved = dump()
-    lost = [add(store, f"lost {number}", "other") for number in range(3)]
-    assert found(store, "lost 1", OTHER) == lost[1]
-    restore(saved)
-    assert store.search_documents("lost 1", OTHER).results == []
-    assert found(store, "kept 1") == kept[1]
-    new = [add(store, f"new {number}") for number in range(3)]
-    assert new == [lost[-1] + JUMP + 1 + number for number in range(3)]
-    assert not {*new} & {*lost}
-    assert [found(store, f"new {number}") for number in range(3)] == new
-    assert found(store, "kept 1") == kept[1]
 
 
 def test_a_cursor_of_what_is_lost_returns_all_that_is_new_and_says_what_is_lost(
@@ -90,8 +69,7 @@ def test_a_cursor_of_what_is_lost_returns_all_that_is_new_and_says_what_is_lost(
     kept = add(store, "kept")
     before = store.search_changes(SESSION).cursor
     saved = dump()
-    for number in range(3):
-        add(store, f"lost {number}")
+    lost = [add(store, f"lost {number}") for number in range(3)]
     known = store.search_changes(SESSION).cursor
     restore(saved)
     answer = store.search_changes(SESSION, since=known)
@@ -99,6 +77,7 @@ def test_a_cursor_of_what_is_lost_returns_all_that_is_new_and_says_what_is_lost(
     assert answer.message.startswith("The memory goes on from a copy that lacks what was stored last")
     assert f"the ids after {before}, up to {known}, is lost" in answer.message
     new = [add(store, f"new {number}") for number in range(5)]
+    assert new == [lost[-1] + JUMP + 1 + number for number in range(5)]
     for query in (None, "new 1"):
         answer = store.search_changes(SESSION, since=known, query=query)
         assert sorted(hit.id for hit in answer.results) == new

@@ -77,8 +77,7 @@ def test_every_call_that_changes_a_row_has_a_revision_of_its_own(url: str) -> No
         store.reembed()
     for damage in ("delete from keyword_postings", "delete from memory_passages", "delete from memory_chunks"):
         InSchema(url).change(f"{damage}; update namespace set revision = revision + 1")
-        _, repairs = doctor(url).repair_all(doctor(url).examine(deep=True))
-        assert repairs
+        assert doctor(url).repair_all(doctor(url).examine(deep=True))[1]
     assert int(ask(url, "select count(distinct transaction) from watching.commits") or 0) > 20
     assert ask(url, SHARED) is None
 

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
@@ -65,29 +65,22 @@ def rows(cluster: Cluster, sql: str) -> list[object]:
         return list(cursor.fetchall()) if cursor.description else []
 
 
+@pytest.mark.parametrize("pooled", [False, True])
 def test_a_store_that_no_standby_confirms_in_time_is_said_to_be_stored_and_not_confirmed(
-    pair: tuple[Cluster, Cluster], unconfirmed: Cluster, monkeypatch: pytest.MonkeyPatch
+    pair: tuple[Cluster, Cluster], unconfirmed: Cluster, monkeypatch: pytest.MonkeyPatch, *, pooled: bool
 ) -> None:
-    monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.5)
-    with closing(opened(unconfirmed)) as storage:
-        with pytest.raises(DatabaseError, match="stored, but no standby of the database server has confirmed it"):
-            add(storage, new_memory("unconfirmed"))
-        stored = ids(storage)
-        pair[1].start()
-        eventually(lambda: rows(unconfirmed, CONFIRMS))
-        assert ids(storage) == stored
-        assert add(storage, new_memory("confirmed")) == stored[-1] + 1
-
-
-def test_a_store_through_a_pooler_that_no_standby_confirms_in_time_is_said_to_be_stored(
-    unconfirmed: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running_pooler(unconfirmed, "transaction", 4) as pooler, closing(opened(pooler)) as storage:
+    with ExitStack() as stack:
+        reached = stack.enter_context(running_pooler(unconfirmed, "transaction", 4)) if pooled else unconfirmed
+        storage = stack.enter_context(closing(opened(reached)))
         before = ids(storage)
         monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.5)
         with pytest.raises(DatabaseError, match="stored, but no standby of the database server has confirmed it"):
-            add(storage, new_memory("unconfirmed through a pooler"))
-        assert len(ids(storage)) == len(before) + 1
+            add(storage, new_memory(f"unconfirmed {pooled}"))
+        stored = ids(storage)
+        assert len(stored) == len(before) + 1
+        pair[1].start()
+        eventually(lambda: rows(unconfirmed, CONFIRMS))
+        assert add(storage, new_memory(f"confirmed {pooled}")) == stored[-1] + 1
 
 
 def test_a_store_behind_one_that_waits_for_a_standby_is_told_so_in_every_process(
