@@ -21,7 +21,7 @@ from texts import prompt, question, report
 
 from vector_memory.settings import DEFAULT_DIM, DatabaseUrl
 from vector_memory.storage.opening import prepare_database
-from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission
 
 MODERN = "2026-07-28"
@@ -44,7 +44,7 @@ class HttpServer:
         if url:
             prepare_database(DatabaseUrl.parse(url), dimensions=DEFAULT_DIM)
             flags = (*flags, "--database-url", url)
-        registry = DatabaseRegistry(DatabaseUrl.parse(url)) if url else FolderRegistry(folder)
+        registry = Registry(DatabaseUrl.parse(url)) if url else Registry(folder)
         self._tokens = {}
         for name in (NAMESPACE, OTHER):
             registry.create(name)

@@ -41,8 +41,8 @@ from vector_memory.outbox import Outbox
 from vector_memory.server.hooks import FAILED
 from vector_memory.settings import DATABASE_NAME
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 
 SESSION = "measured"
 SECONDS_TO_SETTLE = 120
@@ -80,11 +80,11 @@ class Shared(Local):
     name = "relay"
 
     def __init__(self, folder: Path, state: Path) -> None:
-        self.registry = FolderRegistry(folder)
+        self.registry = Registry(folder)
         self.registry.create("team")
         self.database = folder / "namespaces" / "team" / DATABASE_NAME
         self._token = state / "token"
-        self._token.write_text(token_file(folder).create("relay", "team", Permission.WRITE))
+        self._token.write_text(Registry(folder).tokens.create("relay", "team", Permission.WRITE))
         self._token.chmod(0o600)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]

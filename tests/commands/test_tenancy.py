@@ -8,16 +8,16 @@ import pytest
 
 from commands.conftest import Run
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.quotas import Quota, read_quota
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Caller, Permission, token_file
+from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Caller, Permission
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with the namespace web, named by the variable."""
     monkeypatch.setenv("VECTOR_MEMORY_DATA_DIR", str(tmp_path / "data"))
-    FolderRegistry(tmp_path / "data").create("web")
+    Registry(tmp_path / "data").create("web")
     return tmp_path / "data"
 
 
@@ -28,19 +28,19 @@ def test_a_namespace_is_created_with_limits_listed_and_limited_again(run: Run, f
     assert json.loads(run("namespace", "list", "--json").out) == {"namespaces": ["api", "web"]}
     assert json.loads(run("namespace", "create", "ops", "--json").out) == {"namespace": "ops"}
     run("namespace", "limit", "api", "--calls-per-minute", "5", "--max-mb", "7")
-    assert read_quota(folder / "namespaces" / "api") == Quota(calls_per_minute=5, megabytes=7)
+    assert Registry(folder).quota("api") == Quota(calls_per_minute=5, megabytes=7)
 
 
 @pytest.mark.parametrize("name", ["", "../web", "Web", "a/b", "x" * 65, "-web", "web.db"])
 def test_a_name_that_is_no_name_of_a_namespace_is_refused(run: Run, folder: Path, name: str) -> None:
     assert run("namespace", "create", "--", name).code != 0
-    assert FolderRegistry(folder).names() == ["web"]
+    assert Registry(folder).names() == ["web"]
 
 
 def test_a_name_in_use_is_refused(run: Run, folder: Path) -> None:  # noqa: ARG001
-    assert "There is a namespace web already." in run("namespace", "create", "web").err
+    assert "A namespace named web already exists" in run("namespace", "create", "web").err
     run("token", "create", "ada", "--namespace", "web")
-    assert "There is a token ada already" in run("token", "create", "ada", "--namespace", "web").err
+    assert "A token named ada already exists" in run("token", "create", "ada", "--namespace", "web").err
 
 
 def test_a_token_is_shown_once_and_only_its_hash_is_kept(run: Run, folder: Path) -> None:
@@ -50,10 +50,9 @@ def test_a_token_is_shown_once_and_only_its_hash_is_kept(run: Run, folder: Path)
     secret = made.out.strip()
     assert re.fullmatch(r"vm_[\w-]{43}", secret)
     assert "shown once" in made.err
-    kept = (folder / "tokens.json").read_text()
-    assert secret not in kept
-    assert (folder / "tokens.json").stat().st_mode & 0o077 == 0
-    found = token_file(folder).find(secret)
+    assert secret.encode() not in (folder / "teams.db").read_bytes()
+    assert (folder / "teams.db").stat().st_mode & 0o077 == 0
+    found = Registry(folder).tokens.find(secret)
     assert (found.permission, found.agent_id, found.sessions) == ("write", "scout", None)
     listed = run("token", "list").out
     assert secret not in listed
@@ -67,7 +66,7 @@ def test_tokens_are_listed_and_revoked(run: Run, folder: Path) -> None:
         ("bob", "read", ["s1"], False)
     ]
     assert "Revoked bob" in run("token", "revoke", "bob").out
-    assert token_file(folder).find(secret) is None
+    assert Registry(folder).tokens.find(secret) is None
     assert "There is no token bob" in run("token", "revoke", "bob").err
     assert run("token", "list").out == ""
 
@@ -88,7 +87,7 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(run: Run, folder: Path, 
     ended = run(*words)
     assert ended.code in (1, 2)
     assert said in ended.err
-    assert not (folder / "tokens.json").exists()
+    assert Registry(folder).tokens.tokens() == ()
 
 
 def test_without_a_data_folder_the_flag_is_named(run: Run) -> None:
@@ -98,8 +97,8 @@ def test_without_a_data_folder_the_flag_is_named(run: Run) -> None:
 
 
 def test_a_damaged_file_of_tokens_is_an_error_that_says_what_to_do(run: Run, folder: Path) -> None:
-    (folder / "tokens.json").write_text("[{")
-    assert "The file of tokens is damaged: restore it" in run("token", "list").err
+    (folder / "teams.db").write_text("[{")
+    assert "restore teams.db" in run("token", "list").err
 
 
 def test_the_audit_log_is_printed_filtered_and_checked(run: Run, folder: Path) -> None:

@@ -38,8 +38,8 @@ from vector_memory.server.app import create_server
 from vector_memory.server.http import serving
 from vector_memory.server.http.asgi_guard import App
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
 SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
@@ -66,8 +66,8 @@ SCHEMA_2020_12 = json.loads("""{
 
 def team_with_fixtures(folder: Path, settings: Settings) -> App:
     """Return the application for a team, with fixtures, where every request comes from an admin."""
-    FolderRegistry(folder).create("suite")
-    secret = token_file(folder).create("suite", "suite", Permission.ADMIN)
+    Registry(folder).create("suite")
+    secret = Registry(folder).tokens.create("suite", "suite", Permission.ADMIN)
 
     def with_fixtures(*arguments: Any, **options: Any) -> FastMCP:
         server = create_server(*arguments, **options)

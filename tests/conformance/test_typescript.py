@@ -10,15 +10,15 @@ from from_npm import folder, installed
 from http_page import FOUND, snippet
 from over_http.conftest import serving
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 
 pytestmark = pytest.mark.conformance
 
 
 def test_the_program_in_javascript_stores_and_finds(tmp_path: Path) -> None:
-    FolderRegistry(tmp_path).create("red")
-    secret = token_file(tmp_path).create("typescript", "red", Permission.WRITE)
+    Registry(tmp_path).create("red")
+    secret = Registry(tmp_path).tokens.create("typescript", "red", Permission.WRITE)
     (tmp_path / "node_modules").symlink_to(folder("conformance") / "node_modules")
     program = tmp_path / "program.mjs"
     with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path) as url:

@@ -19,8 +19,8 @@ from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy import namespaces
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, TokenFile, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission, Tokens
 from waiting import eventually
 
 SETTINGS = Settings(embedding_model="toy", embed_in_background=False)
@@ -35,8 +35,8 @@ class Team:
     folder: Path
 
     @property
-    def tokens(self) -> TokenFile:
-        return token_file(self.folder)
+    def tokens(self) -> Tokens:
+        return Registry(self.folder).tokens
 
     def token(self, name: str, namespace: str = "red", permission: str = "admin", **limits: object) -> str:
         """Create a token and return its secret."""
@@ -84,7 +84,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     """A server with the namespaces red, blue and zoo."""
     folder = tmp_path_factory.mktemp("team")
     for name in ("red", "blue", "zoo"):
-        FolderRegistry(folder).create(name)
+        Registry(folder).create(name)
     with serving(HttpOptions(http=True, data_dir=folder), folder) as url:
         yield Team(url, folder)
 
@@ -102,7 +102,7 @@ def gated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: GatedEngine) 
     """A server with the namespaces red and blue, which has the `engine` of the module."""
     monkeypatch.setattr(namespaces, "load_embedder", lambda _settings: engine)
     for name in ("red", "blue"):
-        FolderRegistry(tmp_path).create(name)
+        Registry(tmp_path).create(name)
     with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path) as url:
         yield Team(url, tmp_path)
         engine.gate.set()

@@ -13,8 +13,8 @@ import httpx2
 from forked import COMMAND, Forked
 from over_http.calling import called
 from servers import QUICK
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 
 
@@ -23,8 +23,8 @@ class Running:
 
     def __init__(self, folder: Path, *flags: str, start: Sequence[str] = (COMMAND,), **variables: str) -> None:
         self.folder = folder
-        if not FolderRegistry(folder).names():
-            FolderRegistry(folder).create("red")
+        if not Registry(folder).names():
+            Registry(folder).create("red")
         self.secret = self.token(f"ada-{time.time_ns()}", "admin")
         self.log = folder / "log.txt"
         port = () if "--port" in flags else ("--port", "0")
@@ -39,7 +39,7 @@ class Running:
 
     def token(self, name: str, permission: str) -> str:
         """Create a token of the namespace red."""
-        return token_file(self.folder).create(name, "red", Permission(permission))
+        return Registry(self.folder).tokens.create(name, "red", Permission(permission))
 
     def is_alive(self) -> bool:
         try:

@@ -16,7 +16,7 @@ from vector_memory.server.http.relay import Relay, create_relay
 from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.settings import Redact, ServerOptions
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from waiting import until
 
 NAMES = map("relay-{}".format, itertools.count())
@@ -53,7 +53,7 @@ async def failure(client: Client, tool: str, **arguments: Any) -> str:
 
 def limit(team: Team, name: str, **quota: int) -> str:
     """Limit a namespace, which is made if there is none, and return its name."""
-    namespaces = FolderRegistry(team.folder)
+    namespaces = Registry(team.folder)
     if name not in namespaces.names():
         namespaces.create(name)
     namespaces.set_quota(name, Quota(**quota))

@@ -10,8 +10,8 @@ from over_http.processes import Running, running
 from servers import LEGACY, Server
 from vector_memory.outbox import Outbox
 from vector_memory.server.http.relay import outbox_of
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 
 
 def free_port() -> int:
@@ -33,9 +33,9 @@ class Shared:
         self._here.mkdir()
         self.port = str(free_port())
         self.url = f"http://127.0.0.1:{self.port}/mcp"
-        FolderRegistry(self.team).create("red")
+        Registry(self.team).create("red")
         self._token = self._here / "token"
-        self._token.write_text(f"{token_file(self.team).create('relay', 'red', Permission.WRITE)}\n")
+        self._token.write_text(f"{Registry(self.team).tokens.create('relay', 'red', Permission.WRITE)}\n")
         self._token.chmod(0o600)
 
     def running(self, **variables: str) -> AbstractContextManager[Running]:
@@ -57,7 +57,7 @@ class Shared:
     @property
     def database(self) -> Path:
         """The file of the memory."""
-        return FolderRegistry(self.team).address("red")
+        return Registry(self.team).address("red")
 
     @property
     def outbox(self) -> Outbox:

@@ -15,7 +15,7 @@ from joserfc.jwk import RSAKey
 
 from over_http.conftest import serving
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 
 ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
 
@@ -84,7 +84,7 @@ def options(provider: Provider, folder: Path) -> HttpOptions:
 @contextmanager
 def trusting(provider: Provider, folder: Path) -> Iterator[str]:
     """Run a server with the namespace red that accepts the tokens of a provider, and yield its address."""
-    FolderRegistry(folder).create("red")
+    Registry(folder).create("red")
     with serving(options(provider, folder), folder) as url:
         yield url
 

@@ -22,7 +22,7 @@ from vector_memory.server.http.serving import application, require_usable
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import eventually
 
@@ -363,7 +363,7 @@ async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team
 
 @pytest.mark.anyio
 async def test_completions_count_and_are_recorded_without_what_was_typed(team: Team) -> None:
-    spaces, name = FolderRegistry(team.folder), next(NAMES)
+    spaces, name = Registry(team.folder), next(NAMES)
     spaces.create("typing")
     spaces.set_quota("typing", Quota(calls_per_minute=1))
     asked = PromptReference(name="continue_session"), {"name": "session_id", "value": "secret"}

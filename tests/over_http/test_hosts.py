@@ -20,7 +20,7 @@ from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
 from vector_memory.storage.opening import prepare_database
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import DatabaseRegistry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission
 
 
@@ -29,7 +29,7 @@ class Hosts:
     """Servers of one database. `registry`: that of the role that owns it; the servers have a role that serves."""
 
     cluster: Cluster
-    registry: DatabaseRegistry
+    registry: Registry
     folder: Path
     running: ExitStack
     urls: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             for role in ("server", "reader"):
                 connection.execute(f"create role {role} login")
         prepare_database(DatabaseUrl.parse(url), dimensions=384, serving=["server"], reading=["reader"])
-        registry = stack.enter_context(closing(DatabaseRegistry(DatabaseUrl.parse(url))))
+        registry = stack.enter_context(closing(Registry(DatabaseUrl.parse(url))))
         registry.create("red")
         registry.create("blue")
         made = Hosts(cluster, registry, tmp_path_factory.mktemp("hosts"), stack)
@@ -208,7 +208,7 @@ def test_commands_manage_the_namespaces_and_tokens_of_a_database(
 def test_a_database_without_namespaces_says_how_to_make_them(hosts: Hosts) -> None:
     url = hosts.cluster.create_database("bare")
     with (
-        closing(DatabaseRegistry(DatabaseUrl.parse(url))) as registry,
+        closing(Registry(DatabaseUrl.parse(url))) as registry,
         pytest.raises(ConfigurationError, match="vector-memory database prepare"),
     ):
         registry.names()

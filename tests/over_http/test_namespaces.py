@@ -15,7 +15,7 @@ from vector_memory.server.app import work_in_background
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import eventually
 
@@ -44,14 +44,14 @@ def count(spaces: Namespaces, name: str) -> int:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name in NAMES:
-        FolderRegistry(tmp_path).create(name)
+        Registry(tmp_path).create(name)
     return tmp_path
 
 
 @pytest.fixture
 def spaces(folder: Path) -> Iterator[Namespaces]:
     """Namespaces that count as idle at once, two of which may be open."""
-    opened = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0, most_open=2)
+    opened = Namespaces(Registry(folder), SETTINGS, idle_seconds=0, most_open=2)
     yield opened
     opened.close()
 
@@ -65,7 +65,7 @@ def test_an_idle_namespace_is_closed_and_opened_again_at_its_next_use(spaces: Na
 
 
 def test_a_namespace_that_was_just_used_stays_open(folder: Path) -> None:
-    spaces = Namespaces(FolderRegistry(folder), SETTINGS)
+    spaces = Namespaces(Registry(folder), SETTINGS)
     store(spaces, "red")
     spaces.unload_idle()
     assert spaces.is_open("red")
@@ -73,7 +73,7 @@ def test_a_namespace_that_was_just_used_stays_open(folder: Path) -> None:
 
 
 def test_waiting_texts_of_a_namespace_are_stored_without_a_call(folder: Path) -> None:
-    registry = FolderRegistry(folder)
+    registry = Registry(folder)
     outbox = outbox_of_memory(registry.address("red"))
     outbox.add({"memory_type": "input_prompt", "content": "Why?", "session_id": "s"})
     spaces = Namespaces(registry, SETTINGS)
@@ -88,7 +88,7 @@ def test_waiting_texts_of_a_namespace_are_stored_without_a_call(folder: Path) ->
 
 
 def test_what_has_expired_in_a_namespace_that_nobody_uses_is_erased(folder: Path) -> None:
-    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0)
+    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0)
     store(spaces, "red")
     with spaces.in_use("red"):
         spaces.open("red")
@@ -99,7 +99,7 @@ def test_what_has_expired_in_a_namespace_that_nobody_uses_is_erased(folder: Path
     spaces.start_background_work()
     spaces.unload_idle()
     assert not any(map(spaces.is_open, NAMES))
-    with SessionMemoryStore(FolderRegistry(folder).address("red"), SETTINGS, read_only=True) as red:
+    with SessionMemoryStore(Registry(folder).address("red"), SETTINGS, read_only=True) as red:
         assert execute(red, "select content from session_memories") == [("Text.",)]
     spaces.close()
 
@@ -163,7 +163,7 @@ def test_a_namespace_that_opens_slowly_delays_no_other(spaces: Namespaces, monke
 
 
 def test_nothing_is_lost_while_namespaces_are_opened_and_closed_all_the_time(folder: Path) -> None:
-    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0, most_open=1)
+    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0, most_open=1)
     stopping = threading.Event()
 
     def work(number: int) -> None:
@@ -188,7 +188,7 @@ def test_nothing_is_lost_while_namespaces_are_opened_and_closed_all_the_time(fol
 def test_a_namespace_that_fails_to_close_harms_no_call_of_another(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0, most_open=1)
+    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0, most_open=1)
     with monkeypatch.context() as patched:
         patched.setattr(SessionMemoryStore, "close", lambda _store: 1 / 0)
         store(spaces, "red")
@@ -214,7 +214,7 @@ def test_nothing_can_be_opened_after_the_end(spaces: Namespaces) -> None:
 
 
 def test_the_server_closes_what_is_idle_by_itself(folder: Path) -> None:
-    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0)
+    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0)
     store(spaces, "red")
 
     async def run() -> None:

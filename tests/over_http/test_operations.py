@@ -15,8 +15,8 @@ from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.quotas import MINUTE, Paces, Quota
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Caller, Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import at_once, eventually
 
 NAMES = map("operator-{}".format, itertools.count())
@@ -57,7 +57,7 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
 
 
 def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None:
-    spaces = FolderRegistry(team.folder)
+    spaces = Registry(team.folder)
     spaces.create("small")
     spaces.set_quota("small", Quota(memories=1))
     secret = team.token(next(NAMES), "small")
@@ -79,7 +79,7 @@ def test_a_namespace_that_does_not_exist_is_neither_read_nor_made(team: Team, na
 
 
 def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Team) -> None:
-    spaces = FolderRegistry(team.folder)
+    spaces = Registry(team.folder)
     spaces.create("slow")
     spaces.set_quota("slow", Quota(calls_per_minute=2))
     secret = team.token(next(NAMES), "slow")
@@ -131,8 +131,8 @@ def test_only_calls_of_the_last_minute_count_over_all_threads_and_processes(
 
 
 def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path) -> None:
-    FolderRegistry(tmp_path).create("red")
-    secret = token_file(tmp_path).create("ada", "red", Permission.ADMIN)
+    Registry(tmp_path).create("red")
+    secret = Registry(tmp_path).tokens.create("ada", "red", Permission.ADMIN)
     options = HttpOptions(http=True, data_dir=tmp_path)
     with serving(options, tmp_path, ServerOptions(read_only=True)) as url:
         arguments = {"session_id": "s", "prompt": "Why does it fail?"}

@@ -23,8 +23,8 @@ from over_http.calling import called, post
 from over_http.processes import Running, running, workers_of
 from vector_memory.server.tools.changes import MAX_WAIT
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 
 NAMES = map("n{}".format, itertools.count())
@@ -50,14 +50,14 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture
 def namespace(three: Running) -> str:
     """A namespace that no other test has."""
-    FolderRegistry(three.folder).create(name := next(NAMES))
+    Registry(three.folder).create(name := next(NAMES))
     return name
 
 
 @pytest.fixture
 def call(three: Running, namespace: str) -> Call:
     """Call a tool in the namespace."""
-    return partial(called, three.url, token_file(three.folder).create(namespace, namespace, Permission.ADMIN))
+    return partial(called, three.url, Registry(three.folder).tokens.create(namespace, namespace, Permission.ADMIN))
 
 
 def kill_worker(server: Running, worker: int) -> None:
@@ -89,16 +89,16 @@ def test_each_worker_gets_as_many_connections_of_a_burst_as_any_other(three: Run
     eventually(lambda: shares() == [5, 5, 5])  # as soon as all have started
 
 
-def test_workers_count_calls_and_memories_together_for_the_quota(three: Running, namespace: str, call: Call) -> None:
-    registry = FolderRegistry(three.folder)
-    registry.set_quota(namespace, Quota(memories=4))
+@pytest.mark.parametrize(
+    ("quota", "tool"), [(Quota(memories=4), "store_report"), (Quota(calls_per_minute=4), "list_sessions")]
+)
+def test_workers_count_calls_and_memories_together_for_the_quota(
+    three: Running, namespace: str, call: Call, quota: Quota, tool: str
+) -> None:
+    Registry(three.folder).set_quota(namespace, quota)
     contents = [{"session_id": "s", "content": f"# {number}\n\nText."} for number in range(12)]
     with ThreadPoolExecutor(12) as threads:
-        answers = list(threads.map(lambda report: call("store_report", **report), contents))
-    assert sorted(answer["error"] or "stored" for answer in answers) == ["QuotaExceeded"] * 8 + ["stored"] * 4
-    registry.set_quota(namespace, Quota(calls_per_minute=4))
-    with ThreadPoolExecutor(12) as threads:
-        answers = list(threads.map(lambda _: call("list_sessions"), range(12)))
+        answers = list(threads.map(lambda report: call(tool, **(report if tool == "store_report" else {})), contents))
     assert sorted(answer["error"] or "answered" for answer in answers) == ["QuotaExceeded"] * 8 + ["answered"] * 4
 
 

@@ -19,8 +19,8 @@ from servers import ENVELOPE, LEGACY
 from vector_memory.server.app import create_server
 from vector_memory.server.http import serving as serving_module
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 
 NAMES = map("asked-{}".format, itertools.count())
@@ -131,8 +131,8 @@ def test_the_rounds_of_one_call_go_on_at_any_worker_and_in_their_order(
         return server
 
     monkeypatch.setattr(serving_module, "create_server", with_tool)
-    FolderRegistry(tmp_path).create("red")
-    secrets = [token_file(tmp_path).create(name, "red", Permission.READ) for name in ("asked", "stranger")]
+    Registry(tmp_path).create("red")
+    secrets = [Registry(tmp_path).tokens.create(name, "red", Permission.READ) for name in ("asked", "stranger")]
     options = HttpOptions(http=True, data_dir=tmp_path)
     with ExitStack() as stack:
         urls = [stack.enter_context(serving(options, tmp_path)) for _ in range(2)]

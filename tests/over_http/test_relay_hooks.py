@@ -20,7 +20,7 @@ from over_http.processes import Running
 from over_http.shared import Shared
 from servers import ENVELOPE, LEGACY, MODERN, QUICK, Server
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from waiting import eventually
 
 
@@ -73,7 +73,7 @@ def test_reports_taken_while_the_disk_of_the_server_was_full_arrive(tmp_path: Pa
 def test_reports_that_a_full_namespace_refuses_wait_block_no_others_and_the_doctor_names_them(
     shared: Shared,
 ) -> None:
-    registry = FolderRegistry(shared.team)
+    registry = Registry(shared.team)
     with shared.running() as server:
         with shared.relay() as relay:
             begin(server, relay)

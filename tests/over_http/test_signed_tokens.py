@@ -15,8 +15,8 @@ from over_http.conftest import serving
 from over_http.signed import ISSUER, Provider, options, trusting, unsigned
 from vector_memory.server.http import signed
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 
 HTML = b"<!doctype html><title>Sign in</title>"
 
@@ -126,7 +126,7 @@ def test_the_audit_tells_a_signed_token_from_one_of_the_server_with_the_same_nam
     unsteady: Provider, tmp_path: Path
 ) -> None:
     with trusting(unsteady, tmp_path) as url:
-        own = token_file(tmp_path).create("ada", "red", Permission.READ)
+        own = Registry(tmp_path).tokens.create("ada", "red", Permission.READ)
         assert [post(url, secret).status_code for secret in (own, unsteady.token(sub="ada"))] == [200, 200]
     assert [line["token"] for line in AuditLog(tmp_path).lines()] == ["ada", "jwt:ada"]
 
@@ -166,7 +166,7 @@ def test_while_the_keys_cannot_be_fetched_callers_are_told_to_come_back(
     sound, sent = unsteady.answer, []
     unsteady.status, unsteady.answer = status, counted(answer(), sent) if callable(answer) else answer
     with trusting(unsteady, tmp_path) as url:
-        own = token_file(tmp_path).create("ada", "red", Permission.READ)
+        own = Registry(tmp_path).tokens.create("ada", "red", Permission.READ)
         for _ in range(2):  # the second time, nobody has tried to fetch them
             refused = post(url, unsteady.token())
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
@@ -214,7 +214,7 @@ def test_unknown_keys_are_asked_for_once_and_a_new_one_is_found(
 def test_below_the_path_of_the_public_url_everything_is_served(provider: Provider, tmp_path: Path) -> None:
     """Whether or not a proxy removes the path."""
     at_path = options(provider, tmp_path).model_copy(update={"public_url": "https://memory.example.com/team"})
-    FolderRegistry(tmp_path).create("red")
+    Registry(tmp_path).create("red")
     with serving(at_path, tmp_path) as url:
         for address in (url, url.replace("/mcp", "/team/mcp"), url.replace("/mcp", "/team/mcp/")):
             assert post(address, provider.token()).status_code == 200

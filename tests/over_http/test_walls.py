@@ -20,7 +20,7 @@ from vector_memory.server.resources import MEMORY, SESSION
 from vector_memory.server.tools import TAGGED_NAMES, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import DATABASE_NAME
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +141,7 @@ async def test_nothing_of_another_session_is_in_any_answer_to_a_token_limited_to
 def alike(filled: Team) -> Team:
     """Quiet and busy have the same session `mine`; busy has another one, on the same subjects, which is in use."""
     for name in ("quiet", "busy"):
-        FolderRegistry(filled.folder).create(name)
+        Registry(filled.folder).create(name)
 
     async def fill_all() -> None:
         for namespace in ("quiet", "busy"):

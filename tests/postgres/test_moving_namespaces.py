@@ -18,15 +18,16 @@ from vector_memory.maintenance.copying import Copying
 from vector_memory.settings import DatabaseServer, DatabaseUrl, Settings
 from vector_memory.storage.opening import prepare_database
 from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.tenant_tables import HeldMemory, SharedTables
+from vector_memory.storage.postgres.tenant_tables import HeldMemory
+from vector_memory.storage.teams import Teams
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import moving
 from vector_memory.tenancy.moving import Moved
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import DatabaseRegistry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission
 
-Registries = tuple[DatabaseRegistry, DatabaseRegistry]
+Registries = tuple[Registry, Registry]
 
 SETTINGS = Settings(embedding_model="toy")
 SESSION = Scope("report", session_id="s")
@@ -37,10 +38,10 @@ import os, signal
 from contextlib import nullcontext
 from vector_memory.settings import DatabaseUrl
 from vector_memory.tenancy.moving import move
-from vector_memory.tenancy.registry import DatabaseRegistry
+from vector_memory.tenancy.registry import Registry
 from {module} import {part}
 {part}.{method} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-source, target = (DatabaseRegistry(DatabaseUrl.parse(url)) for url in {urls})
+source, target = (Registry(DatabaseUrl.parse(url)) for url in {urls})
 move(source, target, "web", lambda _: nullcontext(lambda *_: None))
 """
 """A process that moves the namespace, and is killed at the call of a method."""
@@ -56,16 +57,16 @@ def made(cluster: Cluster, name: str) -> DatabaseUrl:
 def registries(cluster: Cluster, new_name: str) -> Iterator[Registries]:
     """Those of two databases: the first has the namespace `web`."""
     addresses = [made(cluster, f"{new_name}_{side}") for side in ("from", "to")]
-    with closing(DatabaseRegistry(addresses[0])) as source, closing(DatabaseRegistry(addresses[1])) as target:
+    with closing(Registry(addresses[0])) as source, closing(Registry(addresses[1])) as target:
         source.create("web")
         yield source, target
 
 
-def move(source: DatabaseRegistry, target: DatabaseRegistry) -> Moved:
+def move(source: Registry, target: Registry) -> Moved:
     return moving.move(source, target, "web", lambda _: nullcontext(lambda *_: None))
 
 
-def opened(registry: DatabaseRegistry) -> SessionMemoryStore:
+def opened(registry: Registry) -> SessionMemoryStore:
     return SessionMemoryStore(registry.address("web"), SETTINGS)
 
 
@@ -75,7 +76,7 @@ def add(store: SessionMemoryStore, text: str) -> int:
     return stored
 
 
-def ids(registry: DatabaseRegistry) -> list[int]:
+def ids(registry: Registry) -> list[int]:
     with opened(registry) as store:
         return column(store, "select id from session_memories order by id")
 
@@ -149,7 +150,7 @@ def test_what_changes_before_writers_wait_arrives_and_who_waits_for_too_long_is_
     assert ids(target) == kept
 
 
-def takes_writes(registry: DatabaseRegistry) -> bool:
+def takes_writes(registry: Registry) -> bool:
     if "web" not in registry.names():
         return False
     with suppress(DatabaseError), opened(registry) as store:
@@ -162,8 +163,8 @@ def takes_writes(registry: DatabaseRegistry) -> bool:
     [
         (Copying, "complete", [True, False]),
         (HeldMemory, "give_to", [True, False]),
-        (DatabaseRegistry, "take_over", [False, False]),
-        (SharedTables, "remove_namespace", [False, True]),
+        (Registry, "take_over", [False, False]),
+        (Teams, "remove_namespace", [False, True]),
     ],
     ids=["copying", "copied", "given away", "taken over"],
 )
@@ -189,9 +190,9 @@ def test_a_namespace_that_was_given_to_one_database_is_taken_by_no_other(
     registries: Registries, cluster: Cluster, new_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = registries
-    with closing(DatabaseRegistry(made(cluster, f"{new_name}_other"))) as other:
+    with closing(Registry(made(cluster, f"{new_name}_other"))) as other:
         with monkeypatch.context() as patched:
-            patched.setattr(DatabaseRegistry, "take_over", interrupt)
+            patched.setattr(Registry, "take_over", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 move(source, target)
         with pytest.raises(ValidationError, match="moved this namespace to another database"):

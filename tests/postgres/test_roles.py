@@ -16,7 +16,7 @@ from vector_memory.storage.opening import prepare_database
 from vector_memory.storage.postgres import migrations, tenant_tables
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.tenancy.registry import DatabaseRegistry
+from vector_memory.tenancy.registry import Registry
 
 Database = Callable[[str], str]
 
@@ -33,7 +33,7 @@ def opened(url: str, schema: str = "memory", *, read_only: bool = False) -> Post
 
 
 def create_namespace(url: str, name: str) -> None:
-    with closing(DatabaseRegistry(DatabaseUrl.parse(url))) as registry:
+    with closing(Registry(DatabaseUrl.parse(url))) as registry:
         registry.create(name)
 
 

@@ -14,7 +14,7 @@ from real_client.claude_code import User
 from real_client.received import Answer
 from real_client.scripted_model import CODEX, CODEX_WAITS, Call, Say, ScriptedModel, Turn
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from waiting import eventually
 
 pytestmark = pytest.mark.real_client
@@ -34,8 +34,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 @pytest.fixture
 def secret(team: Team) -> str:
     """A token of a namespace of the test's own."""
-    name = f"space-{len(FolderRegistry(team.folder).names())}"
-    FolderRegistry(team.folder).create(name)
+    name = f"space-{len(Registry(team.folder).names())}"
+    Registry(team.folder).create(name)
     return team.token(name, name, "write")
 
 

@@ -12,7 +12,7 @@ from vector_memory.maintenance.backup import back_up, restore_memory
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.disk.ignoring import REMARK
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission
 
 __all__ = ["git", "project"]
@@ -140,7 +140,7 @@ def test_an_export_folder_that_is_created_beside_a_database_is_ignored(project: 
 
 
 def test_a_folder_for_namespaces_is_ignored_with_all_that_is_in_it(project: Path, git: Git) -> None:
-    registry = FolderRegistry(project / "data")
+    registry = Registry(project / "data")
     registry.create("team")
     registry.tokens.create("ann", "team", Permission.WRITE)
     store_in(registry.address("team"))

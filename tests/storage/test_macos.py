@@ -12,9 +12,7 @@ from vector_memory.storage.disk import drafts
 from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.sqlite import copying
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission
+from vector_memory.tenancy.registry import Registry
 
 F_FULLFSYNC = 51
 
@@ -24,7 +22,7 @@ def flushed(connection: apsw.Connection) -> list[object]:
 
 
 def test_every_commit_and_checkpoint_reaches_the_disk_itself(tmp_path: Path) -> None:
-    """Also those of a restored or repaired memory. SQLite asks for it on macOS only."""
+    """Also those of a restored or repaired memory, and of a revoked token. SQLite asks for it on macOS only."""
     database = Database(tmp_path / "memory.db", dimensions=16)
     try:
         with database.write() as connection:
@@ -33,6 +31,8 @@ def test_every_commit_and_checkpoint_reaches_the_disk_itself(tmp_path: Path) -> 
         database.close()
     with copying._exclusive_connection(tmp_path / "memory.db") as connection:
         assert flushed(connection) == [1, 1]
+    with Registry(tmp_path).tables.transaction(writes=True) as teams:
+        assert flushed(teams.connection.raw) == [1, 1]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -55,16 +55,13 @@ def test_a_file_is_flushed_from_the_cache_of_the_disk_too_or_at_least_to_it(
     assert calls == (["full", "fsync"] if fails else ["full"])
 
 
-def test_a_revoked_token_and_a_quota_are_on_the_disk_when_the_command_ends(
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_folder_after_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the folder that names their file."""
-    registry = FolderRegistry(tmp_path / "data")
-    registry.create("team")
-    registry.tokens.create("ann", "team", Permission.WRITE)
     flushed: list[bool] = []
     monkeypatch.setattr(drafts, "flush_to_disk", lambda one: flushed.append(stat.S_ISDIR(os.fstat(one).st_mode)))
-    registry.tokens.revoke("ann")
-    registry.set_quota("team", Quota(memories=7))
-    assert flushed == [False, True] * 2
-    assert registry.quota("team").memories == 7
+    with drafts.draft_of(tmp_path / "file", drafts.Rules()) as draft:
+        with draft.open() as stream:
+            stream.write(b"content")
+        draft.publish()
+    assert flushed == [False, True]

@@ -24,8 +24,8 @@ from vector_memory.maintenance.doctor.report import Report, fine, fixable
 from vector_memory.settings import HttpOptions, Settings
 from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.registry import FolderRegistry
-from vector_memory.tenancy.tokens import Permission, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: uv run --group browser pytest")
@@ -608,8 +608,8 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(shown: Shown) -> None:
 
 
 def test_somebody_signs_in_at_a_server_for_teams_with_a_token(browser: Any, tmp_path: Path) -> None:
-    FolderRegistry(tmp_path).create("red")
-    secret = token_file(tmp_path).create("ada", "red", Permission.WRITE)
+    Registry(tmp_path).create("red")
+    secret = Registry(tmp_path).tokens.create("ada", "red", Permission.WRITE)
     with team_serving(HttpOptions(http=True, data_dir=tmp_path, ui=True), tmp_path) as url:
         context = browser.new_context(viewport=PHONE)
         page = context.new_page()

@@ -31,7 +31,7 @@ from vector_memory.storage.cancellation import current_call, require_wanted
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import FolderRegistry
+from vector_memory.tenancy.registry import Registry
 from waiting import eventually
 
 FROM_THE_PAGE = {"x-vector-memory": "page"}
@@ -79,7 +79,7 @@ def stored(team: Team, secret: str, content: str = PLAN) -> int:
 
 def served_at(folder: Path, **options: Any) -> Iterator[Team]:
     for name in ("red", "blue"):
-        FolderRegistry(folder).create(name)
+        Registry(folder).create(name)
     with serving(HttpOptions(http=True, data_dir=folder, ui=True, **options), folder) as url:
         yield Team(url, folder)
 
@@ -181,11 +181,14 @@ def test_a_token_that_stores_as_one_agent_imports_nothing(enter: Entering, team:
     assert "stores as agent ada" in browser.change("import", "POST").json()["message"]
 
 
-def test_requests_count_and_are_recorded_by_the_name_of_the_token_without_content(enter: Entering, team: Team) -> None:
+def test_requests_count_and_are_recorded_by_the_name_of_the_token_without_content(
+    enter: Entering, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not so what the page asks all the time, whether anything has changed."""
+    monkeypatch.setattr("vector_memory.tenancy.registry.QUOTA_SECONDS", 0)
     secret = team.token("ada")
     number = stored(team, secret)
-    FolderRegistry(team.folder).set_quota("red", Quota(calls_per_minute=3))
+    Registry(team.folder).set_quota("red", Quota(calls_per_minute=3))
     browser = enter(team, team.token("bob", "red", "read"))
     assert {browser.ask("state").status_code for _ in range(9)} == {200}
     browser.ask("search?q=launch&session=s")
@@ -416,7 +419,7 @@ def test_an_import_ends_at_the_quota(enter: Entering, team: Team) -> None:
     for number in range(3):
         stored(team, secret, f"{PLAN} {number}")
     export = enter(team, secret).ask("export").text
-    FolderRegistry(team.folder).set_quota("blue", Quota(memories=2))
+    Registry(team.folder).set_quota("blue", Quota(memories=2))
     browser = enter(team, team.token("bob", "blue"))
     answer = browser.client.post(f"{browser.base}api/import", json={"lines": export}, headers=FROM_THE_PAGE)
     assert answer.json()["error"] == "QuotaExceeded"
@@ -429,7 +432,7 @@ def test_no_answer_says_where_the_file_is(enter: Entering, team: Team) -> None:
     stored(team, secret)
     browser = enter(team, secret)
     browser.ask("home")
-    FolderRegistry(team.folder).address("red").unlink()
+    Registry(team.folder).address("red").unlink()
     for path in ("home", "backup", "checkup", "export", "report?session=s"):
         answer = browser.ask(path)
         assert answer.json()

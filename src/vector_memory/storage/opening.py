@@ -11,8 +11,7 @@ from vector_memory.settings import NAMESPACE_PREFIX, SHARED_SCHEMA, DatabaseUrl,
 from vector_memory.storage.base import Storage
 
 if TYPE_CHECKING:
-    from vector_memory.storage.postgres.tenant_tables import HeldMemory as HeldMemory  # noqa: PLC0414 - also for others
-    from vector_memory.storage.postgres.tenant_tables import SharedTables as SharedTables  # noqa: PLC0414 - also for others
+    from vector_memory.storage.teams import TeamTables
 
 # An engine is imported when a memory of it is opened.
 # ruff: noqa: PLC0415
@@ -60,12 +59,19 @@ def open_storage(
     )
 
 
-def open_shared(address: DatabaseUrl) -> "SharedTables":
-    """Return what the servers of a database share. It is connected to when it is used."""
+def open_teams(place: MemoryAddress, dimensions: int) -> "TeamTables":
+    """Return the namespaces and tokens in a data folder, or in a database, which is connected to when it is used.
+
+    `dimensions`: the length of vectors in new namespaces of a database.
+    """
+    if isinstance(place, Path):
+        from vector_memory.storage.sqlite.team_tables import FolderTables
+
+        return FolderTables(place)
     with driver_at_hand():
         from vector_memory.storage.postgres.tenant_tables import SharedTables
 
-    return SharedTables(address.conninfo(), SHARED_SCHEMA, address.connections)
+    return SharedTables(place, dimensions)
 
 
 def prepare_database(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vector_memory.errors import ValidationError
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.copying import copy_all
-from vector_memory.tenancy.registry import DatabaseRegistry
+from vector_memory.tenancy.registry import Registry
 
 OTHERS = (
     "The other database has a namespace with this name: move it to another one, or drop that schema and its row in "
@@ -30,8 +30,8 @@ class Moved(NamedTuple):
 
 
 def move(
-    source: DatabaseRegistry,
-    target: DatabaseRegistry,
+    source: Registry,
+    target: Registry,
     name: str,
     shown: Callable[[str], AbstractContextManager[Progress]],
 ) -> Moved:
@@ -41,21 +41,22 @@ def move(
     schema, or other tokens under the same names.
     """
     quota = source.quota(name)
-    with source.held(name) as memory:
+    with source.tables.held(name) as memory:
         is_here = memory.heir is None
     if is_here:
         if name in target.names():
             raise ValidationError(OTHERS)
         target.require_free(source.tokens_of(name))
         copy_all(source.address(name), target.address(name), shown)
-    with source.held(name) as memory:
+    with source.tables.held(name) as memory:
         began, memories = time.monotonic(), None
         if memory.heir is None:
             memories = copy_all(source.address(name), target.address(name), shown).memories
-            memory.give_to(target.memory_name(name))
-        elif memory.heir != target.memory_name(name):
+            memory.give_to(target.tables.memory_name(name))
+        elif memory.heir != target.tables.memory_name(name):
             raise ValidationError(ELSEWHERE)
     waited = time.monotonic() - began
     target.take_over(name, quota, source.tokens_of(name))
-    source.tables.remove_namespace(name)
+    with source.tables.transaction(writes=True) as teams:
+        teams.remove_namespace(name)
     return Moved(memories, 0.0 if memories is None else waited)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.model import return_freed_memory
-from vector_memory.errors import ClosedMemoryError, DatabaseError, where
+from vector_memory.errors import ClosedMemoryError, ConfigurationError, DatabaseError, where
 from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
@@ -153,8 +153,8 @@ class Namespaces:
         if self._closed:
             return "The server is ending."
         try:
-            self.registry.require_available()
-        except DatabaseError as error:
+            self.registry.key()
+        except (ConfigurationError, DatabaseError) as error:
             return str(error)
         return None if self._model.failure is None else str(self._model.failure)
 

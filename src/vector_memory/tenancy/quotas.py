@@ -1,20 +1,16 @@
 """How much a namespace may hold, and how often it may be called."""
 
-import json
 import os
 import struct
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-from vector_memory.domain.user_files import read_file
-from vector_memory.errors import ConfigurationError, QuotaExceededError
+from vector_memory.errors import QuotaExceededError
 from vector_memory.sessions.writer import require_room
-from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import make_private_folders
 from vector_memory.storage.disk.locking import lock, lock_file
 
-FILE = "quota.json"
 PACES = "paces"
 MINUTE = 60.0
 HEAD = struct.Struct("qq")
@@ -44,25 +40,6 @@ class Quota:
             raise QuotaExceededError(
                 f"This namespace may take {self.megabytes:,} MB and is full: delete memories, or ask for more."
             )
-
-
-def read_quota(folder: Path) -> Quota:
-    """Return the quota in the folder of a namespace. Raises ConfigurationError if its file is damaged."""
-    try:
-        data = json.loads(read_file(folder / FILE))
-        return Quota(**{field.name: data.get(field.name) for field in fields(Quota)})
-    except FileNotFoundError:
-        return Quota()
-    except (ValueError, AttributeError) as error:
-        raise ConfigurationError(f"The quota of the namespace {folder.name} is damaged: set it again.") from error
-
-
-def write_quota(folder: Path, quota: Quota) -> None:
-    """Set the quota of the namespace in a folder. Servers notice it within seconds."""
-    with draft_of(folder / FILE, Rules(overwrite=True)) as draft:
-        with draft.open() as stream:
-            stream.write(json.dumps(asdict(quota)).encode())
-        draft.publish()
 
 
 class Paces:

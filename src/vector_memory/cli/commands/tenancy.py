@@ -21,7 +21,7 @@ from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
 from vector_memory.tenancy.audit import AuditLog, Checked
 from vector_memory.tenancy.moving import move
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry
+from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission, Token, Tokens
 
 DataDir = Annotated[
@@ -75,9 +75,7 @@ def namespace(
             say(f"Set the limits of {name}; limits that you did not name are removed.")
         else:
             name = required(name, "namespace create NAME")
-            registry.create(name)
-            if quota != Quota():
-                registry.set_quota(name, quota)
+            registry.create(name, quota)
             following = f"Next: `vector-memory token create TOKEN --namespace {name}`"
             tell({"namespace": name}, f"Created the namespace {name}. {following}", as_json=as_json)
 
@@ -87,9 +85,9 @@ def move_namespace(
 ) -> None:
     """Move a namespace to another database. Raises ConfigurationError unless two databases are named."""
     address = DatabaseServer(database_url=to, database_unencrypted=database.database_unencrypted).url()
-    if not isinstance(source, DatabaseRegistry) or address is None or address == database.url():
+    if address is None or database.url() in (None, address):
         raise ConfigurationError("Name the database of the namespace with --database-url, and another one with --to.")
-    with closing(DatabaseRegistry(address, settings.embedding_dim)) as target:
+    with closing(Registry(address, settings.embedding_dim)) as target:
         moved = move(source, target, name, progress)
     message = f"Moved {name} to {address}, as an earlier call had begun."
     if moved.memories is not None:
@@ -240,10 +238,7 @@ def required(value: str | None, usage: str) -> str:
 
 def registry_at(database: DatabaseServer, data_dir: Path | None, dimensions: int = DEFAULT_DIM) -> Registry:
     """Return the namespaces and tokens in a database, or else in the data folder. Raises ConfigurationError."""
-    address = database.url()
-    if address is not None:
-        return DatabaseRegistry(address, dimensions)
-    return FolderRegistry(data_folder(data_dir))
+    return Registry(database.url() or data_folder(data_dir), dimensions)
 
 
 def data_folder(data_dir: Path | None) -> Path:

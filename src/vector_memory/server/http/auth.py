@@ -66,8 +66,8 @@ class Door(Unavailable, TokenVerifier):
             found = await run_sync(self._tokens.find, secret, limiter=self._threads)
         except DatabaseError as error:
             raise AuthenticationError(str(error)) from None
-        except ConfigurationError:  # the log says what is wrong
-            raise AuthenticationError("Tokens cannot be checked for now: their list is damaged.") from None
+        except ConfigurationError:
+            raise AuthenticationError("Tokens cannot be checked for now: the database is not prepared.") from None
         if found is None:
             return None
         return AccessToken(
@@ -85,7 +85,6 @@ class SignedDoor(Unavailable, RemoteAuthProvider):
 
 def door_of(tokens: Tokens, http: HttpOptions) -> AuthProvider:
     """Return the authentication, with OAuth metadata (RFC 9728) if there is an identity provider."""
-    tokens.problem()  # they are read now, so that they are known if their list is damaged later
     door = Door(tokens, http)
     if http.jwt_issuer is None:
         return door

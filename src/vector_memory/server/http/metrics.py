@@ -128,7 +128,7 @@ def add_operations(app: Starlette, namespaces: Namespaces, metrics: Metrics) -> 
     def ready() -> Response:
         if (problem := namespaces.problem()) is not None:
             return PlainTextResponse(f"{problem}\n", 503)
-        return PlainTextResponse("\n".join(["ready", *filter(None, [namespaces.registry.tokens.problem()]), ""]))
+        return PlainTextResponse("ready\n")
 
     def counted() -> Response:
         return Response(metrics.as_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

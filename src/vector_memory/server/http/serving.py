@@ -52,8 +52,7 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Paces
-from vector_memory.tenancy.registry import DatabaseRegistry, FolderRegistry, Registry
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import Registry
 
 # Several processes that serve one port: each has its own memory, and gets the connections of clients in turn.
 #
@@ -301,7 +300,6 @@ def require_usable(http: HttpOptions) -> None:
         try:
             make_own_folder(http.data_dir)
             tempfile.TemporaryFile(dir=http.data_dir).close()
-            token_file(http.data_dir).tokens()  # a server with a database has none
         except OSError as error:
             raise ConfigurationError(
                 f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."
@@ -336,7 +334,7 @@ def application(
     if http.data_dir is None:
         open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
-    registry = registry_of(address, http.data_dir, settings)
+    registry = Registry(http.data_dir if isinstance(address, Path) else address, settings.embedding_dim)
     namespaces = Namespaces(registry, settings, read_only=offer.read_only)
     metrics = Metrics(namespaces)
     audit = AuditLog(http.data_dir, http.audit_key)
@@ -365,13 +363,6 @@ def application(
 def asked_principal(context: ServerRequestContext[Any, Any]) -> str:
     """Return who was asked: a token, and the namespace that it opens, for its name may open another one later."""
     return f"{current_caller().namespace} {authenticated_principal(context)}"
-
-
-def registry_of(address: MemoryAddress, data_dir: Path, settings: Settings) -> Registry:
-    """Return the namespaces and tokens of a server: in its database, so that all machines share them, or its folder."""
-    if isinstance(address, Path):
-        return FolderRegistry(data_dir)
-    return DatabaseRegistry(address, settings.embedding_dim)
 
 
 def open_only(

@@ -6,23 +6,24 @@ It is in a schema of its own. Only a role that may create tables changes it; tho
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, LiteralString
+from typing import LiteralString
 
 from psycopg import errors as postgres
 from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import ConfigurationError, DatabaseError, NotFoundError
+from vector_memory.settings import SHARED_SCHEMA, DatabaseUrl
 from vector_memory.storage.postgres import beginnings, migrations
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
-from vector_memory.storage.postgres.rows import fetch, fetch_value
+from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.schema import SIZE
 from vector_memory.storage.postgres.statement import Row
 from vector_memory.storage.postgres.transaction_header import GIVEN_AWAY
-
-KEY_BYTES = 32
+from vector_memory.storage.postgres.transactions import PostgresConnection
+from vector_memory.storage.teams import KEY_BYTES, Sizes, Teams, TeamTables
 
 TABLES = """
 create table if not exists server_key (
@@ -58,9 +59,6 @@ MISSING = (
     "This database has no namespaces that this role may read: run `vector-memory database prepare --database-url URL "
     "--serve ROLE` with a role that may create tables, and then `vector-memory namespace create`."
 )
-
-Fields = Mapping[str, Any]
-"""The columns of a row, by name."""
 
 NONE, READING, WRITING = "", "SELECT", "DELETE, INSERT, SELECT, UPDATE"
 """What a role may do with the tables of a schema."""
@@ -99,113 +97,77 @@ having r.oid is null or bool_or({HELD.format(acl="c.relacl")} <> w.rights)
 """The schemas and roles whose rights differ from those that are wanted, with the tables of the schema."""
 
 
-class SharedTables:
-    """The tables of one database. Safe to use from several threads."""
+class SharedTables(TeamTables):
+    """The tables of a database. `dimensions`: the length of vectors in new namespaces."""
 
-    def __init__(self, url: str, schema: str, connections: int) -> None:
-        self._pool = ConnectionPool.of(url, connections)
-        self._schema = schema
-
-    def ping(self) -> None:
-        """Raise DatabaseError if the database cannot be reached."""
-        self._rows("select 1")
-
-    def namespaces(self) -> list[str]:
-        """Return the names of all namespaces, sorted."""
-        return [row["name"] for row in self._rows("select name from namespaces order by name")]
-
-    def limits(self, namespace: str) -> Fields | None:
-        """Return the limits of a namespace; None: it does not exist."""
-        sql = "select memories, megabytes, calls_per_minute from namespaces where name = %s"
-        return next(iter(self._rows(sql, (namespace,))), None)
-
-    def set_limits(self, namespace: str, limits: Fields) -> bool:
-        """Replace the limits of a namespace; False: it does not exist."""
-        sql = """
-            update namespaces set memories = %(memories)s, megabytes = %(megabytes)s,
-                calls_per_minute = %(calls_per_minute)s where name = %(name)s returning name
-        """
-        return bool(self._rows(sql, {**limits, "name": namespace}, writes=True))
-
-    def add_namespace(self, name: str, schema: str, dimensions: int) -> bool:
-        """Create a namespace with its schema, which all roles may use as they may use the others; False: it exists."""
-        with self._transaction(writes=True) as connection:
-            sql = "insert into namespaces (name) values (%s) on conflict do nothing returning name"
-            if not connection.execute(sql, (name,)).fetchall():
-                return False
-            known = connection.execute(ROLES).fetchall()
-            migrations.migrate(connection, schema, dimensions)
-            grant(connection, [(schema, *each) for each in rights(known, schema)])
-            return True
+    def __init__(self, address: DatabaseUrl, dimensions: int) -> None:
+        self._pool = ConnectionPool.of(address.conninfo(), address.connections)
+        self._address = address
+        self._dimensions = dimensions
 
     @contextmanager
-    def held(self, schema: str) -> Iterator["HeldMemory"]:
+    def transaction(self, *, writes: bool = False) -> Iterator[Teams]:
+        """Read, or change, in a transaction. Raises DatabaseError, and ConfigurationError if there are no tables."""
+        with self._transaction(writes=writes) as connection:
+            yield DatabaseTeams(connection, self._address, self._dimensions)
+
+    def address(self, name: str) -> DatabaseUrl:
+        """Return the schema of a namespace."""
+        return self._address.of_namespace(name)
+
+    def has_memory(self, name: str) -> bool:  # noqa: ARG002 - the engine says what is missing
+        """Return that there is one: it is looked for when it is opened."""
+        return True
+
+    def sizes(self, name: str) -> Sizes:
+        """Return the size of a namespace's tables; the log is the server's."""
+        with self._transaction() as connection:
+            return Sizes(int(fetch_value(connection, SIZE, (self.address(name).schema,))), 0)
+
+    @contextmanager
+    def held(self, name: str) -> Iterator["HeldMemory"]:
         """Let the writers of a memory wait during the block."""
         with self._transaction(writes=True) as connection:
-            yield HeldMemory(connection, schema)
+            yield HeldMemory(connection, self.address(name).schema)
 
-    def memory_name(self, schema: str) -> str | None:
+    def memory_name(self, name: str) -> str | None:
         """Return the random name of a memory; None: the schema has no memory."""
-        with self._transaction(writes=False) as connection:
+        schema = self.address(name).schema
+        with self._transaction() as connection:
             if not migrations.has_tables(connection, schema):
                 return None
             named = Identifier(schema).as_string(connection)
             return str(fetch_value(connection, f"select memory from {named}.provenance"))
 
-    def remove_namespace(self, name: str) -> None:
-        """Remove a namespace and its tokens. Its tables stay."""
-        with self._transaction(writes=True) as connection:
-            connection.execute("delete from tokens where namespace = %s", (name,))
-            connection.execute("delete from namespaces where name = %s", (name,))
-
-    def size_of(self, schema: str) -> int:
-        """Return how many bytes the tables of a schema take, with their indexes."""
-        return int(self._rows(SIZE, (schema,))[0]["bytes"])
-
-    def key(self) -> bytes:
-        """Return the secret that all servers share."""
-        return bytes(self._rows("select key from server_key")[0]["key"])
-
-    def tokens(self) -> list[Fields]:
-        """Return all tokens, in the order of their creation."""
-        return self._rows("select * from tokens order by created_at, name")
-
-    def token(self, sha256: str) -> Fields | None:
-        """Return the token with this hash, if there is one."""
-        return next(iter(self._rows("select * from tokens where sha256 = %s", (sha256,))), None)
-
-    def add_token(self, token: Fields) -> bool:
-        """Store a token; return False if its name is in use."""
-        sql = """
-            insert into tokens (name, namespace, permission, sha256, created_at, expires_at, sessions, agent_id)
-            values (%(name)s, %(namespace)s, %(permission)s, %(sha256)s, %(created_at)s, %(expires_at)s, %(sessions)s,
-                %(agent_id)s)
-            on conflict (name) do nothing returning name
-        """
-        return bool(self._rows(sql, token, writes=True))
-
-    def remove_token(self, name: str) -> bool:
-        """Remove a token; return False if there is none with this name."""
-        return bool(self._rows("delete from tokens where name = %s returning name", (name,), writes=True))
-
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
 
-    def _rows(self, sql: str, parameters: Any = None, *, writes: bool = False) -> list[Fields]:
-        with self._transaction(writes=writes) as connection:
-            return fetch(connection, dict, sql, parameters)
-
     @contextmanager
-    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
-        reading = beginnings.looking(self._schema, beginnings.READING)
+    def _transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+        reading = beginnings.looking(SHARED_SCHEMA, beginnings.READING)
         with translated_errors(), self._pool.connection() as connection:
-            changing = connection.writing(beginnings.maintaining(self._schema))
+            changing = connection.writing(beginnings.maintaining(SHARED_SCHEMA))
             try:
                 with changing if writes else connection.reading(reading):
                     yield connection
             except postgres.UndefinedTable:
                 raise ConfigurationError(MISSING) from None
+
+
+class DatabaseTeams(Teams):
+    """The namespaces and tokens of a database."""
+
+    def __init__(self, raw: Connection, address: DatabaseUrl, dimensions: int) -> None:
+        super().__init__(PostgresConnection(raw))
+        self._raw, self._address, self._dimensions = raw, address, dimensions
+
+    def make_memory(self, name: str) -> None:
+        """Create the schema of a namespace, which all roles may use as they may use the others."""
+        schema = self._address.of_namespace(name).schema
+        known = self._raw.execute(ROLES).fetchall()
+        migrations.migrate(self._raw, schema, self._dimensions)
+        grant(self._raw, [(schema, *each) for each in rights(known, schema)])
 
 
 class HeldMemory:

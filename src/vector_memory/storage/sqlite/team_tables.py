@@ -1,0 +1,128 @@
+"""The namespaces and tokens of a data folder, in a file beside the memories."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from vector_memory.errors import DatabaseError
+from vector_memory.settings import DATABASE_NAME
+from vector_memory.storage.disk.filesystem import log_of, make_private_folders, size_of
+from vector_memory.storage.disk.ignoring import make_own_folder
+from vector_memory.storage.sqlite.connecting import closed_on_error, create_private_file, set_up, wait_for_locks
+from vector_memory.storage.sqlite.identity import Identity, identity_of
+from vector_memory.storage.sqlite.time_limit import translated_errors
+from vector_memory.storage.sqlite.transactions import SqliteConnection
+from vector_memory.storage.teams import KEY_BYTES, Sizes, Teams, TeamTables
+
+FILE = "teams.db"
+NAMESPACES = "namespaces"
+VERSION = 1
+
+TABLES = """
+create table if not exists server_key (id integer primary key check (id = 1), key blob not null);
+create table if not exists namespaces (
+    name text primary key, memories integer, megabytes integer, calls_per_minute integer
+) strict, without rowid;
+create table if not exists tokens (
+    name text primary key, namespace text not null, permission text not null, sha256 text not null unique,
+    created_at real not null, expires_at real, sessions text, agent_id text
+) strict, without rowid;
+"""
+
+
+class FolderTables(TeamTables):
+    """The tables of a folder. They have no write-ahead log: they are small, read often and rarely changed.
+
+    The file is opened again if it was replaced, as by a backup.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._open: apsw.Connection | None = None
+        self._identity: Identity | None = None
+
+    @contextmanager
+    def transaction(self, *, writes: bool = False) -> Iterator[Teams]:  # noqa: ARG002 - the first statement says so
+        """Read, or change, in a transaction. Raises DatabaseError."""
+        with self._lock, translated_errors(), readable():
+            raw = self._connection()
+            try:
+                with raw:
+                    yield FolderTeams(SqliteConnection(raw), self._folder)
+            except BaseException:  # the file may have been restored while it is open
+                self._close()
+                raise
+
+    def _connection(self) -> apsw.Connection:
+        path = self._folder / FILE
+        identity = identity_of(str(path))
+        if self._open is None or identity != self._identity:
+            self._close()
+            if identity is None:
+                make_own_folder(self._folder)
+                create_private_file(path)
+            raw = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
+            with closed_on_error(raw):
+                wait_for_locks(raw)
+                set_up(raw, "FULL")
+                if not raw.pragma("user_version"):
+                    create(raw)
+            self._open, self._identity = raw, identity_of(str(path))
+        return self._open
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._close()
+
+    def address(self, name: str) -> Path:
+        """Return the file of a namespace."""
+        return self._folder / NAMESPACES / name / DATABASE_NAME
+
+    def has_memory(self, name: str) -> bool:
+        """Return whether the folder of a namespace is still there."""
+        return self.address(name).parent.is_dir()
+
+    def sizes(self, name: str) -> Sizes:
+        """Return the sizes of a namespace's files."""
+        path = self.address(name)
+        return Sizes(size_of(path), size_of(log_of(path)))
+
+
+def create(raw: apsw.Connection) -> None:
+    """Create the tables and the key, unless another process was faster."""
+    with raw:
+        raw.execute(TABLES)
+        raw.execute("insert or ignore into server_key values (1, ?)", (os.urandom(KEY_BYTES),))
+        raw.pragma("user_version", VERSION)
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Say which file is damaged, if the block finds that it is."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise DatabaseError(f"Namespaces and tokens cannot be read: restore {FILE} in the data folder.") from error
+
+
+class FolderTeams(Teams):
+    """The namespaces and tokens of a folder."""
+
+    def __init__(self, connection: SqliteConnection, folder: Path) -> None:
+        super().__init__(connection)
+        self._folder = folder
+
+    def make_memory(self, name: str) -> None:
+        """Make the folder of a namespace."""
+        make_private_folders(self._folder / NAMESPACES / name)
