@@ -281,19 +281,6 @@ def test_a_log_that_was_written_again_without_its_key_does_not_hold(log: AuditLo
     assert log.verify().broken is None
 
 
-def test_the_log_of_an_earlier_version_is_not_continued_and_said_to_be_one(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path)
-    log.prepare()
-    log.record(CALLER, "list_sessions", ids={})
-    former = next(log.lines()) | {"previous": "0" * 64, "key": "0" * 16}
-    log.files()[0].write_text(f"{json.dumps(former)}\n")
-    assert "written by an earlier version" in log.verify().broken.reason
-    with pytest.raises(ConfigurationError, match=r"Move .*audit elsewhere .* earlier version"):
-        require_usable(HttpOptions(http=True, data_dir=tmp_path))
-    (tmp_path / "audit").rename(tmp_path / "former")
-    require_usable(HttpOptions(http=True, data_dir=tmp_path))
-
-
 def test_the_server_makes_the_key_once_for_its_owner_only_and_outside_the_data_folder(tmp_path: Path) -> None:
     options = HttpOptions(http=True, data_dir=tmp_path / "data", audit_key=tmp_path / "keys" / "audit.key")
     require_usable(options)

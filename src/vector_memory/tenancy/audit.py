@@ -40,7 +40,6 @@ BROKEN = (
     "it does not follow from the line before with this key: one of them was changed or removed, or --audit-key names "
     "another key than the server's"
 )
-FORMER = "it was written by an earlier version of the program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,6 @@ class AuditLog:
             raise ConfigurationError(
                 f"The key of the audit log cannot be kept in {self.key_file}: name another file with --audit-key."
             ) from error
-        if "previous" in (_line_in(self._last_line()) or {}):
-            raise ConfigurationError(f"Move {self._folder} elsewhere to begin a new audit log: {FORMER}.")
 
     def record(
         self, caller: Caller, call: str, *, ids: Mapping[str, Sequence[int | str]], error: str | None = None
@@ -117,9 +114,7 @@ class AuditLog:
             )
         except (OSError, VectorMemoryError) as failure:
             self._count(1)
-            reason = "its key cannot be used, or another process keeps it locked"
-            if isinstance(failure, OSError):
-                reason = failure.strerror or type(failure).__name__
+            reason = getattr(failure, "strerror", None) or "its key cannot be used, or another process keeps it locked"
             raise DatabaseError(f"A call is missing in the audit log, which cannot be written: {reason}.") from failure
 
     def files(self) -> list[Path]:
@@ -144,7 +139,7 @@ class AuditLog:
             elif line is None or not is_whole:
                 unfinished = Broken(path, number, DAMAGED)
             elif data != _signed({name: line[name] for name in line if name != "signature"}, before, key):
-                broken = Broken(path, number, FORMER if "previous" in line else BROKEN)
+                broken = Broken(path, number, BROKEN)
             else:
                 before, newest = data, line["signature"]
                 lines, missing = lines + 1, missing + line.get("missing", 0)
@@ -166,13 +161,11 @@ class AuditLog:
             if files and _cut_unfinished(files[-1]):
                 self._count(1)
             missed = self._missed
-            path = files[-1] if files and size_of(files[-1]) < self._rotate_bytes else self._file_after(files)
+            number = int(files[-1].stem) if files else 1  # not a time: a clock may go back
+            number += bool(files) and size_of(files[-1]) >= self._rotate_bytes
+            path = self._folder / f"{number:0{DIGITS}}.jsonl"
             _append_whole(path, _signed(line | ({"missing": missed} if missed else {}), self._last_line(), key))
             self._count(-missed)
-
-    def _file_after(self, files: Sequence[Path]) -> Path:
-        """Return a new file. Files are numbered: a clock may go back."""
-        return self._folder / f"{int(files[-1].stem) + 1 if files else 1:0{DIGITS}}.jsonl"
 
     def _last_line(self) -> bytes:
         return next(filter(None, map(_last_line, reversed(self.files()))), b"")
@@ -234,10 +227,10 @@ def _append_whole(path: Path, data: bytes) -> None:
 def _cut_unfinished(path: Path) -> bool:
     """Remove the beginning of a line that a process was writing when it ended; return whether there was one."""
     last = _last_line(path)
-    is_unfinished = last != b"" and not last.endswith(b"\n")
-    if is_unfinished:
-        os.truncate(path, size_of(path) - len(last))
-    return is_unfinished
+    if last.endswith(b"\n") or not last:
+        return False
+    os.truncate(path, size_of(path) - len(last))
+    return True
 
 
 def _last_line(path: Path) -> bytes:
