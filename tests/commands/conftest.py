@@ -40,8 +40,8 @@ Run = Callable[..., Ended]
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Run in a folder of its own, on a memory there, with the toy model, at 80 columns; leave the process as it was."""
-    for module in ("doctor", "ingest", "maintain", "search", "transfer"):
-        monkeypatch.setattr(f"vector_memory.cli.commands.{module}.set_up_logging", lambda *_: None)
+    for module in ("commands.maintain", "flags"):
+        monkeypatch.setattr(f"vector_memory.cli.{module}.set_up_logging", lambda *_: None)
     address = address_of(tmp_path / "memory.db")
     variable = "VECTOR_MEMORY_DATABASE_PATH" if isinstance(address, Path) else "VECTOR_MEMORY_DATABASE_URL"
     monkeypatch.setenv(variable, str(address))

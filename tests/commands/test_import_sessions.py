@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import Run
-from vector_memory.cli.commands import transfer
 
 REAL = Path(__file__).parents[1] / "data/transcripts"
 SHOP = "/home/ann/shop"
@@ -18,7 +17,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(REAL / "claude", tmp_path / "claude")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
-    monkeypatch.setattr(transfer, "set_up_logging", lambda *_: None)
     return tmp_path / "claude"
 
 

@@ -245,8 +245,10 @@ def test_the_command_moves_to_another_database_only_and_says_for_how_long_writer
     at, to = (cluster.url(f"{new_name}_{side}") for side in ("from", "to"))
     for wrong in (None, at):
         with pytest.raises(ConfigurationError, match="another one with --to"):
-            tenancy.namespace("move", "web", to=wrong, database=DatabaseServer(database_url=at))
-    tenancy.namespace("move", "web", to=to, database=DatabaseServer(database_url=at))
+            tenancy.namespace(
+                "move", "web", to=wrong, teams=tenancy.TeamFlags(database=DatabaseServer(database_url=at))
+            )
+    tenancy.namespace("move", "web", to=to, teams=tenancy.TeamFlags(database=DatabaseServer(database_url=at)))
     told = capsys.readouterr().out
     assert "Moved web with 0 memories" in told
     assert re.search(r"Its writers waited for \d+\.\d s\.", " ".join(told.split()))

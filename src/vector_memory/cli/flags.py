@@ -1,14 +1,17 @@
 """Flags that several commands share, each described once, and the memory that they name."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
-from pydantic import create_model
+from pydantic import BaseModel, create_model
 
+from vector_memory.cli.logging_setup import set_up_logging
+from vector_memory.cli.terminal import print_json, say
 from vector_memory.domain import ANY, MemoryKind, Scope, Window
 from vector_memory.domain.text import near
 from vector_memory.domain.times import beginning_of, end_of
@@ -16,6 +19,14 @@ from vector_memory.errors import ConfigurationError, NotFoundError, ValidationEr
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
+
+if TYPE_CHECKING:
+    from vector_memory.store import SessionMemoryStore
+
+M = TypeVar("M", bound=BaseModel)
+
+Flags = Parameter(name="*")
+"""Makes a flag of each field of a class."""
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
 DatabaseFlags = Annotated[DatabaseServer, Parameter(name="*")]
@@ -44,10 +55,6 @@ ModelSettingsFlags = Annotated[ModelSettings, Parameter(name="*", show=False)]
 """Settings for commands that need the model: the others are accepted but not listed."""
 
 DEFAULTS = ModelSettings()
-
-RetentionFlags = Annotated[RetentionSettings, Parameter(name="*", show=False)]
-"""Settings for the command that applies policies."""
-
 WITH_RETENTION = RetentionSettings()
 
 Switch = partial(Parameter, negative=(), show_default=False)
@@ -55,6 +62,78 @@ Switch = partial(Parameter, negative=(), show_default=False)
 
 AsJson = Annotated[bool, Switch(name="--json", help="Print the result, or the error, as JSON.")]
 Overwrite = Annotated[bool, Switch(help="Replace an existing file.")]
+
+
+@Flags
+@dataclass(frozen=True)
+class OutputFlags:
+    """How a command prints its result."""
+
+    as_json: AsJson = False
+
+    def tell(self, body: Any, message: str) -> None:
+        """Print a result: for programs or for people."""
+        if self.as_json:
+            print_json(body)
+        else:
+            say(message)
+
+    def show(self, result: M, printed: Callable[[M], None]) -> None:
+        """Print a result: as JSON, or with a function."""
+        if self.as_json:
+            print_json(result.model_dump())
+        else:
+            printed(result)
+
+
+@Flags
+@dataclass(frozen=True)
+class MemoryFlags(OutputFlags):
+    """The flags of a command that uses a memory."""
+
+    place: LocationFlags = DatabaseLocation()
+
+    def opened(self, *, read_only: bool = True) -> AbstractContextManager[Storage]:
+        """Open the memory. Raises ConfigurationError if it does not exist."""
+        return closing(open_storage(existing(self.place), dimensions=DEFAULT_DIM, read_only=read_only))
+
+
+@Flags
+@dataclass(frozen=True)
+class StoreFlags(MemoryFlags):
+    """The flags of a command that uses a memory and settings."""
+
+    settings: HiddenSettingsFlags = Settings()
+
+    def log(self, address: MemoryAddress, level: str = "ERROR") -> MemoryAddress:
+        """Set up logging beside the memory at an address, and return the address."""
+        set_up_logging(level, self.settings.log_file, files_of(address))
+        return address
+
+    def store(
+        self, address: MemoryAddress | None = None, *, level: str = "ERROR", read_only: bool = False
+    ) -> "SessionMemoryStore":
+        """Set up logging, and open the memory at an address, or the one that exists. Raises ConfigurationError."""
+        from vector_memory.store import SessionMemoryStore
+
+        return SessionMemoryStore(self.log(address or existing(self.place), level), self.settings, read_only=read_only)
+
+
+@Flags
+@dataclass(frozen=True)
+class ModelFlags(StoreFlags):
+    """The flags of a command that needs the model."""
+
+    settings: ModelSettingsFlags = DEFAULTS
+
+
+@Flags
+@dataclass(frozen=True)
+class RetentionFlags(StoreFlags):
+    """The flags of the command that applies policies."""
+
+    settings: Annotated[RetentionSettings, Parameter(name="*", show=False)] = WITH_RETENTION
+
 
 if TYPE_CHECKING:
     Kind = MemoryKind
@@ -85,6 +164,7 @@ def window(since: str | None, until: str | None, as_of: str | None = None) -> Wi
     return Window(created_after=after, created_before=before, as_of=then)
 
 
+@Flags
 @dataclass(frozen=True)
 class FiltersInSession:
     """Which memories of a session are listed."""
@@ -103,6 +183,7 @@ class FiltersInSession:
         return Scope(kind, agent_id=self.agent, session_iter=self.iteration, task_code=self.task, **times, **more)
 
 
+@Flags
 @dataclass(frozen=True)
 class Filters(FiltersInSession):
     """Which memories are searched or listed."""
@@ -172,11 +253,6 @@ def files_of(address: MemoryAddress) -> list[Path]:
 
 
 NAMES_COMPARED = 10_000
-
-
-def opened(place: DatabaseLocation, *, read_only: bool = True) -> AbstractContextManager[Storage]:
-    """Open a memory. Raises ConfigurationError if it does not exist."""
-    return closing(open_storage(existing(place), dimensions=DEFAULT_DIM, read_only=read_only))
 
 
 def require_session(storage: Storage, session: str) -> None:

@@ -81,14 +81,6 @@ def print_json(value: Any) -> None:
     say(as_json(value, sys.stdout.encoding))
 
 
-def tell(body: Any, message: str, *, as_json: bool) -> None:
-    """Print a result: for programs or for people."""
-    if as_json:
-        print_json(body)
-    else:
-        say(message)
-
-
 def agreed(question: str, otherwise: str) -> bool:
     """Ask the user; if the answer is not yes, print `otherwise`. Raises ConfigurationError if nobody can answer."""
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):

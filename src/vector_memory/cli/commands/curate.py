@@ -4,47 +4,32 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import (
-    AsJson,
-    Filters,
-    HiddenSettingsFlags,
-    LocationFlags,
-    MemoryId,
-    Switch,
-    existing,
-    files_of,
-)
-from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import printable, tell
+from vector_memory.cli.flags import Filters, MemoryId, StoreFlags, Switch
+from vector_memory.cli.terminal import printable
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDS, parse_id
 from vector_memory.errors import ConfigurationError
 from vector_memory.sessions.statistics import MAX_MOMENTS
-from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
 
 def pin(
     *memory_ids: MemoryId,
-    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    filters: Filters = Filters(),
+    here: StoreFlags = StoreFlags(),
 ) -> None:
     """Pin memories: neither their age nor a policy removes them, and they lead their session's context."""
-    _pin_all(memory_ids, filters, place, settings, pinned=True, as_json=as_json)
+    _pin_all(memory_ids, filters, here, pinned=True)
 
 
 def unpin(
     *memory_ids: MemoryId,
-    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    filters: Filters = Filters(),
+    here: StoreFlags = StoreFlags(),
 ) -> None:
     """Undo pin."""
-    _pin_all(memory_ids, filters, place, settings, pinned=False, as_json=as_json)
+    _pin_all(memory_ids, filters, here, pinned=False)
 
 
 def supersede(
@@ -52,10 +37,8 @@ def supersede(
     *older: MemoryId,
     release: Annotated[bool, Switch(help="Say that it no longer supersedes them.")] = False,
     merge: Annotated[bool, Switch(help="Only near copies, which it repeats; it gets their tags.")] = False,
-    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    filters: Filters = Filters(),
+    here: StoreFlags = StoreFlags(),
 ) -> None:
     """Say that a memory supersedes others, which were stored before it: searches leave these out from now on.
 
@@ -63,14 +46,14 @@ def supersede(
     """
     if release and merge:
         raise ConfigurationError("--release and --merge exclude each other: omit one.")
-    with _opened(place, settings) as store:
+    with here.store() as store:
         chosen = _chosen(store, older, filters, MAX_IDS)
         if not older:
             number = parse_id("newer", newer)
             chosen = [one for one in chosen if int(one) < number]
         change = store.release if release else store.merge if merge else store.supersede
         result = change(newer, *chosen)
-    tell(result.model_dump(), result.message or "", as_json=as_json)
+    here.tell(result.model_dump(), result.message or "")
 
 
 def edit(
@@ -80,50 +63,38 @@ def edit(
     title: Annotated[str | None, Parameter(help="New title; an empty one removes it.")] = None,
     description: Annotated[str | None, Parameter(help="New description; an empty one removes it.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Tag in place of the present ones; repeatable.")] = None,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    here: StoreFlags = StoreFlags(),
 ) -> None:
     """Change the title, the description or the tags of a memory. Its text never changes: store another one."""
-    with _opened(place, settings) as store:
+    with here.store() as store:
         answer = store.amend_memory(memory_id, title=title, description=description, tags=tags)
-    tell(answer.model_dump(), str(answer.message), as_json=as_json)
+    here.tell(answer.model_dump(), str(answer.message))
 
 
 def tag(
     *memory_ids: MemoryId,
     add: Annotated[list[str] | None, Parameter(help="Tag to add; repeatable.")] = None,
     remove: Annotated[list[str] | None, Parameter(help="Tag to remove; repeatable.")] = None,
-    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    filters: Filters = Filters(),
+    here: StoreFlags = StoreFlags(),
 ) -> None:
     """Add tags to memories, or remove some. Their other tags stay."""
     if not add and not remove:
         raise ConfigurationError("Name tags with --add or --remove.")
-    with _opened(place, settings) as store:
+    with here.store() as store:
         chosen = _chosen(store, memory_ids, filters, MAX_MOMENTS)
         answers = [store.tag_memory(number, add=add or [], remove=remove or []) for number in chosen]
     lines = [f"{answer.memory_id}: {', '.join(answer.tags) or 'no tags'}" for answer in answers]
     tagged = [{"memory_id": answer.memory_id, "tags": answer.tags} for answer in answers]
-    tell({"success": True, "memories": tagged}, printable("\n".join(lines)), as_json=as_json)
+    here.tell({"success": True, "memories": tagged}, printable("\n".join(lines)))
 
 
-def _pin_all(
-    memory_ids: tuple[str, ...],
-    filters: Filters,
-    place: DatabaseLocation,
-    settings: Settings,
-    *,
-    pinned: bool,
-    as_json: bool,
-) -> None:
-    with _opened(place, settings) as store:
+def _pin_all(memory_ids: tuple[str, ...], filters: Filters, here: StoreFlags, *, pinned: bool) -> None:
+    with here.store() as store:
         chosen = _chosen(store, memory_ids, filters, MAX_MOMENTS)
         ids = [(store.pin if pinned else store.unpin)(number).memory_id for number in chosen]
     message = f"{'Pinned' if pinned else 'Unpinned'} {counted(len(ids), 'memory', 'memories')}."
-    tell({"success": True, "memory_ids": ids, "message": message}, message, as_json=as_json)
+    here.tell({"success": True, "memory_ids": ids, "message": message}, message)
 
 
 def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Filters, most: int) -> list[str]:
@@ -139,9 +110,3 @@ def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Fil
     if found.total_memories > len(found.entries):
         raise ConfigurationError(f"The filters choose {found.total_memories:,} memories: narrow them to {most:,}.")
     return [str(entry.memory_id) for entry in found.entries]
-
-
-def _opened(place: DatabaseLocation, settings: Settings) -> SessionMemoryStore:
-    address = existing(place)
-    set_up_logging("ERROR", settings.log_file, files_of(address))
-    return SessionMemoryStore(address, settings)

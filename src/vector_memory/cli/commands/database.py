@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import DEFAULTS, AsJson, DatabaseFlags, ModelSettingsFlags, Switch
-from vector_memory.cli.terminal import tell
+from vector_memory.cli.flags import DEFAULTS, DatabaseFlags, ModelSettingsFlags, OutputFlags, Switch
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import MANY_NAMESPACES, DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import index_vectors, prepare_database
@@ -25,7 +24,7 @@ def database(
     ] = None,
     only: Annotated[bool, Switch(help="These roles may use only the memory of the URL.")] = False,
     drop: Annotated[bool, Switch(help="With `index`: drop the index instead.")] = False,
-    as_json: AsJson = False,
+    output: OutputFlags = OutputFlags(),
     server: DatabaseFlags = DatabaseServer(),
     settings: ModelSettingsFlags = DEFAULTS,
 ) -> None:
@@ -42,7 +41,7 @@ def database(
     if address is None:
         raise ConfigurationError("Name the database with --database-url or VECTOR_MEMORY_DATABASE_URL.")
     if action == "index":
-        _index(address, drop=drop, as_json=as_json)
+        _index(address, output, drop=drop)
     elif drop:
         raise ConfigurationError("Only an index can be dropped: `vector-memory database index --drop`.")
     elif both := sorted({*(serve or ())} & {*(read or ())}):
@@ -51,17 +50,17 @@ def database(
         schemas = prepare_database(
             address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or (), only=only
         )
-        _report(address, schemas, serve or [], read or [], as_json=as_json)
+        _report(address, schemas, serve or [], read or [], output)
 
 
-def _index(address: DatabaseUrl, *, drop: bool, as_json: bool) -> None:
+def _index(address: DatabaseUrl, output: OutputFlags, *, drop: bool) -> None:
     index_vectors(address, drop=drop)
     message = f"{'Dropped' if drop else 'Created'} the index of vectors of {address}"
-    tell({"success": True, "dropped": drop}, message, as_json=as_json)
+    output.tell({"success": True, "dropped": drop}, message)
 
 
 def _report(
-    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], *, as_json: bool
+    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], output: OutputFlags
 ) -> None:
     lines = [f"Prepared {address}, schemas: {', '.join(schemas)}"]
     lines += [f"The role {role} may serve." for role in serving]
@@ -69,4 +68,4 @@ def _report(
     if len(schemas) >= MANY_NAMESPACES:
         lines.append(f"The database has {len(schemas):,} memories: create further namespaces in another database.")
     body = {"success": True, "schemas": schemas, "serving": serving, "reading": reading}
-    tell(body, "\n".join(lines), as_json=as_json)
+    output.tell(body, "\n".join(lines))

@@ -6,14 +6,12 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import DEFAULTS, AsJson, LocationFlags, ModelSettingsFlags, Switch, creatable, files_of
-from vector_memory.cli.logging_setup import set_up_logging
+from vector_memory.cli.flags import ModelFlags, Switch, creatable
 from vector_memory.cli.terminal import console, print_json, progress, status
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Finding, Level, Report
-from vector_memory.settings import DatabaseLocation
 
 WIDEST = 100
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
@@ -22,26 +20,23 @@ TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memor
 
 def doctor(
     *,
-    as_json: AsJson = False,
     deep: Annotated[bool, Switch(help="Derive chunks, words and vectors from the texts again, and compare.")] = False,
     fix: Annotated[bool, Switch(help="Check deeply, repair permissions, and rebuild what is derived.")] = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: ModelSettingsFlags = DEFAULTS,
+    here: ModelFlags = ModelFlags(),
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
     Without --fix nothing is changed. To repair a damaged file, --fix copies it, for which all servers must be stopped.
     """
-    address = creatable(place)
-    set_up_logging("ERROR", settings.log_file, files_of(address))
-    examiner = Doctor(address, settings, EmbeddingModel(lambda: load_embedder(settings)))
+    address = here.log(creatable(here.place))
+    examiner = Doctor(address, here.settings, EmbeddingModel(lambda: load_embedder(here.settings)))
     repaired: list[str] = []
     with status("Examining"):
         report = examiner.examine(deep=deep or fix)
     if fix and report.fixable():
         with progress("Computing vectors") as update:
             report, repaired = examiner.repair_all(report, update)
-    if as_json:
+    if here.as_json:
         print_json(report.as_json(repaired))
     else:
         print_report(report, repaired)

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0913 - a command's parameters are its flags
 """The command that stores files."""
 
 import sys
@@ -14,16 +13,13 @@ from rich.text import Text
 
 from vector_memory.cli.commands.ingestion import STANDARD_INPUT, Ingestion, LeftOut, changes_in, session_of
 from vector_memory.cli.commands.transfer import how_to_complete
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, Switch, creatable, files_of
-from vector_memory.cli.logging_setup import set_up_logging
+from vector_memory.cli.flags import Flags, KindOfFiles, StoreFlags, Switch, creatable, files_of
 from vector_memory.cli.terminal import console, one_line, print_json, printable, resumable, say
 from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.files.syncing import Outcome, State
-from vector_memory.settings import DatabaseLocation, Settings
-from vector_memory.store import SessionMemoryStore
 
 LINES_SHOWN = 20
 
@@ -34,6 +30,7 @@ SELDOM = {ADDED: {"deleted_earlier"}, SYNCED: {"deleted_earlier", "skipped"}}
 """What is told only if there is any: a sync skips nothing, unless two files have the same text."""
 
 
+@Flags
 @dataclass(frozen=True)
 class Facts:
     """What goes with all memories of the files."""
@@ -82,10 +79,8 @@ def ingest(
     keep_replaced: Annotated[
         bool, Switch(help="With --sync or --watch: keep earlier texts of edited files, superseded by the new ones.")
     ] = False,
-    facts: Annotated[Facts, Parameter(name="*")] = Facts(),
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    facts: Facts = Facts(),
+    here: StoreFlags = StoreFlags(),
 ) -> int:
     """Store Markdown or text files, each as a memory. Can be interrupted and repeated: stored files are skipped.
 
@@ -97,8 +92,7 @@ def ingest(
 
     Exit code 0: every file is stored, 1: some are not.
     """
-    address = creatable(place)
-    set_up_logging("ERROR", settings.log_file, files_of(address))
+    address = creatable(here.place)
     sync = sync or watch
     _require_files(paths, is_sync=sync)
     _require_fitting(keep_replaced=keep_replaced, supersedes=bool(facts.supersedes), is_sync=sync)
@@ -106,13 +100,13 @@ def ingest(
         session = _default_session(kind, paths)
     fields = facts.fields(session)
     new_files = [path for path in files_of(address) if not path.exists()]
-    with resumable(), SessionMemoryStore(address, settings) as store:
+    with resumable(), here.store(address) as store:
         ingestion = Ingestion(store, kind, fields, keep_replaced=keep_replaced)
         outcomes, outdated = (ingestion.synced(paths), 0) if sync else ingestion.added(paths)
-        output = IngestOutput(session, SYNCED if sync else ADDED, as_json=as_json)
+        output = IngestOutput(session, SYNCED if sync else ADDED, as_json=here.as_json)
         missing = store.get_memory_stats().without_vectors
         output.say(outcomes, missing, ingestion.left_out)
-        if not as_json:
+        if not here.as_json:
             _say_more(how_to_complete(store, missing) if missing else "", new_files, outdated)
         if watch:
             output.follow(ingestion, paths)

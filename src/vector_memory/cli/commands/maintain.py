@@ -10,23 +10,20 @@ from cyclopts import Parameter
 from vector_memory.cli.commands import app
 from vector_memory.cli.flags import (
     DEFAULTS,
-    WITH_RETENTION,
-    AsJson,
-    LocationFlags,
+    MemoryFlags,
     MemoryId,
+    ModelFlags,
     ModelSettingsFlags,
+    OutputFlags,
     Overwrite,
     RetentionFlags,
     Switch,
     creatable,
-    existing,
-    files_of,
     given_path,
-    opened,
     require_session,
 )
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import agreed, console, one_line, print_json, progress, resumable, say, tell
+from vector_memory.cli.terminal import agreed, console, one_line, print_json, progress, resumable, say
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
@@ -34,7 +31,6 @@ from vector_memory.results.overview import PolicyResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.deletion import Deletion, kept_message
 from vector_memory.sessions.statistics import Overview
-from vector_memory.settings import DatabaseLocation
 
 if TYPE_CHECKING:
     from vector_memory.embedding.known import KnownModel
@@ -50,8 +46,7 @@ def delete(
     session: Annotated[str | None, Parameter(help="Delete all memories of this session.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> int:
     """Permanently delete memories and everything derived from them. Only a backup can bring them back.
 
@@ -59,7 +54,7 @@ def delete(
     """
     if bool(memory_ids) == (session is not None):
         raise ConfigurationError("Name what to delete: ids of memories, or a session with --session.")
-    with opened(place, read_only=dry_run) as storage:
+    with here.opened(read_only=dry_run) as storage:
         if session is not None:
             require_session(storage, session)
             with storage.read() as reader:
@@ -76,7 +71,7 @@ def delete(
     message = f"{'Would delete' if dry_run else 'Deleted'} {what}."
     single = numbers[0] if len(numbers) == 1 else None
     body = {"success": True, "dry_run": dry_run, "memory_id": single, "memory_ids": numbers, "message": message}
-    tell(body, message, as_json=as_json)
+    here.tell(body, message)
     return 0
 
 
@@ -88,9 +83,7 @@ def cleanup(
     policy: Annotated[bool, Switch(help="Delete those that are older than --retention permits.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: RetentionFlags = WITH_RETENTION,
+    here: RetentionFlags = RetentionFlags(),
 ) -> int:
     """Permanently delete old memories of all kinds, except tagged and pinned ones. What has expired is erased, too.
 
@@ -99,9 +92,9 @@ def cleanup(
     if policy and days is not None:
         raise ConfigurationError("--policy has its own numbers of days: omit --days, or --policy.")
     days = 90 if days is None else days
-    with opened(place, read_only=dry_run) as storage:
+    with here.opened(read_only=dry_run) as storage:
         deletion = Deletion(storage)
-        clean_up = partial(deletion.apply, settings.retention) if policy else partial(deletion.clean_up, days)
+        clean_up = partial(deletion.apply, here.settings.retention) if policy else partial(deletion.clean_up, days)
         found = clean_up(dry_run=True)
         age = "policies permit" if policy else counted(days, "day")
         what = f"{_memories(found.memories_deleted)} older than {age}"
@@ -116,7 +109,7 @@ def cleanup(
         lines.append(kept_message(found.memories_kept))
     if isinstance(found, PolicyResult):
         lines += [f"  {rule}: {_memories(number)}" for rule, number in found.by_rule.items()]
-    tell(found.model_dump() | {"message": lines[0]}, "\n".join(lines), as_json=as_json)
+    here.tell(found.model_dump() | {"message": lines[0]}, "\n".join(lines))
     return 0
 
 
@@ -134,33 +127,23 @@ def _may_delete(what: str, *, yes: bool) -> bool:
     return yes or agreed(f"Delete {what}? This cannot be undone.", "Nothing was deleted.")
 
 
-def backfill(
-    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: ModelSettingsFlags = DEFAULTS
-) -> None:
+def backfill(*, here: ModelFlags = ModelFlags()) -> None:
     """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
-    address = existing(place)
-    set_up_logging(settings.log_level, settings.log_file, files_of(address))
-    from vector_memory.store import SessionMemoryStore
-
-    with resumable(), SessionMemoryStore(address, settings) as store, progress("Memories") as update:
+    level = here.settings.log_level
+    with resumable(), here.store(level=level) as store, progress("Memories") as update:
         result = store.backfill_embeddings(update)
-    tell(result.model_dump(), result.message or "Done.", as_json=as_json)
+    here.tell(result.model_dump(), result.message or "Done.")
 
 
-def reembed(
-    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: ModelSettingsFlags = DEFAULTS
-) -> None:
+def reembed(*, here: ModelFlags = ModelFlags()) -> None:
     """Recompute all vectors with the configured model. Can be interrupted and repeated.
 
     Servers with the old model can search and store in the meantime. Restart them with the new model afterwards.
     """
-    address = existing(place)
-    set_up_logging(settings.log_level, settings.log_file, files_of(address))
-    from vector_memory.store import SessionMemoryStore
-
-    with resumable(), SessionMemoryStore(address, settings) as store, progress("Memories") as update:
+    level = here.settings.log_level
+    with resumable(), here.store(level=level) as store, progress("Memories") as update:
         result = store.reembed(update)
-    tell({"success": True, **result._asdict()}, result.message, as_json=as_json)
+    here.tell({"success": True, **result._asdict()}, result.message)
 
 
 def backup(
@@ -168,8 +151,7 @@ def backup(
     /,
     *,
     overwrite: Overwrite = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Copy the current state of the memory to a file. Servers can keep writing.
 
@@ -180,12 +162,12 @@ def backup(
     from vector_memory.maintenance.backup import back_up, file_of
 
     target = given_path(target)
-    path = file_of(place.address())
+    path = file_of(here.place.address())
     with progress("Copying") as update:
         copied = back_up(path, target, overwrite=overwrite, on_progress=update)
     message = f"Copied {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {target}"
     body = {"success": True, "memories": copied.memories, "bytes": copied.size, "file": str(target)}
-    tell(body, message, as_json=as_json)
+    here.tell(body, message)
 
 
 def restore(
@@ -193,13 +175,12 @@ def restore(
     /,
     *,
     overwrite: Annotated[bool, Switch(help="Replace an existing memory, which is kept in a file next to it.")] = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Replace the memory with a backup. No server may use the memory while this runs."""
     from vector_memory.maintenance.backup import file_of, restore_memory
 
-    path = file_of(creatable(place))
+    path = file_of(creatable(here.place))
     with progress("Checking and copying") as update:
         copied = restore_memory(given_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"
@@ -207,16 +188,16 @@ def restore(
         message += f"\nThe previous memory is kept in {copied.kept}"
     kept = None if copied.kept is None else str(copied.kept)
     body = {"success": True, "memories": copied.memories, "bytes": copied.size, "file": str(path), "kept": kept}
-    tell(body, message, as_json=as_json)
+    here.tell(body, message)
 
 
-def fetch_model(*, as_json: AsJson = False) -> None:
+def fetch_model(*, here: OutputFlags = OutputFlags()) -> None:
     """Download the embedding model and the token table (about 90 MB) into the caches that the server uses."""
     set_up_logging("ERROR", None)
     from vector_memory.embedding.weights import download_model
 
-    folder = download_model((lambda _line: None) if as_json else say)
-    tell({"success": True, "folder": str(folder)}, f"The model is in {folder}", as_json=as_json)
+    folder = download_model((lambda _line: None) if here.as_json else say)
+    here.tell({"success": True, "folder": str(folder)}, f"The model is in {folder}")
 
 
 def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Shell to complete in.")], /) -> None:
@@ -237,7 +218,7 @@ HOW_TO_USE_MODEL = (
 )
 
 
-def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) -> None:
+def models(*, output: OutputFlags = OutputFlags(), settings: ModelSettingsFlags = DEFAULTS) -> None:
     """List the embedding models: the known ones, which of them are installed, and the one in use.
 
     Set --embedding-model to another one and run `vector-memory reembed` to change over.
@@ -248,7 +229,7 @@ def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) 
     rows = [_row_of_known(model, settings, in_use=model is chosen) for model in KNOWN.values()]
     if chosen is None:
         rows.append(_row_of_own(settings))
-    if as_json:
+    if output.as_json:
         print_json({"success": True, "models": rows})
     else:
         _print_models(rows)

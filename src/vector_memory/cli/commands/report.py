@@ -9,16 +9,14 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 
 from vector_memory.cli.flags import (
-    AsJson,
-    LocationFlags,
+    MemoryFlags,
     Overwrite,
     Switch,
     files_of,
     given_path,
-    opened,
     require_session,
 )
-from vector_memory.cli.terminal import progress, tell
+from vector_memory.cli.terminal import progress
 from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
@@ -43,8 +41,7 @@ def report(
     ] = None,
     show: Annotated[bool, Switch(name="--open", help="Open the page in a browser.")] = False,
     overwrite: Overwrite = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Write an HTML page of a session: who stored what and when, a map by meaning, and the searchable texts.
 
@@ -52,17 +49,19 @@ def report(
     """
     if (session is None) != all_sessions:
         raise ConfigurationError("Name a session, or use --all: `vector-memory sessions` lists the sessions.")
-    with opened(place) as storage:
+    with here.opened() as storage:
         if session is not None:
             require_session(storage, session)
             targets = {session: given_path(output or Path(file_name(session)))}
         else:
             folder = given_path(output or Path())
             targets = _pages_of(storage, folder)
-        written = [_write_page(storage, one, target, place, overwrite=overwrite) for one, target in targets.items()]
+        written = [
+            _write_page(storage, one, target, here.place, overwrite=overwrite) for one, target in targets.items()
+        ]
     pages = [one._asdict() | {"file": str(one.file)} for one in written]
     body = {"success": True, **(pages[0] if session is not None else {"pages": pages})}
-    tell(body, "\n".join(map(_sentences_about_page, written)), as_json=as_json)
+    here.tell(body, "\n".join(map(_sentences_about_page, written)))
     if show and written:
         webbrowser.open(written[0].file.as_uri())
 

@@ -6,13 +6,13 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson, LocationFlags, opened, require_session
-from vector_memory.cli.terminal import console, moment, one_line, print_json
+from vector_memory.cli.flags import MemoryFlags, require_session
+from vector_memory.cli.terminal import console, moment, one_line
 from vector_memory.domain import Scope
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.overview import ReviewedMemory, ReviewResult
 from vector_memory.sessions.review import Review
-from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation
+from vector_memory.settings import MAX_RESPONSE_TOKENS
 
 
 def review(
@@ -22,21 +22,17 @@ def review(
     dismiss: Annotated[
         list[str] | None, Parameter(help="First say that no later memory corrects this one, by its id; repeatable.")
     ] = None,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """List memories that may be out of date: those with later ones on their subject, and old ones never read."""
-    with opened(place, read_only=not dismiss) as storage:
+    with here.opened(read_only=not dismiss) as storage:
         if session is not None:
             require_session(storage, session)
         reviewed = Review(storage, ResponseBudget(MAX_RESPONSE_TOKENS))
         for memory_id in dismiss or []:
             reviewed.dismiss(memory_id)
         found = reviewed.review(Scope(session_id=session), limit)
-    if as_json:
-        print_json(found.model_dump())
-    else:
-        print_review(found)
+    here.show(found, print_review)
 
 
 def print_review(found: ReviewResult) -> None:

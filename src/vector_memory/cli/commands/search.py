@@ -10,17 +10,11 @@ from cyclopts import Parameter
 from vector_memory.cli.commands.search_output import print_findings, print_traces
 from vector_memory.cli.commands.show import without_superseded
 from vector_memory.cli.flags import (
-    AsJson,
     Filters,
-    HiddenSettingsFlags,
-    LocationFlags,
+    StoreFlags,
     Switch,
-    existing,
-    files_of,
-    opened,
     require_session,
 )
-from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of
 from vector_memory.domain.text import counted
@@ -28,7 +22,7 @@ from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
 from vector_memory.search.across import Answer, Found
 from vector_memory.search.explaining import Asked, Grain, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
-from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
+from vector_memory.settings import MAX_RESPONSE_TOKENS
 from vector_memory.store import SessionMemoryStore
 
 EMPTY = "The memory is empty."
@@ -38,7 +32,7 @@ NO_RESULTS = "No memories match: leave out a filter, or use other words."
 def search(
     *query: Annotated[str, Parameter(help="What to find: a question, a phrase, a name.")],
     grain: Annotated[Grain, Parameter(help="Size of a result.")] = "chunk",
-    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
+    filters: Filters = Filters(),
     mode: Annotated[
         SearchMode | None, Parameter(help="Search by meaning, words or both. Default: --search-mode.")
     ] = None,
@@ -51,9 +45,7 @@ def search(
     full: Annotated[bool, Switch(help="Print whole texts.")] = False,
     explain: Annotated[bool, Switch(help="Print how each candidate was measured.")] = False,
     why_not: Annotated[str | None, Parameter(help="Explain why the memory with this id was not found.")] = None,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    here: StoreFlags = StoreFlags(),
 ) -> None:
     """Search by meaning and words.
 
@@ -64,19 +56,17 @@ def search(
     if not query:
         raise ConfigurationError("Enter what to find: a question, a phrase, a name.")
     question = " ".join(query)
-    address = existing(place)
-    set_up_logging("ERROR", settings.log_file, files_of(address))
-    settings = settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
+    settings = here.settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
     scopes = [filters.scope(one) for one in ([filters.kind] if filters.kind else MemoryKind)]
     if filters.session is not None:
-        with opened(place) as storage:
+        with here.opened() as storage:
             require_session(storage, filters.session)
-    with SessionMemoryStore(address, settings, read_only=True) as store, status("Loading the embedding model ..."):
+    with replace(here, settings=settings).store(read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
         page = Page(limit=limit, offset=offset, prefer=prefer, copies=copies)
         found, message = (search.one if filters.kind else search.all)(scopes, page)
         traces = list(search.traces(scopes, page, why_not)) if explain or why_not else []
-    if as_json:
+    if here.as_json:
         results = [result.model_dump(mode="json") for result in found]
         trace = {"trace": traces} if traces else {}
         print_json(

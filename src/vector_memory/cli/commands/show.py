@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -9,17 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.cli.flags import (
-    AsJson,
     AsOfTime,
     Filters,
     FiltersInSession,
-    LocationFlags,
+    MemoryFlags,
     MemoryId,
     OfAgent,
     Since,
     Switch,
     Until,
-    opened,
     require_session,
     window,
 )
@@ -30,7 +29,7 @@ from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.overview import MemoryStatsResult, SessionsResult, SessionStatsResult, TimelineResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.statistics import Overview, Statistics
-from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, MemoryAddress
+from vector_memory.settings import MAX_RESPONSE_TOKENS, MemoryAddress
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
 
@@ -40,15 +39,14 @@ def show(
     /,
     *,
     raw: Annotated[bool, Switch(help="Print only the exact text.")] = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Print a memory's text and origin."""
-    with opened(place) as storage:
+    with here.opened() as storage:
         memory = Overview(storage).memory(memory_id)
     if raw:
         sys.stdout.buffer.write(memory.content.encode())
-    elif as_json:
+    elif here.as_json:
         print_json(memory.model_dump(exclude={"content_end"}))
     else:
         print_memory(memory)
@@ -61,53 +59,44 @@ def sessions(
     until: Until = None,
     as_of: AsOfTime = None,
     limit: Annotated[int, Parameter(help="Maximum number of sessions (1-100).")] = 20,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """List the sessions, latest activity first."""
     scope = Scope(agent_id=agent, **window(since, until, as_of))
-    with opened(place) as storage:
+    with here.opened() as storage:
         found = Statistics(storage, ResponseBudget(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
-    if as_json:
-        print_json(found.model_dump())
-    else:
-        print_sessions(found, filtered=bool(scope.as_filters()))
+    here.show(found, partial(print_sessions, filtered=bool(scope.as_filters())))
 
 
 def timeline(
     session: SessionArgument,
     /,
     *,
-    filters: Annotated[FiltersInSession, Parameter(name="*")] = FiltersInSession(),
+    filters: FiltersInSession = FiltersInSession(),
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 100,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """List what was stored in a session, latest last: time, kind and agent."""
     scope = filters.scope(filters.kind, session_id=session)
-    with opened(place) as storage:
+    with here.opened() as storage:
         require_session(storage, session)
         found = Overview(storage).timeline(scope, limit)
-    if as_json:
-        print_json(found.model_dump())
-    else:
-        print_timeline(found)
+    here.show(found, print_timeline)
 
 
 def list_(
     *,
-    filters: Annotated[Filters, Parameter(name="*")] = Filters(),
+    filters: Filters = Filters(),
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 20,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """List memories of any kind, also knowledge and tagged notes, latest first."""
     scope = filters.scope(filters.kind)
-    with opened(place) as storage:
+    with here.opened() as storage:
         if filters.session is not None:
             require_session(storage, filters.session)
         found = Overview(storage).timeline(scope, limit)
-    if as_json:
+    if here.as_json:
         print_json(found.model_dump() | {"entries": [entry.model_dump() for entry in reversed(found.entries)]})
     else:
         print_list(found, is_filtered=bool(scope.as_filters()))
@@ -257,23 +246,24 @@ def stats(
     session: Annotated[str | None, Parameter(help="Only this session; default: the whole memory.")] = None,
     /,
     *,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Count memories: all of them, or those of one session."""
-    with opened(place) as storage:
+    with here.opened() as storage:
         found: MemoryStatsResult | SessionStatsResult
         if session is None:
             found = Overview(storage).memory_stats()
         else:
             require_session(storage, session)
             found = Statistics(storage, ResponseBudget(MAX_RESPONSE_TOKENS)).session_stats(session)
-    if as_json:
-        print_json(found.model_dump())
-    elif isinstance(found, SessionStatsResult):
+    here.show(found, partial(_print_stats, address=here.place.address()))
+
+
+def _print_stats(found: MemoryStatsResult | SessionStatsResult, address: MemoryAddress) -> None:
+    if isinstance(found, SessionStatsResult):
         _print_session_stats(found)
     else:
-        _print_memory_stats(found, place.address())
+        _print_memory_stats(found, address)
 
 
 def _print_session_stats(found: SessionStatsResult) -> None:

@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, Switch, given_path
+from vector_memory.cli.flags import DatabaseFlags, Flags, HiddenSettingsFlags, OutputFlags, Switch, given_path
 from vector_memory.cli.terminal import as_json as one_line_of_json
-from vector_memory.cli.terminal import console, grid, one_line, print_json, progress, say, tell
+from vector_memory.cli.terminal import console, grid, one_line, print_json, progress, say
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
@@ -24,9 +25,6 @@ from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission, Token, Tokens
 
-DataDir = Annotated[
-    Path | None, Parameter(help="Folder of the namespaces and tokens; also VECTOR_MEMORY_DATA_DIR.", show_default=False)
-]
 AuditKey = Annotated[
     Path | None, Parameter(help="File with the server's key; also VECTOR_MEMORY_AUDIT_KEY.", show_default=False)
 ]
@@ -34,6 +32,38 @@ if TYPE_CHECKING:
     Scope = Permission | str
 else:  # cyclopts would offer an enumeration's names, not its values
     Scope = Literal[tuple(permission.value for permission in Permission)]
+
+
+@Flags
+@dataclass(frozen=True)
+class FolderFlags(OutputFlags):
+    """The data folder of a server for several teams."""
+
+    data_dir: Annotated[
+        Path | None,
+        Parameter(help="Folder of the namespaces and tokens; also VECTOR_MEMORY_DATA_DIR.", show_default=False),
+    ] = None
+
+    def folder(self) -> Path:
+        """Return the data folder. Raises ConfigurationError if none is given."""
+        if self.data_dir is None:
+            raise ConfigurationError(
+                "Say where the namespaces are: --data-dir for a folder, or --database-url for a database."
+            )
+        return given_path(self.data_dir)
+
+
+@Flags
+@dataclass(frozen=True)
+class TeamFlags(FolderFlags):
+    """Where the namespaces and tokens are: a database, or else the data folder."""
+
+    database: DatabaseFlags = DatabaseServer()
+
+    def registry(self, dimensions: int = DEFAULT_DIM) -> Registry:
+        """Return the namespaces and tokens. Raises ConfigurationError."""
+        return Registry(self.database.url() or self.folder(), dimensions)
+
 
 SHOWN_ONCE = "This token is shown once. Keep it where your client reads it, not in a shared file:"
 
@@ -50,25 +80,21 @@ def namespace(
     max_mb: Annotated[int | None, Parameter(help="Maximum size of the database, in MB.")] = None,
     calls_per_minute: Annotated[int | None, Parameter(help="Maximum number of calls a minute and process.")] = None,
     to: Annotated[str | None, Parameter(help="PostgreSQL database to move it to.", show_default=False)] = None,
-    data_dir: DataDir = None,
-    database: DatabaseFlags = DatabaseServer(),
+    teams: TeamFlags = TeamFlags(),
     settings: HiddenSettingsFlags = Settings(),
-    as_json: AsJson = False,
 ) -> None:
     """Create a namespace, set its limits, move it to another database, or list all.
 
     Each is a separate memory on a server for several teams. Calls that write wait while it is moved.
     """
     quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
-    with closing(registry_at(database, data_dir, settings.embedding_dim)) as registry:
+    with closing(teams.registry(settings.embedding_dim)) as registry:
         if action == "list":
             names = registry.names()
-            if names or as_json:
-                tell({"namespaces": names}, "\n".join(names), as_json=as_json)
+            if names or teams.as_json:
+                teams.tell({"namespaces": names}, "\n".join(names))
         elif action == "move":
-            move_namespace(
-                registry, required(name, "namespace move NAME --to URL"), database, to, settings, as_json=as_json
-            )
+            move_namespace(registry, required(name, "namespace move NAME --to URL"), teams, to, settings)
         elif action == "limit":
             name = required(name, "namespace limit NAME --max-memories N")
             registry.set_quota(name, quota)
@@ -77,15 +103,13 @@ def namespace(
             name = required(name, "namespace create NAME")
             registry.create(name, quota)
             following = f"Next: `vector-memory token create TOKEN --namespace {name}`"
-            tell({"namespace": name}, f"Created the namespace {name}. {following}", as_json=as_json)
+            teams.tell({"namespace": name}, f"Created the namespace {name}. {following}")
 
 
-def move_namespace(
-    source: Registry, name: str, database: DatabaseServer, to: str | None, settings: Settings, *, as_json: bool
-) -> None:
+def move_namespace(source: Registry, name: str, teams: TeamFlags, to: str | None, settings: Settings) -> None:
     """Move a namespace to another database. Raises ConfigurationError unless two databases are named."""
-    address = DatabaseServer(database_url=to, database_unencrypted=database.database_unencrypted).url()
-    if address is None or database.url() in (None, address):
+    address = DatabaseServer(database_url=to, database_unencrypted=teams.database.database_unencrypted).url()
+    if address is None or teams.database.url() in (None, address):
         raise ConfigurationError("Name the database of the namespace with --database-url, and another one with --to.")
     with closing(Registry(address, settings.embedding_dim)) as target:
         moved = move(source, target, name, progress)
@@ -94,7 +118,7 @@ def move_namespace(
         memories, seconds = counted(moved.memories, "memory", "memories"), f"{moved.seconds:.1f}"
         message = f"Moved {name} with {memories} and its tokens to {address}. Its writers waited for {seconds} s."
     body = {"namespace": name, "memories": moved.memories, "seconds": round(moved.seconds, 1), "target": str(address)}
-    tell(body, message, as_json=as_json)
+    teams.tell(body, message)
 
 
 def token(
@@ -107,22 +131,20 @@ def token(
     session: Annotated[list[str] | None, Parameter(help="Only this session; repeatable.", show_default=False)] = None,
     agent: Annotated[str | None, Parameter(help="Store as this agent only.")] = None,
     expires: Annotated[str | None, Parameter(help="Time until it expires: 12h, 90d or 8w.")] = None,
-    data_dir: DataDir = None,
-    database: DatabaseFlags = DatabaseServer(),
-    as_json: AsJson = False,
+    teams: TeamFlags = TeamFlags(),
 ) -> None:
     """Create, list or revoke the tokens that clients send to a server for several teams.
 
     A new token is printed once and kept nowhere: only its SHA-256 is stored. A running server notices changes at the
     next call.
     """
-    with closing(registry_at(database, data_dir)) as registry:
+    with closing(teams.registry()) as registry:
         if action == "list":
-            list_tokens(registry.tokens, as_json=as_json)
+            list_tokens(registry.tokens, as_json=teams.as_json)
         elif action == "revoke":
             name = required(name, "token revoke NAME")
             registry.tokens.revoke(name)
-            tell({"revoked": name}, f"Revoked {name}: the next call with it is refused.", as_json=as_json)
+            teams.tell({"revoked": name}, f"Revoked {name}: the next call with it is refused.")
         else:
             name = required(name, "token create NAME")
             opened = required(namespace, f"token create {name} --namespace NAMESPACE")
@@ -135,10 +157,10 @@ def token(
                 agent_id=agent,
                 expires_at=None if expires is None else time.time() + seconds_in(expires),
             )
-            if not as_json:  # only the secret on standard output, so that a script can keep it
+            if not teams.as_json:  # only the secret on standard output, so that a script can keep it
                 sys.stderr.write(f"{SHOWN_ONCE}\n")
             body = {"token": secret, "name": name, "namespace": opened, "scope": str(scope)}
-            tell(body, secret, as_json=as_json)
+            teams.tell(body, secret)
 
 
 def audit(
@@ -147,23 +169,22 @@ def audit(
     namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
     verify: Annotated[bool, Switch(help="Only check that no line was changed or removed.")] = False,
     audit_key: AuditKey = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
+    teams: FolderFlags = FolderFlags(),
 ) -> None:
     """Print who called what, when and on which ids, and check that no line was changed or removed."""
-    log = AuditLog(data_folder(data_dir), None if audit_key is None else given_path(audit_key))
+    log = AuditLog(teams.folder(), None if audit_key is None else given_path(audit_key))
     if not verify:
         for line in log.lines():
             if token in (None, line["token"]) and namespace in (None, line["namespace"]):
-                sys.stdout.write(f"{as_text(line) if as_json else in_words(line)}\n")
+                sys.stdout.write(f"{as_text(line) if teams.as_json else in_words(line)}\n")
     checked = log.verify()
     if broken := checked.broken:
         raise DatabaseError(f"The audit log fails its check: {broken.file.name}, line {broken.line}: {broken.reason}.")
     if verify:
-        say_intact(checked, as_json=as_json)
+        say_intact(checked, teams)
 
 
-def say_intact(checked: Checked, *, as_json: bool) -> None:
+def say_intact(checked: Checked, teams: FolderFlags) -> None:
     """Say that every line holds, and of what the log itself says that it is missing."""
     facts = {"lines": checked.lines, "missing": checked.missing, "newest": checked.newest}
     notes = ["The audit log is intact."]
@@ -171,7 +192,7 @@ def say_intact(checked: Checked, *, as_json: bool) -> None:
         notes.append(f"It notes that {counted(checked.missing, 'call')} could not be recorded.")
     if checked.unfinished:
         notes.append("The last line is incomplete: a full disk, the end of a process or somebody cut it off.")
-    tell({"intact": True, **facts, "unfinished": checked.unfinished}, " ".join(notes), as_json=as_json)
+    teams.tell({"intact": True, **facts, "unfinished": checked.unfinished}, " ".join(notes))
 
 
 def in_words(line: dict[str, Any]) -> str:
@@ -234,17 +255,3 @@ def required(value: str | None, usage: str) -> str:
     if value is None:
         raise ConfigurationError(f"An argument is missing: `vector-memory {usage}`.")
     return value
-
-
-def registry_at(database: DatabaseServer, data_dir: Path | None, dimensions: int = DEFAULT_DIM) -> Registry:
-    """Return the namespaces and tokens in a database, or else in the data folder. Raises ConfigurationError."""
-    return Registry(database.url() or data_folder(data_dir), dimensions)
-
-
-def data_folder(data_dir: Path | None) -> Path:
-    """Return the data folder. Raises ConfigurationError if none is given."""
-    if data_dir is None:
-        raise ConfigurationError(
-            "Say where the namespaces are: --data-dir for a folder, or --database-url for a database."
-        )
-    return given_path(data_dir)

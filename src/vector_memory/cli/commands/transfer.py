@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that export, import and copy memories, and store past sessions of clients."""
 
 import os
@@ -13,10 +12,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.flags import (
-    AsJson,
-    HiddenSettingsFlags,
-    LocationFlags,
+    MemoryFlags,
+    OutputFlags,
     Overwrite,
+    StoreFlags,
     Switch,
     creatable,
     existing,
@@ -24,15 +23,14 @@ from vector_memory.cli.flags import (
     given_path,
     window,
 )
-from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import one_line, progress, resumable, tell
+from vector_memory.cli.terminal import one_line, progress, resumable
 from vector_memory.domain import ANY, MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import open_regular
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
 from vector_memory.maintenance.copying import copy_all
 from vector_memory.maintenance.transfer import is_sqlite, new_file, notes_as_export
-from vector_memory.settings import DatabaseLocation, MemoryAddress, Settings, project_folder
+from vector_memory.settings import DatabaseLocation, MemoryAddress, project_folder
 from vector_memory.store import SessionMemoryStore
 
 if TYPE_CHECKING:
@@ -53,14 +51,13 @@ def export(
     vectors: Annotated[bool, Switch(help="Include the vectors.")] = False,
     as_of: Annotated[str, Parameter(help="Only what was current at the end of this date or time.")] = ANY,
     overwrite: Overwrite = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
+    here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Write one session, or the whole memory, as JSON Lines. Servers can keep writing.
 
     Without --as-of, superseded memories are written too, with what superseded them.
     """
-    address = existing(place)
+    address = existing(here.place)
     then = window(None, None, as_of).get("as_of") or ANY
     with SessionMemoryStore(address, read_only=True) as store, progress("Memories") as update:
         if output == STANDARD:
@@ -70,10 +67,9 @@ def export(
         with new_file(target, overwrite=overwrite, databases=files_of(address)) as stream:
             written = store.export_memories(stream, session, with_vectors=vectors, as_of=then, on_progress=update)
     with_them = "with" if written.with_vectors else "without"
-    tell(
+    here.tell(
         {"success": True, **written._asdict(), "file": str(target), "bytes": target.stat().st_size},
         f"Wrote {counted(written.memories, 'memory', 'memories')} {with_them} vectors to {target}",
-        as_json=as_json,
     )
 
 
@@ -90,19 +86,15 @@ def import_(
     as_session: Annotated[
         str | None, Parameter(name="--as", help="Import its only session under this id, as a fork.")
     ] = None,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    here: StoreFlags = StoreFlags(),
 ) -> None:
     """Add the memories of an export; memories that already exist are skipped. Can be interrupted and repeated.
 
     A database of the tagged memory server that came before this one is imported too; it is only read. If any line of
     an export is invalid, nothing is changed. Vectors of another model are recomputed.
     """
-    address = creatable(place)
-    set_up_logging("ERROR", settings.log_file, files_of(address))
     with opened_export(source) as stream, resumable():
-        with SessionMemoryStore(address, settings) as store:
+        with here.store(creatable(here.place)) as store:
             with progress("Memories") as update:
                 result = store.import_memories(stream, as_session=as_session, on_progress=update)
             said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} already existed."]
@@ -120,7 +112,7 @@ def import_(
     body = {"success": True, **result._asdict(), "without_vectors": missing, "message": " ".join(said)}
     if not result.expired:
         del body["expired"]
-    tell(body, "\n".join(said), as_json=as_json)
+    here.tell(body, "\n".join(said))
 
 
 def backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], None]) -> tuple[int, str | None]:
@@ -180,7 +172,7 @@ def copy(
         bool,
         Switch(help="Accept connections without TLS to a database on another machine, in a network that you trust."),
     ] = False,
-    as_json: AsJson = False,
+    here: OutputFlags = OutputFlags(),
 ) -> None:
     """Copy a memory with its ids, times and vectors, from a file to PostgreSQL or back.
 
@@ -201,10 +193,9 @@ def copy(
     gone = f". Removed {copied.removed:,} that the source no longer has." if copied.removed else ""
     nuls = copied.nul_characters
     replaced = f"Replaced {counted(nuls, 'NUL character')} by U+FFFD.\n" if nuls else ""
-    tell(
+    here.tell(
         {"success": True, **copied._asdict(), "source": str(source_at), "target": str(target_at)},
         f"{replaced}Copied {counted(copied.memories, 'memory', 'memories')}{known} to {target_at}{gone}",
-        as_json=as_json,
     )
 
 
@@ -243,9 +234,7 @@ def import_sessions(
     dry_run: Annotated[bool, Switch(help="Only show what would be stored.")] = False,
     no_redact: Annotated[bool, Switch(help="Store secrets and <private> parts too.")] = False,
     again: Annotated[bool, Switch(help="Store what was deleted or has expired since, too.")] = False,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-    settings: HiddenSettingsFlags = Settings(),
+    here: StoreFlags = StoreFlags(),
 ) -> int:
     """Store the past sessions of Claude Code and Codex. Can be interrupted and repeated: it adds only what is new.
 
@@ -259,12 +248,10 @@ def import_sessions(
 
     if project is not None and all_projects:
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")
-    address = creatable(place)
-    set_up_logging("ERROR", settings.log_file, files_of(address))
     folder = None if all_projects else given_path(project or project_folder())
     clients = [client] if client else list(CLIENTS)
     missing, problem = 0, None
-    with resumable(), SessionMemoryStore(address, settings, read_only=dry_run) as store:
+    with resumable(), here.store(creatable(here.place), read_only=dry_run) as store:
         with progress("Transcripts") as update:
             importer = Importer(store, is_dry=dry_run, redacts=not no_redact, again=again)
             result = importer.run(clients, folder, update)
@@ -285,7 +272,7 @@ def import_sessions(
         "unread": [{"file": str(unread.path), "reason": unread.reason} for unread in result.unread],
         "without_vectors": missing,
     }
-    tell(body, "\n".join([*sentences_about(result, is_dry=dry_run), *filter(None, [problem])]), as_json=as_json)
+    here.tell(body, "\n".join([*sentences_about(result, is_dry=dry_run), *filter(None, [problem])]))
     return 1 if result.unread else 0
 
 
