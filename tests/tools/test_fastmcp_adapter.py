@@ -18,7 +18,7 @@ from vector_memory.server.prompts import hand_over
 from vector_memory.server.tools.documents import get_memory_by_id
 
 ROOT = Path(__file__).parents[2]
-CHECKED = {"fastmcp": ("4.1", "fastmcp>=4.1.2,<4.2"), "mcp": ("2.3", "mcp>=2.3,<2.4")}
+CHECKED = {"fastmcp": ("4.2", "fastmcp>=4.2.3,<4.3"), "mcp": ("2.3", "mcp>=2.3,<2.4")}
 PRIVATE = ("_state_store", "_lifespan_manager", "_mcp_server")
 
 

@@ -132,6 +132,4 @@ def http_app(server: FastMCP, *, hosts: list[str], origins: list[str], max_body:
 
     app.router.lifespan_context = lifespan
     app.router.redirect_slashes = False  # a redirection names the scheme that the proxy speaks to this server
-    # Otherwise the SDK lists all tools at each call, to compare headers that a schema may ask for: none of ours does.
-    server._mcp_server.get_tool_input_schema = lambda _name: None  # noqa: SLF001 - see the module's docstring
     return app
