@@ -5,15 +5,18 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
+from fastmcp.server.auth.providers import jwt
 
 from over_http.calling import answer_in, post
 from over_http.conftest import serving
 from over_http.signed import ISSUER, Provider, options, trusting, unsigned
 from vector_memory.server.http import signed
+from vector_memory.server.http.asgi_guard import RETRY_SECONDS
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission
@@ -174,8 +177,14 @@ def test_while_the_keys_cannot_be_fetched_callers_are_told_to_come_back(
         assert unsteady.asked == 1
         assert sum(sent) < 2**26, "the answer was read to its end"
         unsteady.status, unsteady.answer = 200, sound
-        monkeypatch.setattr(signed, "RETRY_SECONDS", 0)
+        wait(monkeypatch)
         assert post(url, unsteady.token()).status_code == 200
+
+
+def wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server fetch keys again, as if it had waited for as long as it lets others wait."""
+    ahead = SimpleNamespace(monotonic=lambda: time.monotonic() + RETRY_SECONDS, time=time.time)
+    monkeypatch.setattr(jwt, "time", ahead)
 
 
 def counted(pieces: Iterator[bytes], sent: list[int]) -> Iterator[bytes]:
@@ -188,11 +197,11 @@ def counted(pieces: Iterator[bytes], sent: list[int]) -> Iterator[bytes]:
 def test_an_unknown_key_does_not_affect_other_tokens(
     unsteady: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signed, "SECONDS_BETWEEN_FETCHES", 0.0)
     stranger = {"header": {"kid": "unknown"}}
     with trusting(unsteady, tmp_path) as url:
         assert post(url, unsteady.token()).status_code == 200
         unsteady.status = 500
+        wait(monkeypatch)
         assert post(url, unsteady.token(**stranger)).status_code == 503
         assert post(url, unsteady.token()).status_code == 200
         assert post(url, unsteady.token(exp=1)).status_code == 401
@@ -207,7 +216,7 @@ def test_unknown_keys_are_asked_for_once_and_a_new_one_is_found(
             assert post(url, unsteady.token(header={"kid": f"unknown-{number}"})).status_code == 401
         assert unsteady.asked == 1
         unsteady.answer = json.dumps({"keys": [unsteady.public("1"), unsteady.public("2")]}).encode()
-        monkeypatch.setattr(signed, "SECONDS_BETWEEN_FETCHES", 0.0)
+        wait(monkeypatch)
         assert post(url, unsteady.token(header={"kid": "2"})).status_code == 200
 
 

@@ -59,7 +59,7 @@ class Door(Unavailable, TokenVerifier):
         """Return the caller with the scopes of the token; None: it is unknown, invalid, revoked or expired."""
         if self._signed is None or token.startswith(PREFIX):
             return await self._own(token)
-        return await self._signed.verify(token)
+        return await self._signed.verify_token(token)
 
     async def _own(self, secret: str) -> AccessToken | None:
         try:
