@@ -94,7 +94,6 @@ def test_a_request_with_wrong_headers_is_refused(team: Team, headers: dict[str, 
     ("lines", "status"),
     [
         (["Origin: http://localhost", "Origin: https://evil.example"], 403),
-        (["Content-Length: 2", "Transfer-Encoding: chunked"], 400),
         (["Origin: http://[::1].evil.com"], 403),
         (["Origin: http://localhost@evil.com"], 403),
         (["Origin: ftp://localhost"], 403),

@@ -262,11 +262,8 @@ class Gate:
 
 
 def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
-    """Return how to refuse a request from a foreign page, or with two lengths of its body; None: it is clear."""
-    headers = dict(scope["headers"])
-    if b"transfer-encoding" in headers and b"content-length" in headers:
-        return 400, b"Content-Length or Transfer-Encoding, not both.\n"
-    if not HOST.fullmatch(headers.get(b"host", b"localhost")):
+    """Return how to refuse a request from a foreign page; None: it is clear."""
+    if not HOST.fullmatch(dict(scope["headers"]).get(b"host", b"localhost")):
         return 421, b"Misdirected Request\n"
     origins = [value for name, value in scope["headers"] if name == b"origin"]
     if len(origins) > 1 or not all(map(ORIGIN.fullmatch, origins)):
