@@ -216,7 +216,7 @@ def test_ten_thousand_idle_connections_lock_no_client_out(process: Running) -> N
 
 
 def test_clients_that_send_their_headers_slowly_are_cut_off(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi_guard, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(asgi_guard, "SECONDS_TO_SEND", 0.5)
     host, port = team.url.split("/")[2].split(":")
     secret = team.token(next(NAMES))
     with (

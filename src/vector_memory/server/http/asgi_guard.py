@@ -6,10 +6,10 @@ import resource
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Limits of time and size for clients: the bodies of requests, and connections that a client opens and leaves.
 
@@ -20,94 +20,20 @@ MAX_BODY = 16 * 2**20
 """Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
 
 MAX_BODIES = 8 * MAX_BODY
-"""Bytes of all bodies that are read or answered at the same time."""
+"""Bytes that all bodies take which are read or answered at the same time, with their values; one may take half."""
 
-BODY_SECONDS = 30.0
-"""Time for a client to send the body of a request."""
+BYTES_OF_VALUE = 100
+"""What a value takes when it is parsed. A text of the maximum length fits, whatever it holds."""
+
+BEFORE_VALUES = (b",", b"[", b"{")
+
+SECONDS_TO_SEND = 30.0
+"""Time for a client to send the headers of a request, and then its body."""
 
 RETRY_SECONDS = 5
 """When a client should try again after an answer with the status 503."""
 
 RETRY = (b"retry-after", str(RETRY_SECONDS).encode())
-
-MAX_STRUCTURE = 2**16
-"""Bytes of a body outside of its texts: parsed, they take twenty times their size. No call needs half of them."""
-
-TEXT = re.compile(rb'"[^"]*"')
-
-
-class Refusal(NamedTuple):
-    """Why a body is refused, with a status and headers of HTTP."""
-
-    status: int
-    words: str
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-SLOW = Refusal(408, "The body has not arrived in time.")
-FULL = Refusal(503, "Too many large requests at the same time: try again later.", (RETRY,))
-COMPLEX = Refusal(413, "The body has more values than any call needs.")
-"""Parsing it would take too much memory."""
-
-
-class BodyError(Exception):
-    """A body is refused."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.words)
-        self.refusal = refusal
-
-
-class Bodies:
-    """The bodies of all clients."""
-
-    def __init__(self) -> None:
-        self._size = 0
-
-    async def read(self, receive: Receive, held: ExitStack) -> Message:
-        """Return a whole body, which counts until `held` is closed, or what came instead of its end.
-
-        Raises BodyError if it does not arrive in time, finds no room, or has more values than any call.
-        """
-        body, more = bytearray(), True
-        held.callback(lambda: self._grow(-len(body)))
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                while more and len(body) <= MAX_BODY:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return message
-                    piece, more = message.get("body", b""), message.get("more_body", False)
-                    self._grow(len(piece))
-                    body += piece
-        except TimeoutError:
-            raise BodyError(SLOW) from None
-        if is_complex(body):
-            raise BodyError(COMPLEX)
-        return {"type": "http.request", "body": bytes(body), "more_body": more}
-
-    def _grow(self, size: int) -> None:
-        if self._size + size > MAX_BODIES:
-            raise BodyError(FULL)
-        self._size += size
-
-
-def is_complex(body: bytes | bytearray) -> bool:
-    """Return whether more of a body than any call needs is no text, such as brackets and numbers."""
-    if len(body) <= MAX_STRUCTURE:
-        return False
-    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    structure = end = 0
-    for text in TEXT.finditer(plain):
-        structure += text.start() - end + 2
-        end = text.end()
-        if structure > MAX_STRUCTURE:
-            return True
-    return structure + len(plain) - end > MAX_STRUCTURE
-
-
-HEAD_SECONDS = 30.0
-"""Time for a client to send the headers of a request."""
 
 UNREAD_SECONDS = 60.0
 """How long a client may leave an answer unread."""
@@ -123,8 +49,6 @@ class TimedConnection(H11Protocol):
     """
 
     _deadline: asyncio.TimerHandle | None = None
-    _seen: RequestResponseCycle | None = None
-    _body_ends = 0.0
 
     def connection_made(self, transport: Any) -> None:
         """Expect a request."""
@@ -132,7 +56,7 @@ class TimedConnection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, after an early answer only as long as the body may take."""
+        """Read on; after an early answer, what is left of the body counts as the next request."""
         super().data_received(data)
         self._watch()
 
@@ -142,14 +66,10 @@ class TimedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        if self.cycle is not self._seen:
-            self._seen, self._body_ends = self.cycle, self.loop.time() + BODY_SECONDS
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_clock()
         elif self._deadline is None and not self.transport.is_closing():
-            now = self.loop.time()
-            ends = self._body_ends if self.conn.their_state is h11.SEND_BODY else now + HEAD_SECONDS
-            self._deadline = self.loop.call_at(max(now, ends), self.transport.abort)
+            self._deadline = self.loop.call_later(SECONDS_TO_SEND, self.transport.abort)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:
@@ -198,7 +118,7 @@ class Gate:
         self._prefix = prefix
         self._inside = 0
         self._is_closed = False
-        self._bodies = Bodies()
+        self._bodies = 0
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -221,10 +141,8 @@ class Gate:
 
     async def wait_until_empty(self, seconds: float) -> None:
         """Wait until all running requests are answered, but no longer than this."""
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), seconds)
-        except TimeoutError:
-            return
 
     async def _pass(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         self._inside += 1
@@ -247,11 +165,10 @@ class Gate:
                 return await receive()
             has_read = True
             try:
-                return await self._bodies.read(receive, held)
-            except BodyError as error:
+                return await self._whole_body(receive, held)
+            except HTTPException as refusal:
                 is_refused = True
-                status, words, headers = error.refusal
-                await answer(send, status, f"{words}\n".encode(), CLOSE, *headers)
+                await answer(send, refusal.status_code, f"{refusal.detail}\n".encode(), CLOSE, RETRY)
                 return {"type": "http.disconnect"}
 
         async def send_unless_refused(message: Message) -> None:
@@ -259,6 +176,35 @@ class Gate:
                 await send(message)
 
         return receive_whole, send_unless_refused
+
+    async def _whole_body(self, receive: Receive, held: ExitStack) -> Message:
+        """Return a body, which counts until `held` is closed, or what came instead of its end.
+
+        Raises HTTPException if it does not arrive in time, finds no room, or has more values than any call.
+        """
+        body, size, more = bytearray(), 0, True
+        try:
+            async with asyncio.timeout(SECONDS_TO_SEND):
+                while more and len(body) <= MAX_BODY:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return message
+                    piece, more = message.get("body", b""), message.get("more_body", False)
+                    takes = len(piece) + BYTES_OF_VALUE * sum(map(piece.count, BEFORE_VALUES))
+                    size += takes
+                    if size > MAX_BODIES // 2:
+                        raise HTTPException(413, "The body has more values than any call needs.")
+                    self._count(takes)
+                    held.callback(self._count, -takes)
+                    body += piece
+        except TimeoutError:
+            raise HTTPException(408, "The body has not arrived in time.") from None
+        return {"type": "http.request", "body": bytes(body), "more_body": more}
+
+    def _count(self, size: int) -> None:
+        if self._bodies + size > MAX_BODIES:
+            raise HTTPException(503, "Too many large requests at the same time: try again later.")
+        self._bodies += size
 
 
 def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
