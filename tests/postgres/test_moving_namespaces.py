@@ -18,7 +18,7 @@ from vector_memory.maintenance.copying import Copying
 from vector_memory.settings import DatabaseServer, DatabaseUrl, Settings
 from vector_memory.storage.opening import prepare_database
 from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.tenant_tables import HeldMemory
+from vector_memory.storage.postgres.tenant_tables import SharedTables
 from vector_memory.storage.teams import Teams
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import moving
@@ -162,7 +162,7 @@ def takes_writes(registry: Registry) -> bool:
     ("part", "method", "writable"),
     [
         (Copying, "complete", [True, False]),
-        (HeldMemory, "give_to", [True, False]),
+        (SharedTables, "give_away", [True, False]),
         (Registry, "take_over", [False, False]),
         (Teams, "remove_namespace", [False, True]),
     ],

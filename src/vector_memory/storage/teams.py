@@ -1,9 +1,9 @@
 """What the servers of several teams share beside memories: the names and limits of namespaces, their tokens, a key."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import MemoryAddress
@@ -20,6 +20,16 @@ class Sizes(NamedTuple):
 
     database_bytes: int
     log_bytes: int
+
+
+class HeldMemory(NamedTuple):
+    """A memory whose writers wait until the end of a transaction. `heir`: the name of the one that it was given to.
+
+    `give_to`: gives its tables, which then refuse use, to an heir at the end of the transaction.
+    """
+
+    heir: str | None
+    give_to: Callable[[str | None], None]
 
 
 class Teams(Queries, ABC):
@@ -106,7 +116,7 @@ class TeamTables(ABC):
     def sizes(self, name: str) -> Sizes:
         """Return how much a namespace takes."""
 
-    def held(self, name: str) -> AbstractContextManager["HeldMemory"]:
+    def held(self, name: str) -> AbstractContextManager[HeldMemory]:
         """Let the writers of a namespace wait during the block. Raises ConfigurationError if it cannot be moved."""
         raise ConfigurationError(f"The namespace {name} is a file: only one in a database can be moved.")
 
@@ -116,15 +126,3 @@ class TeamTables(ABC):
 
     def close(self) -> None:  # noqa: B027 - a file is opened for each transaction
         """Close what is open. Repeated calls do nothing."""
-
-
-class HeldMemory(Protocol):
-    """A memory whose writers wait until the end of the transaction. `heir`: the name of the one that it was given to.
-
-    Tables that were given away refuse use.
-    """
-
-    heir: str | None
-
-    def give_to(self, heir: str | None) -> None:
-        """Give the tables away at the end of the transaction."""

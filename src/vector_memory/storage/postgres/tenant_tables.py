@@ -6,6 +6,7 @@ It is in a schema of its own. Only a role that may create tables changes it; tho
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import LiteralString
 
 from psycopg import errors as postgres
@@ -23,7 +24,7 @@ from vector_memory.storage.postgres.schema import SIZE
 from vector_memory.storage.postgres.statement import Row
 from vector_memory.storage.postgres.transaction_header import GIVEN_AWAY
 from vector_memory.storage.postgres.transactions import PostgresConnection
-from vector_memory.storage.teams import KEY_BYTES, Sizes, Teams, TeamTables
+from vector_memory.storage.teams import KEY_BYTES, HeldMemory, Sizes, Teams, TeamTables
 
 TABLES = """
 create table if not exists server_key (
@@ -125,10 +126,18 @@ class SharedTables(TeamTables):
             return Sizes(int(fetch_value(connection, SIZE, (self.address(name).schema,))), 0)
 
     @contextmanager
-    def held(self, name: str) -> Iterator["HeldMemory"]:
+    def held(self, name: str) -> Iterator[HeldMemory]:
         """Let the writers of a memory wait during the block."""
         with self._transaction(writes=True) as connection:
-            yield HeldMemory(connection, self.address(name).schema)
+            schema = Identifier(self.address(name).schema).as_string(connection)
+            version = fetch_value(connection, f"select schema_version from {schema}.namespace for update")
+            source = fetch_value(connection, f"select source from {schema}.provenance")
+            yield HeldMemory(source if version == GIVEN_AWAY else None, partial(self.give_away, connection, schema))
+
+    def give_away(self, connection: Connection, schema: str, heir: str | None) -> None:
+        """Give the tables of a memory away at the end of the transaction."""
+        connection.execute(f"update {schema}.provenance set source = %s", (heir,))
+        connection.execute(f"update {schema}.namespace set schema_version = {GIVEN_AWAY}, revision = revision + 1")
 
     def memory_name(self, name: str) -> str | None:
         """Return the random name of a memory; None: the schema has no memory."""
@@ -168,25 +177,6 @@ class DatabaseTeams(Teams):
         known = self._raw.execute(ROLES).fetchall()
         migrations.migrate(self._raw, schema, self._dimensions)
         grant(self._raw, [(schema, *each) for each in rights(known, schema)])
-
-
-class HeldMemory:
-    """A memory whose writers wait until the end of the transaction. `heir`: the name of the one that it was given to.
-
-    Tables that were given away refuse use.
-    """
-
-    def __init__(self, connection: Connection, schema: str) -> None:
-        self._connection, self._schema = connection, Identifier(schema).as_string(connection)
-        version = fetch_value(connection, f"select schema_version from {self._schema}.namespace for update")
-        source = fetch_value(connection, f"select source from {self._schema}.provenance")
-        self.heir: str | None = source if version == GIVEN_AWAY else None
-
-    def give_to(self, heir: str | None) -> None:
-        """Give the tables away at the end of the transaction."""
-        self._connection.execute(f"update {self._schema}.provenance set source = %s", (heir,))
-        sql = f"update {self._schema}.namespace set schema_version = {GIVEN_AWAY}, revision = revision + 1"
-        self._connection.execute(sql)
 
 
 def create(connection: Connection, schema: str) -> None:
