@@ -6,7 +6,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-import vector_memory.cli.commands.database as command
+import vector_memory.cli.commands.tenancy as command
 from clusters import Cluster
 from vector_memory import MemoryKind, Scope, SessionMemoryStore, Settings
 from vector_memory.embedding.toy_engine import ToyEngine

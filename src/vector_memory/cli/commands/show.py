@@ -1,4 +1,4 @@
-"""The commands that list, print and count memories: they need no model and change nothing."""
+"""The commands that list, print, count and review memories: they need no model."""
 
 import sys
 from collections.abc import Mapping
@@ -26,7 +26,14 @@ from vector_memory.cli.terminal import console, grid, moment, one_line, print_js
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.overview import MemoryStatsResult, SessionsResult, SessionStatsResult, TimelineResult
+from vector_memory.results.overview import (
+    MemoryStatsResult,
+    ReviewedMemory,
+    ReviewResult,
+    SessionsResult,
+    SessionStatsResult,
+    TimelineResult,
+)
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.statistics import Overview, Statistics
 from vector_memory.settings import MAX_RESPONSE_TOKENS, MemoryAddress
@@ -309,3 +316,54 @@ def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> Non
 
 def _in_descending_order(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def review(
+    *,
+    session: Annotated[str | None, Parameter(help="Only this session.")] = None,
+    limit: Annotated[int, Parameter(help="Maximum number of lines (1-100).")] = 20,
+    dismiss: Annotated[
+        list[str] | None, Parameter(help="First say that no later memory corrects this one, by its id; repeatable.")
+    ] = None,
+    here: MemoryFlags = MemoryFlags(),
+) -> None:
+    """List memories that may be out of date: those with later ones on their subject, and old ones never read."""
+    from vector_memory.sessions.review import Review
+
+    with here.opened(read_only=not dismiss) as storage:
+        if session is not None:
+            require_session(storage, session)
+        reviewed = Review(storage, ResponseBudget(MAX_RESPONSE_TOKENS))
+        for memory_id in dismiss or []:
+            reviewed.dismiss(memory_id)
+        found = reviewed.review(Scope(session_id=session), limit)
+    here.show(found, print_review)
+
+
+def print_review(found: ReviewResult) -> None:
+    """Print a review as a table, and what to do with it."""
+    out = console()
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(justify="right", style="cyan")
+    table.add_column(style="dim")
+    table.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
+    for line in found.lines:
+        note = "" if line.later is not None else "never read: "
+        table.add_row(*entry_of(line, note=note))
+        if line.later is not None:
+            table.add_row(*entry_of(line.later, mark="→ "))
+            if line.is_repeated:
+                table.add_row("", "", Text("says all that the earlier one says", style="yellow"))
+            if line.differences:
+                table.add_row("", "", Text("; ".join(line.differences), style="yellow"))
+    out.print(table)
+    out.print(Text(found.message or ""))
+    example = next(((line.later.id, line.id) for line in found.lines if line.later is not None), None)
+    if example is not None:
+        out.print(Text("vector-memory supersede {} {}".format(*example), style="bold"))
+
+
+def entry_of(memory: ReviewedMemory, *, mark: str = "", note: str = "") -> tuple[str, str, Text]:
+    """Return the id of a memory, the day when it was stored, and its title or beginning."""
+    said = Text.assemble((note, "dim"), one_line(memory.title or memory.content))
+    return f"{mark}{memory.id}", moment(memory.created_at)[:10], said
