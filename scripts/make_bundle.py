@@ -16,7 +16,7 @@ from vector_memory import __version__
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "packages")
-NOT_COPIED = shutil.ignore_patterns("__pycache__", "all-MiniLM-L6-v2")  # uv fetches the weights
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "all-MiniLM-L6-v2", "multilingual-e5-small")  # uv fetches them
 FILES = ("LICENSE", "README.md", "main.py", "pyproject.toml", "uv.lock")
 TOOL = ("npx", "--yes", "@anthropic-ai/mcpb@2.1.2")
 

@@ -1,4 +1,4 @@
-"""Models of the BERT family with tiny random weights, each in a folder, and their forward pass in numpy."""
+"""Models with tiny random weights, each in a folder, and their forward pass in numpy."""
 
 import json
 import math
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from encoder import BLOCK, FLOAT, INT64, UINT8, Encoder, Stored, field, fields, tensor
+from encoder import described as value
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from vector_memory.embedding import safetensors
-from vector_memory.embedding.encoder import BLOCK
 from vector_memory.embedding.model_folder import ModelFolder
 from vector_memory.embedding.weights import described
 
@@ -34,68 +34,49 @@ PIECES = [
     ":",
 ]
 PIECES += ["▁query", "▁passage", "▁"]
-WIDTH, HEADS, INNER, LAYERS, EPSILON = 64, 4, 96, 2, 1e-5
+WIDTH, HEADS, INNER, LAYERS, POSITIONS, EPSILON = 64, 4, 96, 2, 64, 1e-5
 Numbers = NDArray[np.float32]
-Tensor = tuple[str, tuple[int, ...], bytes]
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "bert, mean": {},
-    "bert, cls": {"pooling": "cls"},
-    "bert, names with a prefix": {"prefix": "bert."},
-    "xlm-roberta, mean": {"family": "xlm-roberta"},
-    "roberta, cls": {"family": "roberta", "pooling": "cls", "prefix": "roberta."},
-    "bert with a unigram tokenizer": {"unigram": True},
-    "16-bit floats": {"kind": "F16"},
-    "brain floats": {"kind": "BF16"},
-    "4 bits": {"kind": "U8"},
+    "mean": {},
+    "cls": {"pooling": "cls"},
+    "a unigram tokenizer": {"unigram": True},
+    "4 bits": {"kind": UINT8},
 }
 
 
 class Tiny:
-    """A model in a folder. Attributes: `weights` as 32-bit floats, by the names without the prefix."""
+    """A model in a folder. `weights`: as 32-bit floats, by their names. `stored`: where they are in the file."""
 
     def __init__(
-        self, folder: Path, family: str = "bert", pooling: str = "mean", prefix: str = "", kind: str = "F32",
-        unigram: bool | None = None, positions: int = 64,
+        self, folder: Path, pooling: str = "mean", kind: int = FLOAT, name: str = "model.onnx",
+        data: str = "model.onnx.data", *, unigram: bool = False,
     ) -> None:  # fmt: skip
-        self.folder, self.pooling, self.prefix, self.kind = folder, pooling, prefix, kind
-        self.first_position = 0 if family == "bert" else 2
-        self.unigram = family != "bert" if unigram is None else unigram
-        self.positions = positions
-        self.tolerance = 0.01 if kind == "U8" else 2e-6
+        self.folder, self.pooling, self.kind, self.unigram = folder, pooling, kind, unigram
+        self.tolerance = 0.01 if kind == UINT8 else 2e-6
         self.vocabulary = len(PIECES if self.unigram else WORDS)
-        self.config: dict[str, Any] = {
-            "model_type": family, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-            "intermediate_size": INNER, "vocab_size": self.vocabulary, "max_position_embeddings": positions,
-            "layer_norm_eps": EPSILON, "hidden_act": "gelu", "pad_token_id": self.first_position and 1,
-        }  # fmt: skip
         self.description: dict[str, Any] = {
             "name": "tiny", "pooling": pooling, "query_prefix": "query: ", "passage_prefix": "passage: ",
+            "tokens": POSITIONS - 2, "passage_tokens": POSITIONS - 2,
         }  # fmt: skip
         self.tokenizer = self._tokenizer()
         self.weights: dict[str, Numbers] = {}
-        self._write_weights()
-        self.tokenizer.save(str(folder / "tokenizer.json"))
-        self.configure()
+        self.stored: dict[str, Stored] = {}
+        model = folder / name
+        model.parent.mkdir(exist_ok=True)
+        self._write_weights(model.parent / data)
+        model.write_bytes(Encoder(self.stored, data, HEADS, EPSILON).build())
         self.describe()
-
-    def configure(self, **change: Any) -> None:
-        (self.folder / "config.json").write_text(json.dumps(self.config | change))
 
     def describe(self, **change: Any) -> None:
         (self.folder / "vector-memory.json").write_text(json.dumps(self.description | change))
-
-    def add(self, tensors: dict[str, Tensor]) -> None:
-        """Write the weights with further ones."""
-        safetensors.write(self.folder / "model.safetensors", tensors | self.tensors)
 
     def model(self) -> ModelFolder:
         return described(self.folder, "a test")
 
     def tokens(self, text: str) -> list[int]:
         found: list[int] = self.tokenizer.encode(text).ids
-        longest = self.positions - self.first_position
-        return [*found[: longest - 1], found[-1]] if len(found) > longest else found
+        return [*found[: POSITIONS - 1], found[-1]] if len(found) > POSITIONS else found
 
     def _tokenizer(self) -> Tokenizer:
         if self.unigram:
@@ -118,12 +99,12 @@ class Tiny:
         tokenizer.save(str(self.folder / "tokenizer.json"))
         return copy
 
-    def _write_weights(self) -> None:
+    def _write_weights(self, file: Path) -> None:
         drawn = np.random.default_rng(7)
         shapes: dict[str, tuple[int, ...]] = {
             "embeddings.word_embeddings.weight": (self.vocabulary, WIDTH),
-            "embeddings.position_embeddings.weight": (self.positions, WIDTH),
-            "embeddings.token_type_embeddings.weight": (2 if self.first_position == 0 else 1, WIDTH),
+            "embeddings.position_embeddings.weight": (POSITIONS, WIDTH),
+            "embeddings.token_type_embeddings.weight": (2, WIDTH),
             "embeddings.LayerNorm.weight": (WIDTH,),
             "embeddings.LayerNorm.bias": (WIDTH,),
         }
@@ -139,39 +120,36 @@ class Tiny:
                 shapes[f"{here}.{part}.bias"] = (rows,)
             for norm in ("attention.output.LayerNorm", "output.LayerNorm"):
                 shapes[f"{here}.{norm}.weight"] = shapes[f"{here}.{norm}.bias"] = (WIDTH,)
-        tensors: dict[str, Tensor] = {}
-        for name, shape in shapes.items():
-            numbers = drawn.normal(0, 0.2, shape).astype(np.float32) + (1 if name.endswith("Norm.weight") else 0)
-            for key, stored in self._stored(name, numbers.astype(np.float32)):
-                tensors[self.prefix + key] = stored
-        self.tensors = tensors
-        self.add({})
+        with file.open("wb") as data:
+            for name, shape in shapes.items():
+                numbers = drawn.normal(0, 0.2, shape).astype(np.float32) + (1 if name.endswith("Norm.weight") else 0)
+                for key, stored in self._rounded(name, numbers.astype(np.float32)).items():
+                    kind = UINT8 if stored.dtype == np.uint8 else FLOAT
+                    self.stored[key] = Stored(kind, stored.shape, data.tell())
+                    data.write(stored.tobytes())
 
-    def _stored(self, name: str, numbers: Numbers) -> list[tuple[str, tuple[str, tuple[int, ...], bytes]]]:
+    def _rounded(self, name: str, numbers: Numbers) -> dict[str, NDArray[Any]]:
         """Return how a weight is stored, and keep what it then stands for."""
         is_matrix = numbers.ndim == 2 and "position" not in name and "type" not in name
-        if self.kind == "U8" and is_matrix:
-            blocks = numbers.reshape(len(numbers), -1, BLOCK)
-            scales = np.abs(blocks).max(-1) / 7
-            levels = np.round(blocks / scales[..., None]).astype(np.int8)
-            self.weights[name] = (levels * scales[..., None]).reshape(numbers.shape).astype(np.float32)
-            halves = (levels + 8).astype(np.uint8).reshape(numbers.shape)
-            packed = halves[:, 0::2] | halves[:, 1::2] << 4
-            return [(name, ("U8", packed.shape, packed.tobytes())), (f"{name}.scales", _floats(scales))]
-        if self.kind == "F16":
-            half = numbers.astype(np.float16)
-            self.weights[name] = half.astype(np.float32)
-            return [(name, ("F16", numbers.shape, half.tobytes()))]
-        if self.kind == "BF16":
-            upper = (numbers.view(np.uint32) >> 16).astype(np.uint16)
-            self.weights[name] = (upper.astype(np.uint32) << 16).view(np.float32)
-            return [(name, ("BF16", numbers.shape, upper.tobytes()))]
         self.weights[name] = numbers
-        return [(name, _floats(numbers))]
+        if self.kind == FLOAT or not is_matrix:
+            return {name: numbers}
+        blocks = numbers.reshape(len(numbers), -1, BLOCK)
+        scales = np.abs(blocks).max(-1) / 7
+        levels = np.round(blocks / scales[..., None]).astype(np.int8)
+        self.weights[name] = (levels * scales[..., None]).reshape(numbers.shape).astype(np.float32)
+        halves = (levels + 8).astype(np.uint8).reshape(numbers.shape)
+        return {name: halves[:, 0::2] | halves[:, 1::2] << 4, f"{name}.scales": scales.astype(np.float32)}
 
 
-def _floats(numbers: NDArray[Any]) -> tuple[str, tuple[int, ...], bytes]:
-    return "F32", numbers.shape, numbers.astype(np.float32).tobytes()
+def looked_up(table: Numbers) -> bytes:
+    """Return a model in one file whose states are the rows of a table."""
+    node = fields(1, ["table", "input_ids"]) + field(2, "hidden") + field(4, "Gather")
+    ids = value("input_ids", INT64, ["batch", "length"])
+    hidden = value("hidden", FLOAT, ["batch", "length", *table.shape[1:]])
+    numbers = tensor("table", FLOAT, table.shape) + field(9, table.tobytes())
+    graph = field(1, node) + field(2, "m") + field(5, numbers) + field(11, ids) + field(12, hidden)
+    return field(1, 10) + field(7, graph) + field(8, field(1, "") + field(2, 20))
 
 
 def forward(tiny: Tiny, tokens: list[int]) -> Numbers:
@@ -186,9 +164,8 @@ def forward(tiny: Tiny, tokens: list[int]) -> Numbers:
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
         return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
-    places = np.arange(len(tokens)) + tiny.first_position
     x = weights["embeddings.word_embeddings.weight"][tokens]
-    x = x + weights["embeddings.position_embeddings.weight"][places]
+    x = x + weights["embeddings.position_embeddings.weight"][: len(tokens)]
     x = norm(x + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
     for layer in (f"encoder.layer.{number}" for number in range(LAYERS)):
         query, key, value = (

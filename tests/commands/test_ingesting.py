@@ -93,7 +93,7 @@ def test_without_a_model_the_advice_is_to_get_it_and_to_compute_the_vectors(
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
     said = " ".join(run("ingest", "notes", "--session", "s").out.split())
-    assert "does not contain model.safetensors" in said
+    assert "does not contain model.onnx" in said
     assert "2 memories without vectors: run `vector-memory backfill`." in said
 
 

@@ -194,7 +194,7 @@ def test_models_calls_nothing_installed_that_cannot_be_used(
     flags = ("--embedding-model", "gte-small", "--embedding-model-path", str(tmp_path))
     [empty] = [row for row in run("models", *flags, "--json").json["models"] if row["in_use"]]
     assert empty["installed_in"] is None
-    assert "does not contain model.safetensors" in empty["how_to_install"]
+    assert "does not contain model.onnx" in empty["how_to_install"]
     assert run("models", "--embedding-model", "toy", "--json").json["models"][-1]["installed_in"] == "this server"
 
 

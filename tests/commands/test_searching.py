@@ -111,7 +111,7 @@ def test_without_a_model_words_are_compared_and_a_message_says_so(
         assert ended.code == 0
         assert [result["memory_id"] for result in ended.json["results"] if "chunk_id" in result] == [2]
         assert "Found by words only." in ended.json["message"]
-        assert "does not contain model.safetensors" in ended.json["message"]
+        assert "does not contain model.onnx" in ended.json["message"]
 
 
 def test_memories_without_vectors_are_counted(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,10 @@ class Distributions:
     def model(self) -> Path:
         return next(self.folder.glob("vector_memory_model-*.whl"))
 
+    @property
+    def multilingual(self) -> Path:
+        return next(self.folder.glob("vector_memory_multilingual-*.whl"))
+
 
 def copy_of_the_clone(folder: Path) -> Path:
     """Make a new folder with what git knows, or would if it were added."""

@@ -11,7 +11,8 @@ import pytest
 
 import vector_memory
 from distribution.building import ROOT, Distributions, uv
-from vector_memory.embedding.known import MINILM
+from vector_memory.embedding.known import E5_SMALL, MINILM, KnownModel
+from vector_memory.embedding.model_folder import BIAS_FILE
 
 pytestmark = pytest.mark.distribution
 
@@ -64,14 +65,23 @@ def test_the_licence_comes_with_the_wheel(distributions: Distributions) -> None:
     assert metadata(distributions.wheel)["License-Expression"] == "MIT"
 
 
-def test_the_model_comes_as_published_with_its_own_licence_and_requires_nothing(distributions: Distributions) -> None:
-    with zipfile.ZipFile(distributions.model) as archive:
-        files = {name: archive.read(f"vector_memory_model/all-MiniLM-L6-v2/{name}") for name in MINILM.sha256}
-        [licence] = [name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")]
-        assert archive.read(licence).lstrip().startswith(b"Apache License")
-    assert {name: hashlib.sha256(content).hexdigest() for name, content in files.items()} == MINILM.sha256
-    assert metadata(distributions.model)["License-Expression"] == "Apache-2.0"
-    assert metadata(distributions.model)["Requires-Dist"] is None
+@pytest.mark.parametrize(
+    ("wheel", "model", "licence"),
+    [("model", MINILM, "Apache-2.0"), ("multilingual", E5_SMALL, "MIT")],
+    ids=["all-MiniLM-L6-v2", "multilingual-e5-small"],
+)
+def test_a_model_is_the_known_one_has_its_own_licence_and_requires_nothing(
+    distributions: Distributions, wheel: str, model: KnownModel, licence: str
+) -> None:
+    file, folder = getattr(distributions, wheel), f"{model.package}/{model.description.name}"
+    official = {name: digest for name, digest in model.official[0].sha256.items() if name != BIAS_FILE}
+    with zipfile.ZipFile(file) as archive:
+        found = {name: hashlib.sha256(archive.read(f"{folder}/{name}")).hexdigest() for name in official}
+        [text] = [name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")]
+        assert archive.read(text).lstrip().startswith({"MIT": b"MIT", "Apache-2.0": b"Apache"}[licence] + b" License")
+    assert found == official
+    assert metadata(file)["License-Expression"] == licence
+    assert metadata(file)["Requires-Dist"] is None
 
 
 def test_the_version_is_that_of_the_code(distributions: Distributions) -> None:

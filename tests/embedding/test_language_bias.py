@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tiny_models import WIDTH, Tiny, forward
-from vector_memory.embedding import safetensors
 from vector_memory.embedding.model_folder import BIAS_FILE
 from vector_memory.embedding.onnx_engine import LanguageBias, OnnxEngine, read_bias
 from vector_memory.embedding.token_states import of_question, packed
@@ -70,36 +69,40 @@ def test_vectors_with_different_parts_removed_are_never_compared(tiny: Tiny) -> 
     assert len(fingerprints) == 3
 
 
-def _numbers(*shape: int, kind: str = "F16") -> tuple[str, tuple[int, ...], bytes]:
-    return kind, shape, bytes(int(np.prod(shape)) * (2 if kind == "F16" else 4))
-
-
-MEANS = {"query_mean": _numbers(WIDTH), "passage_mean": _numbers(WIDTH)}
-
-
 @pytest.mark.parametrize(
-    "tensors",
+    ("rows", "message"),
     [
-        MEANS,
-        MEANS | {"directions": _numbers()},
-        MEANS | {"directions": _numbers(WIDTH)},
-        MEANS | {"directions": _numbers(2, WIDTH // 2)},
-        MEANS | {"directions": _numbers(2, WIDTH, kind="F32")},
-        MEANS | {"directions": _numbers(2, WIDTH), "more": _numbers(1)},
-        {"query_mean": _numbers(WIDTH), "directions": _numbers(2, WIDTH)},
-        {name: _numbers(WIDTH // 2) for name in MEANS} | {"directions": _numbers(2, WIDTH // 2)},
+        (np.zeros((2, WIDTH), np.float16), "does not fit the model"),
+        (np.zeros((3, WIDTH // 2), np.float16), "does not fit the model"),
+        (np.zeros((3, WIDTH), np.float32), "does not fit the model"),
+        (np.zeros((1, 3, WIDTH), np.float16), "does not fit the model"),
+        (np.zeros((), np.float16), "does not fit the model"),
+        (np.array([print]), "is damaged"),
     ],
 )
-def test_a_file_that_does_not_fit_the_model_is_refused(
-    tiny: Tiny, tensors: dict[str, tuple[str, tuple[int, ...], bytes]]
-) -> None:
-    safetensors.write(tiny.folder / BIAS_FILE, tensors)
-    with pytest.raises(EmbeddingUnavailableError, match=r"language-bias\.safetensors does not fit the model"):
+def test_a_file_that_does_not_fit_the_model_is_refused(tiny: Tiny, rows: np.ndarray, message: str) -> None:
+    np.save(tiny.folder / BIAS_FILE, rows)
+    with pytest.raises(EmbeddingUnavailableError, match=rf"language-bias\.npy {message}"):
         OnnxEngine(tiny.model())
 
 
+def header(shape: str) -> bytes:
+    text = f"{{'descr': '<f2', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(100)
+
+
 @pytest.mark.parametrize(
-    ("data", "message"), [(b"", "not a safetensors file"), (bytes(16_000_001), "larger than 16 MB")]
+    ("data", "message"),
+    [
+        (b"", "is damaged"),
+        (b"PK\x03\x04", "is damaged"),
+        (header(f"(3, {WIDTH})"), "is damaged"),
+        (header(f"({10**30}, {WIDTH})"), "is damaged"),
+        (header(f"(-1, {WIDTH})"), "is damaged"),
+        (header("'x'"), "is damaged"),
+        (header("(" * 500), "is damaged"),
+        (bytes(16_000_001), "larger than 16 MB"),
+    ],
 )
 def test_a_file_that_is_damaged_or_too_large_is_refused(tiny: Tiny, data: bytes, message: str) -> None:
     (tiny.folder / BIAS_FILE).write_bytes(data)

@@ -3,19 +3,18 @@
 import json
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from encoder import Encoder
 
-from tiny_models import WORDS, Tiny, forward
-from vector_memory.embedding import encoder, load_embedder
-from vector_memory.embedding.encoder import Kind, build_graph
+from tiny_models import HEADS, WORDS, Tiny, forward, looked_up
+from vector_memory.embedding import load_embedder
 from vector_memory.embedding.known import ARCTIC_S, ARCTIC_XS, BGE_SMALL, GTE_SMALL, KNOWN, MINILM, KnownModel, by_name
-from vector_memory.embedding.model_folder import read_architecture
 from vector_memory.embedding.onnx_engine import OnnxEngine
-from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.weights import described, find_model, find_weights
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
@@ -36,18 +35,17 @@ def test_a_folder_is_used_by_its_path_or_beside_a_name_of_its_own(tiny: Tiny) ->
     by_name = load_embedder(Settings(embedding_model="mine", embedding_model_path=tiny.folder, embedding_dim=64))
     assert by_path.fingerprint == by_name.fingerprint
     assert by_path.fingerprint.model.startswith("tiny@")
-    assert (by_path.fingerprint.precision, by_path.fingerprint.engine) == ("fp32", "onnxruntime")
-    assert by_path.tokens_per_vector == 62  # 126 if the model read so many
+    assert (by_path.fingerprint.precision, by_path.fingerprint.engine) == ("onnx", "onnxruntime")
+    assert (by_path.tokens_per_vector, by_path.fingerprint.dimensions) == (62, 64)
     assert np.array_equal(by_path.embed(["a lease"]), by_name.embed(["a lease"]))
 
 
 @pytest.mark.parametrize("model", [BGE_SMALL, GTE_SMALL, ARCTIC_XS, ARCTIC_S], ids=lambda model: model.description.name)
 def test_vectors_of_a_known_model_have_its_pooling_and_its_prefixes(model: KnownModel, tmp_path: Path) -> None:
-    """As its card says; gte-small has 16-bit floats. What else a file of the hub contains is not needed."""
+    """As its card says. It needs no description, and the hub has it in a folder."""
     told = model.description
     is_cls = model is not GTE_SMALL
-    tiny = Tiny(tmp_path, pooling="cls" if is_cls else "mean", kind="F32" if is_cls else "F16")
-    tiny.add({"pooler.dense.weight": ("F32", (1,), bytes(4)), "embeddings.position_ids": ("I64", (1, 1), bytes(8))})
+    tiny = Tiny(tmp_path, pooling="cls" if is_cls else "mean", name="onnx/model.onnx")
     (tiny.folder / "vector-memory.json").unlink()
     engine = load_embedder(Settings(embedding_model=told.name, embedding_model_path=tmp_path, embedding_dim=64))
     texts = ["a lease", "the queue of a shard"]
@@ -57,31 +55,28 @@ def test_vectors_of_a_known_model_have_its_pooling_and_its_prefixes(model: Known
     assert np.abs(engine.embed(texts) - np.stack(wanted)).max() < tiny.tolerance
     computed = np.stack([engine.encode_query(text).vector for text in texts])
     assert np.abs(computed - np.stack(asked)).max() < tiny.tolerance
-    assert engine.fingerprint.precision == ("fp32" if is_cls else "fp16")
+    assert engine.fingerprint.model.startswith(f"{told.name}@")
 
 
-def test_a_known_model_needs_no_description_and_is_found_in_the_hub_cache(tmp_path: Path) -> None:
+def test_a_known_model_is_found_in_the_hub_cache_by_both_names(tmp_path: Path) -> None:
     snapshot = tmp_path / "hub" / "models--BAAI--bge-small-en-v1.5" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
-    Tiny(snapshot, pooling="cls")
-    (snapshot / "vector-memory.json").unlink()
+    Tiny(snapshot, pooling="cls", name="onnx/model.onnx")
     engines = [
         load_embedder(Settings(embedding_model=name, embedding_dim=64))
         for name in ("bge-small-en-v1.5", "BAAI/bge-small-en-v1.5")
     ]
     assert engines[0].fingerprint == engines[1].fingerprint
-    assert engines[0].fingerprint.model.startswith("bge-small-en-v1.5@")
     assert not np.array_equal(engines[0].encode_query("a lease").vector, engines[0].embed(["a lease"])[0])
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name != MINILM.description.name])
 def test_a_known_model_that_is_not_installed_says_how_to_get_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
 ) -> None:
-    monkeypatch.setattr("vector_memory.embedding.e5_package.PACKAGE", "no_such_package")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(EmbeddingUnavailableError, match=rf"{name} is not on this machine. (Run `hf|Install it)"):
-        find_weights(None, by_name(name) or MINILM)
+    model = replace(by_name(name) or MINILM, package="no_such_package")
+    with pytest.raises(EmbeddingUnavailableError, match=rf"{name} is not on this machine. (Run `hf|Install the pack)"):
+        find_weights(None, model)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +93,18 @@ def test_vectors_of_a_folder_are_not_compared_with_others_once_its_arithmetic_ch
     assert OnnxEngine(tiny.model()).fingerprint != before
 
 
-def test_vectors_of_a_folder_are_not_compared_with_others_once_its_weights_or_config_change(tiny: Tiny) -> None:
+@pytest.mark.parametrize("data", ["model.safetensors", "model.onnx.data", "model.onnx_data"])
+@pytest.mark.parametrize("name", ["model.onnx", "onnx/model.onnx"])
+def test_vectors_of_a_folder_are_not_compared_with_others_once_its_weights_or_graph_change(
+    tmp_path: Path, name: str, data: str
+) -> None:
+    tiny = Tiny(tmp_path, name=name, data=data)
     fingerprints = {OnnxEngine(tiny.model()).fingerprint}
-    tiny.configure(layer_norm_eps=1e-6)
+    (tiny.folder / name).write_bytes(Encoder(tiny.stored, data, HEADS, 1e-6).build())
     fingerprints.add(OnnxEngine(tiny.model()).fingerprint)
-    weights = bytearray((tiny.folder / "model.safetensors").read_bytes())
-    weights[-2] ^= 1
-    (tiny.folder / "model.safetensors").write_bytes(weights)
+    with (tiny.folder / name).with_name(data).open("r+b") as weights:
+        weights.seek(-2, os.SEEK_END)
+        weights.write(b"x")
     fingerprints.add(OnnxEngine(tiny.model()).fingerprint)
     assert len(fingerprints) == 3
 
@@ -147,10 +147,10 @@ def test_a_folder_without_a_description_or_that_does_not_exist_is_refused(tiny: 
         find_model(str(tiny.folder / "nowhere"), None)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data", "tokenizer.json"])
 def test_a_folder_without_one_of_its_files_is_refused(tiny: Tiny, name: str) -> None:
     (tiny.folder / name).unlink()
-    with pytest.raises(EmbeddingUnavailableError, match="does not contain a whole model"):
+    with pytest.raises(EmbeddingUnavailableError, match=r"does not contain a whole model|cannot be loaded"):
         OnnxEngine(tiny.model())
 
 
@@ -169,11 +169,11 @@ def test_nothing_in_a_folder_is_run(tiny: Tiny, tmp_path: Path) -> None:
     trap = pickle.dumps(Trap(tmp_path / "sprung"))
     for name in ("pytorch_model.bin", "modeling_tiny.py", "modules.json"):
         (tiny.folder / name).write_bytes(trap)
-    tiny.configure(auto_map={"AutoModel": "modeling_tiny.Tiny"}, trust_remote_code=True)
+    (tiny.folder / "config.json").write_text('{"auto_map": {"AutoModel": "modeling_tiny.Tiny"}}')
     OnnxEngine(tiny.model()).embed(["lease"])
     for name, message in (
-        ("model.safetensors", "not a safetensors file"), ("tokenizer.json", "not a tokenizer's file"),
-        ("config.json", "not usable"), ("vector-memory.json", "not valid"),
+        ("model.onnx", "cannot be loaded"), ("model.onnx.data", "cannot be loaded"),
+        ("tokenizer.json", "not a tokenizer's file"), ("vector-memory.json", "not valid"),
     ):  # fmt: skip
         before = (tiny.folder / name).read_bytes()
         (tiny.folder / name).write_bytes(trap)
@@ -183,31 +183,16 @@ def test_nothing_in_a_folder_is_run(tiny: Tiny, tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def header(**entry: object) -> bytes:
-    whole = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | entry
-    encoded = json.dumps({"embeddings.word_embeddings.weight": whole}).encode()
-    return len(encoded).to_bytes(8, "little") + encoded + bytes(8)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"", b"1234567", (1 << 60).to_bytes(8, "little") + b"{}", (2).to_bytes(8, "little") + b"[]",
-        (100_000).to_bytes(8, "little") + b"[" * 100_000,
-        header(data_offsets=[0, 80], shape=[20]), header(data_offsets=[-8, 0]), header(shape=[3]),
-        header(shape=[True, 2]), header(shape=["2"]), header(data_offsets=[0]), header(shape=None),
-        0, 4, 8, 500, -1, -10_000,
-    ],
-)  # fmt: skip
-def test_weights_whose_header_lies_or_that_end_too_early_are_refused(tiny: Tiny, data: bytes | int) -> None:
-    """A number says how many bytes of the right ones are kept."""
-    file = tiny.folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:data] if isinstance(data, int) else data)
-    with pytest.raises(EmbeddingUnavailableError, match="damaged or not a safetensors file"):
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data"])
+@pytest.mark.parametrize("kept", [0, 4, 500, -1, -10_000])
+def test_a_model_that_ends_too_early_is_refused(tiny: Tiny, name: str, kept: int) -> None:
+    file = tiny.folder / name
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(EmbeddingUnavailableError, match="cannot be loaded"):
         OnnxEngine(tiny.model())
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data", "tokenizer.json"])
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     tiny: Tiny, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,17 +204,15 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
 @pytest.mark.parametrize("number", [float("nan"), 3e38, 0.0], ids=["not a number", "too large", "zero"])
 def test_weights_of_which_no_vectors_can_be_computed_are_refused(tiny: Tiny, number: float) -> None:
     """A vector that is not a number would be stored, and have no distance from any other."""
-    file = tiny.folder / "model.safetensors"
-    data = file.read_bytes()
-    start = min(each.offset for each in read_header(file).values())
-    file.write_bytes(data[:start] + np.full((len(data) - start) // 4, number, np.float32).tobytes())
+    file = tiny.folder / "model.onnx.data"
+    file.write_bytes(np.full(file.stat().st_size // 4, number, np.float32).tobytes())
     with pytest.raises(EmbeddingUnavailableError, match="not numbers, or zero"):
         OnnxEngine(tiny.model())
 
 
 def test_one_word_whose_weights_are_damaged_is_refused_when_it_is_read(tiny: Tiny) -> None:
-    file = tiny.folder / "model.safetensors"
-    words = read_header(file)["embeddings.word_embeddings.weight"]
+    file = tiny.folder / "model.onnx.data"
+    words = tiny.stored["embeddings.word_embeddings.weight"]
     data = bytearray(file.read_bytes())
     at = words.offset + WORDS.index("queue") * 64 * 4
     data[at : at + 4] = np.float32("nan").tobytes()
@@ -243,12 +226,10 @@ def test_one_word_whose_weights_are_damaged_is_refused_when_it_is_read(tiny: Tin
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": {"vocab": {"lease": 10**6}}}, "more tokens than the weights"),
-        ({"post_processor": {"special_tokens": {"[CLS]": {"ids": [5000]}}}}, "more tokens than the weights"),
         ({"model": {"unk_token": "[NONE]"}}, "cannot read every text"),
         ({"post_processor": None}, "must put one token before a text"),
     ],
-    ids=["beyond the weights", "special beyond the weights", "none for unknown words", "no special ones"],
+    ids=["none for unknown words", "no special ones"],
 )
 def test_a_tokenizer_that_does_not_fit_the_weights_or_every_text_is_refused(
     tiny: Tiny, change: dict[str, object], message: str
@@ -283,7 +264,7 @@ def test_files_may_be_links_and_nothing_that_a_description_says_is_a_path(tiny: 
     wanted = OnnxEngine(tiny.model())
     linked = tmp_path / "linked"
     linked.mkdir()
-    for file in ("model.safetensors", "tokenizer.json", "config.json", "vector-memory.json"):
+    for file in ("model.onnx", "model.onnx.data", "tokenizer.json", "vector-memory.json"):
         (linked / file).symlink_to(tiny.folder / file)
     assert OnnxEngine(described(linked, "a test")).fingerprint == wanted.fingerprint
     tiny.describe(name="../../etc/passwd", weights="/etc/passwd", tokenizer="../tokenizer.json")
@@ -292,7 +273,7 @@ def test_files_may_be_links_and_nothing_that_a_description_says_is_a_path(tiny: 
     assert np.array_equal(named.embed(["a lease"]), wanted.embed(["a lease"]))
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "vector-memory.json"])
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "vector-memory.json"])
 def test_a_link_to_nowhere_or_to_a_device_is_no_file(tiny: Tiny, name: str) -> None:
     for target in ("nowhere", name, "/dev/zero", str(tiny.folder)):
         (tiny.folder / name).unlink()
@@ -301,39 +282,15 @@ def test_a_link_to_nowhere_or_to_a_device_is_no_file(tiny: Tiny, name: str) -> N
             OnnxEngine(tiny.model())
 
 
-def as_onnx(tiny: Tiny, location: str) -> None:
-    """Make the folder one with an ONNX file, whose weights are at a place outside it."""
-    weights = tiny.folder / "model.safetensors"
-    graph = build_graph(read_header(weights), read_architecture(tiny.folder), location)
-    (tiny.folder / "model.onnx").write_bytes(graph)
-    weights.rename(tiny.folder / location)
-    (tiny.folder / "config.json").unlink()
-
-
-def test_a_folder_with_an_onnx_file_gives_the_vectors_of_its_weights(tiny: Tiny) -> None:
-    wanted = OnnxEngine(tiny.model()).embed(["a lease", "the queue"])
-    as_onnx(tiny, "weights.bin")
-    engine = OnnxEngine(tiny.model())
-    assert np.array_equal(engine.embed(["a lease", "the queue"]), wanted)
-    assert (engine.fingerprint.dimensions, engine.fingerprint.precision) == (64, "onnx")
-
-
 def test_an_onnx_file_cannot_read_files_outside_its_folder(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    tiny = Tiny(tmp_path / "model")
-    as_onnx(tiny, "../weights.bin")
+    tiny = Tiny(tmp_path / "model", data="../model.onnx.data")
+    assert (tmp_path / "model.onnx.data").is_file()
     with pytest.raises(EmbeddingUnavailableError, match=r"model\.onnx .* cannot be loaded"):
         OnnxEngine(tiny.model())
 
 
-def test_an_onnx_file_with_other_outputs_or_that_is_none_is_refused(tiny: Tiny) -> None:
-    (tiny.folder / "model.safetensors").unlink()
-    (tiny.folder / "model.onnx").write_bytes(b"no model")
-    with pytest.raises(EmbeddingUnavailableError, match=r"model\.onnx .* cannot be loaded"):
-        OnnxEngine(tiny.model())
-    ids = encoder.value("input_ids", Kind.INT64, ["batch", "length"])
-    same = encoder.node("Identity", ["input_ids"], "same", {})
-    result = encoder.value("same", Kind.INT64, ["batch", "length"])
-    (tiny.folder / "model.onnx").write_bytes(encoder.model("m", [same], [], [ids], [result], contrib=False))
+def test_an_onnx_file_with_other_outputs_is_refused(tiny: Tiny) -> None:
+    (tiny.folder / "model.onnx").write_bytes(looked_up(np.zeros(len(WORDS), np.float32)))
     with pytest.raises(EmbeddingUnavailableError, match="must be the last hidden states"):
         OnnxEngine(tiny.model())

@@ -156,9 +156,9 @@ def test_a_model_that_is_not_good_at_it_gives_no_states(tmp_path: Path) -> None:
     assert tiny.encode_query("a lease").states is None
 
 
-@pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
-def test_the_tokens_of_a_prefix_have_no_states(tmp_path: Path, family: str) -> None:
-    tiny = Tiny(tmp_path, family)
+@pytest.mark.parametrize("unigram", [False, True])
+def test_the_tokens_of_a_prefix_have_no_states(tmp_path: Path, unigram: bool) -> None:
+    tiny = Tiny(tmp_path, unigram=unigram)
     tiny.description["late_interaction"] = True
     tiny.describe()
     engine = OnnxEngine(tiny.model())

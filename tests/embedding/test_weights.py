@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from dataclasses import replace
 from importlib.machinery import PathFinder
 from importlib.metadata import requires
 from pathlib import Path
@@ -10,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vector_memory.embedding import weights as module
-from vector_memory.embedding.known import MINILM
+from tiny_models import WORDS, Tiny, looked_up
+from vector_memory.embedding.known import E5_SMALL, GTE_SMALL, MINILM
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.weights import find_weights, hub_cache
 from vector_memory.errors import EmbeddingUnavailableError
 
-OURS = "vector_memory_model"
+PACKAGED, OF_HUB = (official.sha256 for official in MINILM.official)
 REPOSITORY = "models--sentence-transformers--all-MiniLM-L6-v2"
 
 
@@ -39,38 +40,35 @@ def snapshots(tmp_path):
     return tmp_path / "hub" / REPOSITORY / "snapshots"
 
 
-@pytest.fixture
-def no_package(monkeypatch):
-    monkeypatch.setattr(module, "PACKAGES", {})
+ELSEWHERE = replace(MINILM, package="no_such_package")
 
 
-def pretend(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    for name in MINILM.sha256:
+def pretend(folder: Path, names=OF_HUB) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("{}")
     return folder
 
 
 def test_our_package_of_weights_is_installed_with_the_server():
-    assert find_weights(None).folder.parent.name == OURS
+    assert find_weights(None).folder.parent.name == MINILM.package
     assert requires("vector-memory-model") is None, "no torch"
 
 
-@pytest.mark.parametrize("present", [list(module.PACKAGES), list(module.PACKAGES)[1:]], ids=["both", "the other"])
-def test_the_first_package_of_weights_is_found_without_importing_any(monkeypatch, tmp_path, present):
-    for package in present:
-        pretend(tmp_path / package / module.PACKAGES[package])
-        (tmp_path / package / "__init__.py").write_text("raise AssertionError('imported')")
+@pytest.mark.parametrize("model", [MINILM, E5_SMALL], ids=lambda model: model.description.name)
+def test_a_package_of_weights_is_found_without_importing_it(monkeypatch, tmp_path, model):
+    folder = pretend(tmp_path / model.package / model.description.name, model.official[0].sha256)
+    (tmp_path / model.package / "__init__.py").write_text("raise AssertionError('imported')")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setattr(sys, "meta_path", [PathFinder])
-    for package in module.PACKAGES:
-        monkeypatch.delitem(sys.modules, package, raising=False)
-    assert find_weights(None).folder == tmp_path / present[0] / module.PACKAGES[present[0]]
+    monkeypatch.delitem(sys.modules, model.package, raising=False)
+    assert find_weights(None, model).folder == folder
 
 
-def test_the_cache_comes_before_the_package_and_a_configured_folder_before_both(tmp_path, snapshots):
+def test_the_package_comes_before_the_cache_and_a_configured_folder_before_both(tmp_path, snapshots):
     cached, configured = pretend(snapshots / "abc"), pretend(tmp_path / "mine")
-    assert find_weights(None).folder == cached
+    assert find_weights(None, ELSEWHERE).folder == cached
+    assert find_weights(None).folder.parent.name == MINILM.package
     assert find_weights(configured).folder == configured
 
 
@@ -79,14 +77,19 @@ def test_of_several_cached_revisions_the_pinned_one_comes_first_then_main(snapsh
     main = pretend(snapshots / "bbb")
     (snapshots.parent / "refs").mkdir()
     (snapshots.parent / "refs" / "main").write_text("bbb\n")
-    assert find_weights(None).folder == main
+    assert find_weights(None, ELSEWHERE).folder == main
     pinned = pretend(snapshots / MINILM.revision)
-    assert find_weights(None).folder == pinned
+    assert find_weights(None, ELSEWHERE).folder == pinned
 
 
-def test_a_cached_revision_without_all_files_is_passed_over(snapshots):
-    (pretend(snapshots / "abc") / "tokenizer.json").unlink()
-    assert find_weights(None).folder.parent.name == OURS
+@pytest.mark.parametrize("files", [PACKAGED, OF_HUB], ids=["as in the package", "as in the hub"])
+def test_a_folder_without_all_files_is_passed_over(snapshots, files):
+    for name in files:
+        (pretend(snapshots / "abc", files) / name).unlink()
+        with pytest.raises(EmbeddingUnavailableError, match="is not on this machine"):
+            find_weights(None, ELSEWHERE)
+    folder = pretend(snapshots / "abc", files)
+    assert find_weights(None, ELSEWHERE).folder == folder
 
 
 @pytest.mark.parametrize(
@@ -108,12 +111,11 @@ def test_the_cache_is_where_the_hub_client_has_it(monkeypatch, variable, value, 
     assert hub_cache() == Path(where)
 
 
-@pytest.mark.usefixtures("no_package")
 def test_without_any_model_the_error_says_how_to_get_one():
     with pytest.raises(
         EmbeddingUnavailableError, match=r"vector-memory fetch-model.*VECTOR_MEMORY_EMBEDDING_MODEL_PATH"
     ):
-        find_weights(None)
+        find_weights(None, ELSEWHERE)
 
 
 def test_a_configured_folder_without_the_model_is_an_error_that_names_it(tmp_path):
@@ -123,9 +125,9 @@ def test_a_configured_folder_without_the_model_is_an_error_that_names_it(tmp_pat
     assert "VECTOR_MEMORY_EMBEDDING_MODEL_PATH" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", MINILM.sha256)
+@pytest.mark.parametrize("name", PACKAGED)
 def test_a_file_that_differs_from_the_official_one_is_refused(weights, tmp_path, name):
-    for each in MINILM.sha256:
+    for each in PACKAGED:
         put(weights.file(each), tmp_path / each)
     wrong = bytearray((tmp_path / name).read_bytes())
     wrong[-1] ^= 1
@@ -140,24 +142,30 @@ def test_a_file_that_differs_from_the_official_one_is_refused(weights, tmp_path,
 def test_the_refusal_of_a_cached_file_says_what_to_do_and_shows_no_path(snapshots, tmp_path):
     pretend(snapshots / "abc")
     with pytest.raises(EmbeddingUnavailableError, match="vector-memory fetch-model") as caught:
-        OnnxEngine(find_weights(None))
+        OnnxEngine(find_weights(None, ELSEWHERE))
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_a_cache_made_of_symlinks_to_blobs_is_used(weights, engine, snapshots):
-    blobs = snapshots.parent / "blobs"
-    (snapshots / "abc").mkdir(parents=True)
-    for name, digest in MINILM.sha256.items():
-        put(weights.file(name), blobs / digest)
-        (snapshots / "abc" / name).symlink_to(Path("../../blobs") / digest)
-    cached = OnnxEngine(find_weights(None))
-    assert np.array_equal(cached.embed(["lease"]), engine.embed(["lease"]))
-
-
-def test_a_weights_file_of_any_name_that_a_link_leads_to_is_used(weights, engine, tmp_path):
-    target = tmp_path / ("w" * 100 + " é")
-    put(weights.file("model.safetensors"), target)
-    put(weights.file("tokenizer.json"), tmp_path / "model" / "tokenizer.json")
-    (tmp_path / "model" / "model.safetensors").symlink_to(target)
-    linked = OnnxEngine(find_weights(tmp_path / "model"))
+def test_a_folder_of_links_into_another_is_used(weights, engine, tmp_path):
+    """As an installer with links makes it."""
+    for name in PACKAGED:
+        put(weights.file(name), tmp_path / "cache" / name)
+        (tmp_path / name).symlink_to(tmp_path / "cache" / name)
+    linked = OnnxEngine(find_weights(tmp_path))
     assert np.array_equal(linked.embed(["lease"]), engine.embed(["lease"]))
+
+
+def test_a_cache_made_of_links_to_blobs_is_used(tmp_path):
+    """The file of the hub has its weights in it, and is a link to a blob of another name."""
+    snapshot = tmp_path / "hub" / "models--thenlper--gte-small" / "snapshots" / "abc"
+    blobs = snapshot.parents[1] / "blobs"
+    for folder in (blobs, snapshot / "onnx"):
+        folder.mkdir(parents=True)
+    Tiny(blobs)
+    table = np.random.default_rng(1).normal(0, 1, (len(WORDS), 8)).astype(np.float32)
+    (blobs / "53aa").write_bytes(looked_up(table))
+    (snapshot / "onnx" / "model.onnx").symlink_to(Path("../../../blobs/53aa"))
+    (snapshot / "tokenizer.json").symlink_to(Path("../../blobs/tokenizer.json"))
+    engine = OnnxEngine(find_weights(None, GTE_SMALL))
+    mean = table[[WORDS.index(word) for word in ("[CLS]", "lease", "[SEP]")]].mean(axis=0)
+    assert np.abs(engine.embed(["lease"])[0] - mean / np.linalg.norm(mean)).max() < 1e-6

@@ -1,6 +1,5 @@
 """What an engine must know about a model besides its weights: prefixes, input size, and when to trust it."""
 
-import json
 import math
 import re
 import unicodedata
@@ -200,11 +199,3 @@ def read_description(folder: Path) -> Description:
         raise EmbeddingUnavailableError(
             f"{DESCRIPTION_FILE} in the model's folder is not valid: {place + ': ' if place else ''}{first['msg']}."
         ) from None
-
-
-def write_description(folder: Path, description: Description) -> None:
-    """Write the description into a model's folder."""
-    from pydantic import TypeAdapter  # noqa: PLC0415 - only needed when a model is converted
-
-    fields = TypeAdapter(Description).dump_python(description, mode="json", exclude_defaults=True)
-    (folder / DESCRIPTION_FILE).write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

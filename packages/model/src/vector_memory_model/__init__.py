@@ -1,1 +1,0 @@
-"""The files of the embedding model all-MiniLM-L6-v2, in the folder of that name. There is no code here."""
