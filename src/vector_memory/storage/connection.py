@@ -67,13 +67,6 @@ Steps = Generator[Asked | None, Any, R_co]
 """A read: it yields queries, is sent their rows, and returns the result. It yields None to wait for a round trip."""
 
 
-class Runs(Protocol):
-    """What carries out a read: a reader."""
-
-    def run(self, steps: Steps[T]) -> T:
-        """Return the result of a read."""
-
-
 def ask(make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> Steps[list[T]]:
     """Read `make(**columns)` of each row of a query."""
     rows: list[T] = yield Asked(make, sql, parameters)
@@ -83,7 +76,7 @@ def ask(make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> S
 class BoundRead(Generic[P, T]):
     """A read of one reader."""
 
-    def __init__(self, reader: Runs, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+    def __init__(self, reader: "Queries", steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         self._reader, self._steps = reader, steps
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> T:
@@ -105,7 +98,7 @@ class read(Generic[P, T]):  # noqa: N801 - a decorator
     def __get__(self, reader: Any, _type: type) -> BoundRead[P, T]:
         return BoundRead(reader, self.steps)
 
-    def __call__(self, reader: Runs, *arguments: P.args, **named: P.kwargs) -> T:
+    def __call__(self, reader: "Queries", *arguments: P.args, **named: P.kwargs) -> T:
         """Read at once."""
         return reader.run(self.steps(reader, *arguments, **named))
 
