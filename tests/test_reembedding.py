@@ -321,13 +321,30 @@ def test_a_second_run_does_no_harm_and_ends_the_first_if_its_model_is_another(
 def test_a_run_that_another_one_ends_at_its_last_step_does_not_say_that_the_model_failed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def begin_another(_: Backfill) -> bool:
+    def begin_another(_: Backfill, _last_id: int) -> bool:
         interrupt_at(path, 1, dimensions=3)
         return False
 
     monkeypatch.setattr(Backfill, "_is_coming", begin_another)
     with pytest.raises(DatabaseError, match="choose one model"):
         reembed(path, NEW)
+
+
+def test_a_run_does_not_wait_for_what_is_stored_in_the_meantime(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[int] = []
+
+    def promise(_: object) -> None:
+        """Another server has computed the vectors of the last memory, and promises those of a new one."""
+        assert len(stored) < 30
+        with opened(path, OLD) as store:
+            stored.append(store.store_memory("input_prompt", f"Memory {len(stored)}", session_id="s").memory_id or 0)
+        with connected(path) as connection:
+            connection.execute("delete from pending_vectors")
+            connection.execute("insert into pending_vectors values (?, 'x', unixepoch() + 50, 0, 0)", stored[-1:])
+
+    monkeypatch.setattr(backfill.time, "sleep", promise)
+    reembed(path, Watched(2, lambda call: promise(call) if call == MEMORIES else None))
+    assert models(path) == 1
 
 
 def test_a_file_whose_model_is_changed_while_it_is_opened_is_not_taken_for_damaged(

@@ -163,7 +163,8 @@ class Backfill:
             if not reader.upkeep.change.others():
                 return
             reader.require_current(self._indexer.fingerprint)
-        while self._is_coming():
+            last_id = reader.last_ids().memory
+        while self._is_coming(last_id):
             self.lease.keep()
             time.sleep(WAIT_SECONDS)
         with self._storage.read() as reader:
@@ -176,10 +177,10 @@ class Backfill:
             time.sleep(PAUSE_SECONDS)
         self._storage.purge_deleted()
 
-    def _is_coming(self) -> bool:
-        """Return whether a server is computing vectors."""
+    def _is_coming(self, last_id: int) -> bool:
+        """Return whether a server is computing vectors of memories up to this one. Others come all the time."""
         with self._storage.read() as reader:
-            return reader.pending(EVERYTHING).memories > 0
+            return reader.pending(EVERYTHING, last_id).memories > 0
 
     def _remove_step(self) -> bool:
         with self._storage.write() as writer:
