@@ -42,10 +42,9 @@ def test_a_server_that_does_not_answer_is_a_problem() -> None:
     assert not report.healthy
 
 
-def test_a_memory_that_does_not_exist_is_a_warning_and_is_not_created() -> None:
-    url = f"{shared_cluster().url()}&schema=nobody_{uuid4().hex[:8]}"
+def test_a_memory_that_does_not_exist_is_a_warning_and_is_not_created(url: str) -> None:
     for _ in range(2):
-        assert found(examine(url)) == {**InSchema.usual} | {"schema": Level.WARNING}
+        assert found(examine(f"{url}_absent")) == {**InSchema.usual} | {"schema": Level.WARNING}
 
 
 def test_a_database_without_the_extension_is_a_warning_because_a_server_may_install_it() -> None:
