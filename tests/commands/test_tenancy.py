@@ -43,6 +43,12 @@ def test_a_name_in_use_is_refused(run: Run, folder: Path) -> None:  # noqa: ARG0
     assert "A token named ada already exists" in run("token", "create", "ada", "--namespace", "web").err
 
 
+def test_a_folder_whose_tokens_are_of_an_earlier_version_says_how_to_go_on(run: Run, folder: Path) -> None:
+    (folder / "teams.db").rename(folder / "tokens.json")
+    assert "namespace create NAME" in run("token", "list").err
+    assert not (folder / "teams.db").exists()
+
+
 def test_a_token_is_shown_once_and_only_its_hash_is_kept(run: Run, folder: Path) -> None:
     made = run(
         "token", "create", "ada", "--namespace", "web", "--scope", "write", "--expires", "90d", "--agent", "scout"

@@ -210,14 +210,8 @@ class Retrieval:
         if known is not None and known.scope == scope:
             missing, pending = known.missing, known.pending
         else:
-            missing, pending = self._missing(scope), self.reader.pending(scope).memories
+            missing, pending = self.reader.count(scope, without_vectors=True), self.reader.pending(scope).memories
         return not_indexed(missing, pending) if missing else None
-
-    def _missing(self, scope: Scope) -> int:
-        """Return how many memories of the scope lack vectors."""
-        if self.known is not None and self.known.scope == scope:
-            return self.known.missing
-        return self.reader.count(scope, without_vectors=True)
 
     def is_similar_enough(self, hit: Hit) -> bool:
         """Return whether a hit passes the threshold."""

@@ -22,6 +22,12 @@ FILE = "teams.db"
 NAMESPACES = "namespaces"
 VERSION = 1
 
+EARLIER = "tokens.json"
+OF_EARLIER_VERSION = (
+    f"The tokens of this data folder are of an earlier development version: move {EARLIER} away, run `vector-memory "
+    "namespace create NAME` for each namespace, which keeps its memory, and create the tokens again."
+)
+
 TABLES = """
 create table if not exists server_key (id integer primary key check (id = 1), key blob not null);
 create table if not exists namespaces (
@@ -64,6 +70,8 @@ class FolderTables(TeamTables):
         if self._open is None or identity != self._identity:
             self._close()
             if identity is None:
+                if (self._folder / EARLIER).exists():
+                    raise DatabaseError(OF_EARLIER_VERSION)
                 make_own_folder(self._folder)
                 create_private_file(path)
             raw = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
