@@ -32,6 +32,12 @@ from vector_memory.storage.terms import query_terms
 SUFFIXES = {".md", ".markdown"}
 
 PROJECT_DOCS = Path(__file__).parents[4] / "docs"
+PROJECT_PAGES = (
+    *("concepts.md", "files.md", "forgetting.md", "hooks.md", "orchestrators.md"),
+    *("questions.md", "recipes.md", "reliability.md", "superseding.md", "tutorial.md"),
+)
+"""Pages that answer the questions, and others that do not: storing all would take a minute on a slow machine."""
+
 PROJECT_QUESTIONS = (
     "Does it need a network connection?",
     "Can I lose memories when the power goes out?",
@@ -55,7 +61,7 @@ class Subject:
 
 
 def find_subject(folder: Path | None, limit: int) -> Subject:
-    """Return the files of `folder`; by default this project's docs, or else the current folder's.
+    """Return the files of `folder`; by default some of this project's docs, or else the current folder's.
 
     Raises ConfigurationError if there are none.
     """
@@ -63,7 +69,7 @@ def find_subject(folder: Path | None, limit: int) -> Subject:
     folder = given_path(folder or (PROJECT_DOCS if own_docs else Path.cwd()))
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder: choose one that contains Markdown files.")
-    found = list(_markdown_files(folder))
+    found = [folder / page for page in PROJECT_PAGES] if own_docs else list(_markdown_files(folder))
     if not found:
         raise ConfigurationError(f"There are no Markdown files in {folder}: choose another folder.")
     files = found[:limit]
