@@ -59,7 +59,7 @@ async def test_each_event_is_stored_as_what_it_is(talk: Any) -> None:
     assert found == [
         ("input_prompt", "main-orchestrator", PROMPT),
         ("report", "explorer", REPORT),
-        ("working_memory", "mcp", ANSWER.strip()),
+        ("working_memory", "fastmcp", ANSWER.strip()),
         ("session_context", "main-orchestrator", "The lock is gone."),
     ]
     assert {one.session_id for one in talk.memories()} == {"s"}

@@ -63,7 +63,7 @@ async def test_what_was_said_before_the_server_was_ready_is_stored_with_the_next
         assert contents(talk) == [FIRST, ANSWER, NEXT]
     of_shop = {"project": SHOP}
     assert ("input_prompt", "main-orchestrator", "s1", of_shop) in found
-    assert ("working_memory", "mcp", "s1", of_shop) in found
+    assert ("working_memory", "fastmcp", "s1", of_shop) in found
 
 
 async def test_a_session_of_one_prompt_is_stored_when_it_is_answered(

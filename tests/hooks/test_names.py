@@ -28,7 +28,7 @@ STORES = [
 async def test_a_text_alone_is_enough(talk: Any, tool: str, others: dict[str, str]) -> None:
     stored = await talk.call(tool, content=REPORT, **others)
     is_of_main_agent = tool in {"store_session_context", "store_input_prompt"}
-    assert stored["agent_id"] == ("main-orchestrator" if is_of_main_agent else "mcp")
+    assert stored["agent_id"] == ("main-orchestrator" if is_of_main_agent else "fastmcp")
     day = datetime.fromisoformat(stored["created_at"]).astimezone().date()
     assert stored["session_id"] == (None if tool == "store_knowledge_base" else f"shop-{day}")
 

@@ -139,7 +139,7 @@ async def test_in_a_shared_file_a_recap_tells_only_of_its_session(talking: Calla
     assert "Locks" not in told
 
 
-@pytest.mark.parametrize(("session", "told"), [("one", "last session, one,"), (None, "Locks (mcp)")])
+@pytest.mark.parametrize(("session", "told"), [("one", "last session, one,"), (None, "Locks (fastmcp)")])
 async def test_a_session_with_or_without_a_name_is_told_in_its_own_project_only(
     talking: Callable[..., Any], session: str | None, told: str
 ) -> None:

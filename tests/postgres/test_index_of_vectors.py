@@ -14,12 +14,14 @@ from clusters import Cluster
 from forked import finished
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import DatabaseError, DatabaseLockError
+from vector_memory.storage.connection import Queries
 from vector_memory.storage.postgres import approximate, candidates
 from vector_memory.storage.postgres.candidates import passage_filter
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
 from vector_memory.storage.postgres.rows import fetch_column
+from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.scoring import Numbers, Vectors
 from waiting import eventually
 
@@ -119,14 +121,21 @@ def plans_of(connection: Connection, scope: Scope) -> list[str]:
     connection.together()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "_send", explained)
-        candidates.nearest(connection, scope, "p.model_id = 1", unit_vectors(1, 3)[0], 200, (), approximately=True)
+        nearest_units(connection, scope, unit_vectors(1, 3)[0], 200)
     return plans
+
+
+def nearest(
+    connection: Connection, scope: Scope, query: Vectors, count: int, *, approximately: bool = True
+) -> tuple[Numbers, Vectors, bool]:
+    """Return the units and vectors of the nearest passages, and whether they are exact."""
+    steps = candidates.nearest(connection, scope, "p.model_id = 1", query, count, (), approximately=approximately)
+    return Queries(PostgresConnection(connection)).run(steps)
 
 
 def nearest_units(connection: Connection, scope: Scope, query: Vectors, count: int) -> Numbers:
     """Return the units of the passages that are nearest, or nearly so."""
-    units, _, _ = candidates.nearest(connection, scope, "p.model_id = 1", query, count, (), approximately=True)
-    return units
+    return nearest(connection, scope, query, count)[0]
 
 
 def test_the_application_decides_whether_a_search_uses_the_index(
@@ -159,12 +168,8 @@ def test_an_answer_of_the_farthest_passages_is_complete_where_the_index_stops_fo
     assert approximate.nearest(connection, condition, of_model, query, wanted) is not None
     connection.execute("select set_config('work_mem', '64kB', true)")
     assert approximate.nearest(connection, condition, of_model, query, wanted) is None
-    units, _, is_exact = candidates.nearest(
-        connection, farthest, "p.model_id = 1", query, wanted, (), approximately=True
-    )
-    all_far, vectors, _ = candidates.nearest(
-        connection, farthest, "p.model_id = 1", query, FAR, (), approximately=False
-    )
+    units, _, is_exact = nearest(connection, farthest, query, wanted)
+    all_far, vectors, _ = nearest(connection, farthest, query, FAR, approximately=False)
     assert is_exact
     assert units.tolist() == all_far[np.argsort(-(vectors @ query), kind="stable")][:wanted].tolist()
 

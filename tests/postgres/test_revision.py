@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from io import BytesIO
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,8 +12,9 @@ from doctor.test_faults import InSchema
 from memory_files import SETTINGS, doctor
 from vector_memory.domain import Scope
 from vector_memory.settings import DatabaseUrl
-from vector_memory.storage.opening import index_vectors, open_shared, prepare_database
+from vector_memory.storage.opening import index_vectors, prepare_database
 from vector_memory.store import SessionMemoryStore
+from vector_memory.tenancy.registry import Registry
 
 WATCH = """
 create schema watching;
@@ -52,7 +54,7 @@ def revision(url: str) -> int:
         return store.version()
 
 
-def ask(url: str, sql: str) -> str | None:
+def ask(url: str, sql: str) -> Any:
     with psycopg.connect(url, autocommit=True) as connection:
         return connection.execute(sql).fetchall()[0][0]
 
@@ -78,7 +80,7 @@ def test_every_call_that_changes_a_row_has_a_revision_of_its_own(url: str) -> No
     for damage in ("delete from keyword_postings", "delete from memory_passages", "delete from memory_chunks"):
         InSchema(url).change(f"{damage}; update namespace set revision = revision + 1")
         assert doctor(url).repair_all(doctor(url).examine(deep=True))[1]
-    assert int(ask(url, "select count(distinct transaction) from watching.commits") or 0) > 20
+    assert ask(url, "select count(distinct transaction) from watching.commits") > 20
     assert ask(url, SHARED) is None
 
 
@@ -97,7 +99,10 @@ def test_what_changes_tables_and_no_rows_raises_the_revision_too(url: str) -> No
     assert raised_by(lambda: index_vectors(address))
     assert raised_by(lambda: index_vectors(address, drop=True))
     prepare_database(address, dimensions=16)
-    with open_shared(address).held(address.schema) as held:
+    teams = Registry(address, dimensions=16)
+    teams.create("one")
+    its_revision = f"select revision from {address.of_namespace('one').schema}.namespace"
+    before = ask(url, its_revision)
+    with teams.tables.held("one") as held:
         held.give_to("another")
-    given = ask(url, "select revision from memory.namespace")
-    assert int(given or 0) > found[-1]
+    assert ask(url, its_revision) == before + 1

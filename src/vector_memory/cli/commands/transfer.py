@@ -93,8 +93,9 @@ def import_(
     A database of the tagged memory server that came before this one is imported too; it is only read. If any line of
     an export is invalid, nothing is changed. Vectors of another model are recomputed.
     """
+    place = creatable(here.place)
     with opened_export(source) as stream, resumable():
-        with here.store(creatable(here.place)) as store:
+        with here.store(place) as store:
             with progress("Memories") as update:
                 result = store.import_memories(stream, as_session=as_session, on_progress=update)
             said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} already existed."]
