@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import secrets
-import threading
 import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -75,7 +74,6 @@ class Tokens:
 
     def __init__(self, tables: TeamTables) -> None:
         self._tables = tables
-        self._lock = threading.Lock()
         self._seen: dict[str, Token] = {}
 
     def tokens(self) -> tuple[Token, ...]:
@@ -90,16 +88,13 @@ class Tokens:
             with self._tables.transaction() as teams:
                 fields = teams.token(digest)
         except DatabaseError:
-            with self._lock:
-                if (found := self._seen.get(digest)) is None:
-                    raise
+            if (found := self._seen.get(digest)) is None:
+                raise
         else:
             found = None if fields is None else token_of(**fields)
-            with self._lock:
-                if found is None:
-                    self._seen.pop(digest, None)
-                else:
-                    self._seen[digest] = found
+            self._seen.pop(digest, None)
+            if found is not None:
+                self._seen[digest] = found
         return None if found is None or found.has_expired() else found
 
     def create(
