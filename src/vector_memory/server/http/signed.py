@@ -88,7 +88,9 @@ class SignedTokens(JWTVerifier):
         self._is_away = True
         try:
             async with asyncio.timeout(SECONDS_TO_FETCH):
-                keys = json.loads(await self._answer())["keys"]
+                keys = [key for key in json.loads(await self._answer())["keys"] if key["kty"] == "RSA"]
+            if not keys:  # FastMCP would forget those that it knows
+                raise ValueError("the answer has no key for RS256")  # noqa: TRY301 - one place logs all reasons
         except (httpx2.HTTPError, TimeoutError, RecursionError, LookupError, TypeError, ValueError) as error:
             logger.warning("The keys of signed tokens cannot be fetched: %s", error or type(error).__name__)
             raise ValueError from None
