@@ -43,10 +43,13 @@ def test_a_name_in_use_is_refused(run: Run, folder: Path) -> None:  # noqa: ARG0
     assert "A token named ada already exists" in run("token", "create", "ada", "--namespace", "web").err
 
 
-def test_a_folder_whose_tokens_are_of_an_earlier_version_says_how_to_go_on(run: Run, folder: Path) -> None:
-    (folder / "teams.db").rename(folder / "tokens.json")
-    assert "namespace create NAME" in run("token", "list").err
-    assert not (folder / "teams.db").exists()
+@pytest.mark.parametrize("name", ["teams.db", "namespaces/web"])
+def test_a_data_folder_that_lacks_a_part_says_how_to_go_on(run: Run, folder: Path, name: str) -> None:
+    """As one of an earlier version: it had no teams.db."""
+    (folder / name).rename(folder / "gone")
+    assert "namespace create " in run("token", "create", "ada", "--namespace", "web").err
+    assert run("namespace", "create", "web", "--max-mb", "7").code == 0
+    assert Registry(folder).quota("web") == Quota(megabytes=7)
 
 
 def test_a_token_is_shown_once_and_only_its_hash_is_kept(run: Run, folder: Path) -> None:

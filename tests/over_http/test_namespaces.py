@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from engines import execute
@@ -12,6 +13,8 @@ from over_http.conftest import SETTINGS
 from vector_memory.errors import ClosedMemoryError, NotFoundError
 from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.server.app import work_in_background
+from vector_memory.storage.sqlite.connecting import wait_for_locks
+from vector_memory.storage.sqlite.team_tables import create
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.namespaces import Namespaces
@@ -224,3 +227,12 @@ def test_the_server_closes_what_is_idle_by_itself(folder: Path) -> None:
 
     asyncio.run(run())
     spaces.close()
+
+
+def test_a_server_that_meets_a_new_folder_waits_for_another_that_writes_there(tmp_path: Path) -> None:
+    first, writer, last = (apsw.Connection(str(tmp_path / "teams.db")) for _ in range(3))
+    wait_for_locks(last)
+    create(first)
+    writer.execute("begin immediate")
+    threading.Timer(0.2, writer.execute, ["commit"]).start()
+    create(last)

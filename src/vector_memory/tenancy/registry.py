@@ -39,14 +39,16 @@ class Registry:
             return teams.namespaces()
 
     def create(self, name: str, quota: Quota = UNLIMITED) -> None:
-        """Create an empty namespace. Raises ValidationError for a name that is invalid or in use."""
+        """Create an empty namespace, or its place again. Raises ValidationError for an invalid name or one in use."""
         if not NAME.fullmatch(name):
             raise ValidationError(
                 "A namespace's name has up to 60 lower-case letters, digits, hyphens and underscores."
             )
         with self.tables.transaction(writes=True) as teams:
             if not teams.add_namespace(name, asdict(quota)):
-                raise ValidationError(f"A namespace named {name} already exists.")
+                if self.tables.has_memory(name):
+                    raise ValidationError(f"A namespace named {name} already exists.")
+                teams.set_limits(name, asdict(quota))
             teams.make_memory(name)
 
     def require(self, name: str) -> None:

@@ -22,10 +22,9 @@ FILE = "teams.db"
 NAMESPACES = "namespaces"
 VERSION = 1
 
-EARLIER = "tokens.json"
-OF_EARLIER_VERSION = (
-    f"The tokens of this data folder are of an earlier development version: move {EARLIER} away, run `vector-memory "
-    "namespace create NAME` for each namespace, which keeps its memory, and create the tokens again."
+LOST = (
+    f"The namespaces and tokens are lost: restore {FILE} in the data folder, or run `vector-memory namespace create "
+    "NAME` for each namespace, which keeps its memory, and create the tokens again."
 )
 
 TABLES = """
@@ -53,10 +52,10 @@ class FolderTables(TeamTables):
         self._identity: Identity | None = None
 
     @contextmanager
-    def transaction(self, *, writes: bool = False) -> Iterator[Teams]:  # noqa: ARG002 - the first statement says so
+    def transaction(self, *, writes: bool = False) -> Iterator[Teams]:
         """Read, or change, in a transaction. Raises DatabaseError."""
         with self._lock, translated_errors(), readable():
-            raw = self._connection()
+            raw = self._connection(may_create=writes)
             try:
                 with raw:
                     yield FolderTeams(SqliteConnection(raw), self._folder)
@@ -64,14 +63,14 @@ class FolderTables(TeamTables):
                 self._close()
                 raise
 
-    def _connection(self) -> apsw.Connection:
+    def _connection(self, *, may_create: bool) -> apsw.Connection:
         path = self._folder / FILE
         identity = identity_of(str(path))
         if self._open is None or identity != self._identity:
             self._close()
+            if not may_create and (self._identity or (self._folder / NAMESPACES).exists()) and not size_of(path):
+                raise DatabaseError(LOST)
             if identity is None:
-                if (self._folder / EARLIER).exists():
-                    raise DatabaseError(OF_EARLIER_VERSION)
                 make_own_folder(self._folder)
                 create_private_file(path)
             raw = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
@@ -110,9 +109,9 @@ class FolderTables(TeamTables):
 def create(raw: apsw.Connection) -> None:
     """Create the tables and the key, unless another process was faster."""
     with raw:
+        raw.pragma("user_version", VERSION)  # first, since SQLite waits for no lock once the file has been read
         raw.execute(TABLES)
         raw.execute("insert or ignore into server_key values (1, ?)", (os.urandom(KEY_BYTES),))
-        raw.pragma("user_version", VERSION)
 
 
 @contextmanager
