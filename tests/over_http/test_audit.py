@@ -283,7 +283,7 @@ def test_a_log_that_was_written_again_without_its_key_does_not_hold(log: AuditLo
 
 def test_the_server_makes_the_key_once_for_its_owner_only_and_outside_the_data_folder(tmp_path: Path) -> None:
     options = HttpOptions(http=True, data_dir=tmp_path / "data", audit_key=tmp_path / "keys" / "audit.key")
-    require_usable(options)
+    require_usable(tmp_path, options)
     path = tmp_path / "keys" / "audit.key"
     made = path.read_bytes()
     application(tmp_path / "memory.db", SETTINGS, [], ALL_TOOLS, options)
@@ -316,7 +316,7 @@ def test_a_key_that_protects_nothing_stops_the_start(
         (tmp_path / name).write_text(content)
         (tmp_path / name).chmod(mode)
     with pytest.raises(ConfigurationError, match=message):
-        require_usable(HttpOptions(http=True, data_dir=tmp_path / "data", audit_key=tmp_path / name))
+        require_usable(tmp_path, HttpOptions(http=True, data_dir=tmp_path / "data", audit_key=tmp_path / name))
 
 
 def test_without_its_key_nothing_is_recorded_and_nothing_fails(tmp_path: Path) -> None:

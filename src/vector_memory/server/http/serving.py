@@ -262,7 +262,7 @@ def run_http_server(
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
     channel, listening = inherited(), list[socket.socket]()
     if channel is None:
-        require_usable(http)
+        require_usable(address, http)
         listening.append(listen(http.host, http.port))
         logger.info("Serving %s", http.address(listening[0].getsockname()[1]))
         if http.workers > 1:
@@ -284,8 +284,8 @@ def run_http_server(
     asyncio.run(DrainingServer(config, gate, channel).serve(sockets=listening))
 
 
-def require_usable(http: HttpOptions) -> None:
-    """Raise ConfigurationError for files of TLS, tokens, a data folder or a key that no server could use.
+def require_usable(address: MemoryAddress, http: HttpOptions) -> None:
+    """Raise ConfigurationError or DatabaseError for files of TLS, tokens, a folder or a key that no server could use.
 
     Workers do not check it: they would be started again and again.
     """
@@ -305,6 +305,8 @@ def require_usable(http: HttpOptions) -> None:
                 f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."
             ) from error
         AuditLog(http.data_dir, http.audit_key).prepare()
+        if isinstance(address, Path):
+            Registry(http.data_dir).key()
 
 
 def listen(host: str, port: int) -> socket.socket:
