@@ -167,8 +167,8 @@ class Gate:
             try:
                 return await self._whole_body(receive, held)
             except HTTPException as refusal:
-                is_refused = True
-                await answer(send, refusal.status_code, f"{refusal.detail}\n".encode(), CLOSE, RETRY)
+                is_refused, again = True, [] if refusal.status_code == 413 else [RETRY]  # noqa: PLR2004
+                await answer(send, refusal.status_code, f"{refusal.detail}\n".encode(), CLOSE, *again)
                 return {"type": "http.disconnect"}
 
         async def send_unless_refused(message: Message) -> None:
