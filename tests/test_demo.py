@@ -142,12 +142,16 @@ def test_server_that_does_not_start_is_explained(folder: Path, tmp_path: Path) -
     )
 
 
-def test_default_is_the_projects_own_docs() -> None:
-    """Without a folder the demo has pages of this project's docs and questions that they answer."""
+def test_default_is_the_projects_own_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a folder the demo has pages of this project's docs, and of no other's, and questions that they answer."""
     subject = find_subject(None, limit=100)
     assert subject.folder == PROJECT_DOCS
     assert subject.questions == PROJECT_QUESTIONS
     assert len([file for file in subject.files if file.is_file()]) == 10
+
+    (tmp_path / "index.md").touch()  # beside an installed package, as with `pip install --target`
+    monkeypatch.setattr("vector_memory.cli.demo.output.PROJECT_DOCS", tmp_path)
+    assert find_subject(None, limit=100).folder == Path.cwd()
 
 
 def test_hidden_and_installed_folders_are_left_out(tmp_path: Path) -> None:

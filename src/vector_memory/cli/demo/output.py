@@ -65,7 +65,7 @@ def find_subject(folder: Path | None, limit: int) -> Subject:
 
     Raises ConfigurationError if there are none.
     """
-    own_docs = folder is None and (PROJECT_DOCS / "index.md").is_file()
+    own_docs = folder is None and all((PROJECT_DOCS / page).is_file() for page in PROJECT_PAGES)
     folder = given_path(folder or (PROJECT_DOCS if own_docs else Path.cwd()))
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder: choose one that contains Markdown files.")
