@@ -34,6 +34,9 @@ SMALL_PRODUCT = 2**18
 """Multiplications of a product that OpenBLAS does not split among threads, which wait for each other when the cores are
 busy. The tokens in such a product, unpacked, stay in the processor's cache."""
 
+MOST_BYTES = 2**20
+"""Bytes of passages that are compared together. With the products of their tokens they take up to 5 MB."""
+
 
 class Content:
     """Knows the tokens of a vocabulary that are content. `token_of`: returns the text of a token."""
@@ -95,6 +98,9 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
     Cosines are estimated from the signs, as if the numbers of a state were normally distributed. They are 0 for a
     passage without tokens.
     """
+    if len(passages) > 1 and sum(map(len, passages)) > MOST_BYTES:
+        half = len(passages) // 2
+        return compare(question, passages[:half]) + compare(question, passages[half:])
     asked, dimensions = question.shape
     width = bytes_per_state(dimensions)
     lengths = np.array([len(passage) // width for passage in passages], np.int64)
@@ -105,9 +111,8 @@ def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
         products = np.empty((len(signs), asked), np.float32)
         tokens = SMALL_PRODUCT // question.size
         for start in range(0, len(signs), tokens):
-            part = slice(start, start + tokens)
-            bits = np.unpackbits(signs[part], axis=1, count=dimensions)
-            np.matmul(bits.astype(np.float32), question.T, out=products[part])
+            bits = np.unpackbits(signs[start : start + tokens], axis=1, count=dimensions)
+            np.matmul(bits.astype(np.float32), question.T, out=products[start : start + tokens])
         best = np.maximum.reduceat(products, (np.cumsum(lengths) - lengths)[compared])
         estimated = 2 * best - question.sum(axis=1)
         scale = float(np.sqrt(dimensions * 2 / np.pi))
