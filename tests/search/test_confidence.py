@@ -196,6 +196,12 @@ def test_an_answer_counts_close_matches_from_other_tasks_categories_and_tags(sto
     assert "from other tasks (omit task_code)" in (answers[0].message or "")
 
 
+def test_a_search_of_notes_counts_no_other_kinds(store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.tagged.store(FAR)
+    monkeypatch.setattr("vector_memory.storage.queries.memories.MemoryQueries.count_by", None)
+    assert store.tagged.search("a b c d").confidence == "related"
+
+
 def test_a_search_of_all_kinds_searches_none_of_them_again_elsewhere(store: SessionMemoryStore) -> None:
     put(store, "a b c d", kind="working_memory")
     assert ask(store).elsewhere != {}

@@ -106,18 +106,18 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
     """Return how many units near the question there are outside the filters and among other kinds, by place."""
-    reader = retrieval.reader
-    oldest, kinds = reader.together(
+    reader, within = retrieval.reader, Scope(session_id=scope.session_id, as_of=scope.as_of)
+    oldest, *kinds = reader.together(
         reader.candidates.oldest_of_newest.steps(reader.visible(Scope()), PROBED),
-        reader.count_by.steps(Scope(session_id=scope.session_id, as_of=scope.as_of), "kind"),
+        *([] if scope.kind is MemoryKind.TAGGED else [reader.count_by.steps(within, "kind")]),
     )
     since = max(oldest - 1, scope.after_id or 0) or None
-    others = {name: replace(other, after_id=since) for name, other in other_scopes(scope, kinds).items()}
+    others = {name: replace(other, after_id=since) for name, other in other_scopes(scope, *kinds).items()}
     counts = retrieval.counts_of_strong(others, scope.session_id)
     return {name: count for name, count in counts.items() if count}
 
 
-def other_scopes(scope: Scope, kinds: Iterable[str]) -> dict[str, Scope]:
+def other_scopes(scope: Scope, kinds: Iterable[str] = ()) -> dict[str, Scope]:
     """Return the other scopes to search when a scope has nothing on a topic, by name. `kinds`: those of its session."""
     others = {
         name: replace(scope, **without)
