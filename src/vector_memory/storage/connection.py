@@ -111,14 +111,8 @@ class Queries:
 
     def run(self, steps: Steps[T]) -> T:
         """Return the result of a read."""
-        rows: list[Any] | None = None
-        try:
-            while True:
-                asked = steps.send(rows)
-                rows = [] if asked is None else self.connection.fetch(*asked)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        result: T = self.together(steps)[0]
+        return result
 
     def together(self, *reads: Steps[Any]) -> list[Any]:
         """Return the results of reads that do not need each other: each next query of all of them in one batch."""
