@@ -80,6 +80,4 @@ def require_unit_length(vectors: Vectors) -> Vectors:
     """
     if (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
         return vectors
-    raise EmbeddingUnavailableError(
-        "The model gives vectors that are not numbers, or zero: its weights or its config.json are damaged."
-    )
+    raise EmbeddingUnavailableError("The model gives vectors that are not numbers, or zero: its weights are damaged.")
