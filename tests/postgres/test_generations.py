@@ -70,8 +70,10 @@ def test_a_cursor_of_what_is_lost_returns_all_that_is_new_and_says_what_is_lost(
     before = store.search_changes(SESSION).cursor
     saved = dump()
     lost = [add(store, f"lost {number}") for number in range(3)]
+    assert store.search_documents("lost 1", SESSION).results[0].id == lost[1]
     known = store.search_changes(SESSION).cursor
     restore(saved)
+    assert {hit.id for hit in store.search_documents("lost 1", SESSION).results} <= {kept}
     answer = store.search_changes(SESSION, since=known)
     assert ([hit.id for hit in answer.results], answer.cursor) == ([], before)
     assert answer.message.startswith("The memory goes on from a copy that lacks what was stored last")

@@ -22,12 +22,6 @@ def rows_of(cursor: Cursor, make: Callable[..., T]) -> list[T]:
     return [make(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
 
 
-def columns_of(cursor: Cursor) -> dict[str, Any]:
-    """Return the columns of the one row of a query that was run."""
-    (row,) = cursor.fetchall()
-    return dict(zip([column.name for column in cursor.description or ()], row, strict=True))
-
-
 def fetch_one(connection: Connection, make: Callable[..., T], sql: str, parameters: Parameters = None) -> T | None:
     """Run a query and return `make(**columns)` for its first row, or None."""
     return next(iter(fetch(connection, make, sql, parameters)), None)

@@ -22,18 +22,6 @@ class Statement(NamedTuple):
     parameters: Parameters = None
     binary: bool = False
 
-    def is_same(self, other: "Statement") -> bool:
-        """Return whether another statement has the same answer."""
-        return (self.sql, self.binary, comparable(self.parameters)) == (
-            other.sql, other.binary, comparable(other.parameters),
-        )  # fmt: skip
-
-
-def comparable(parameters: Parameters) -> list[tuple[Any, Any]]:
-    """Return parameters with their names or places, and arrays of NumPy as bytes, which can be compared as a whole."""
-    named = parameters.items() if isinstance(parameters, Mapping) else enumerate(parameters or ())
-    return [(name, value.tobytes() if hasattr(value, "tobytes") else value) for name, value in named]
-
 
 class Batch(psycopg.Pipeline):
     """A pipeline that sends everything at its end, and nothing afterwards.
