@@ -3,8 +3,8 @@
 uv run python -m benchmarks.recall FILE --queries 100 --first 500 1000 2000
 
 FILE is one that `benchmarks.scale` has filled. Questions are first lines of its chunks, drawn at random, asked of all
-memories of one kind. Prints the shares of the 10 and of the 100 best units (by `ExactComparison`) that
-`LikelyComparison` finds, by meaning and by meaning and words, with 95 % intervals over the questions, and the time for
+memories of one kind. Prints the shares of the 10 and of the 100 best units that a search finds which
+compares only the likeliest, by meaning and by meaning and words, with 95 % intervals over the questions, and the time for
 10. It compares at least 1,000 passages by meaning, otherwise 500, and for 100 units 800.
 """
 
@@ -14,18 +14,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding import load_embedder
-from vector_memory.search.comparison import Comparison, ExactComparison, Goal, LikelyComparison, ScopeQuery
-from vector_memory.search.fusion import fused_scores
-from vector_memory.search.words import word_scores
+from vector_memory.search.question import Question
+from vector_memory.search.rank import Found, Method, Ranking
 from vector_memory.settings import Settings
 from vector_memory.storage.postings import buckets_of
-from vector_memory.storage.scoring import VECTOR_WEIGHT, best
+from vector_memory.storage.queries.candidates import Candidates
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.terms import query_terms
@@ -42,24 +42,33 @@ def questions(reader: SqliteReader, ids: list[int], count: int) -> Iterator[str]
         yield from [line[:LONGEST] for line in stripped if len(line) >= SHORTEST][:1]
 
 
-def found(comparison: Comparison, compared: ScopeQuery, depth: int) -> list[int]:
+class Asked(NamedTuple):
+    """A question in a scope, and what was read for it."""
+
+    source: Candidates
+    scope: Scope
+    question: Question
+    found: Found
+
+    def ranking(self, method: Method) -> Ranking:
+        """Return the units, to be compared by a method."""
+        return Ranking(self.source, self.scope, self.question, self.found, method=method)
+
+
+def found(ranking: Ranking, depth: int) -> list[int]:
     """Return the ids of the best units, best first."""
-    near = comparison.find(Goal(depth), VECTOR_WEIGHT)
-    ids, words = compared.units.ids[near.entries], compared.words
-    scores = near.cosines if words is None else fused_scores(near.cosines, words.shares[near.entries])
-    return ids[best(scores, ids, depth)].tolist()  # type: ignore[no-any-return]
+    return [hit.id for hit in ranking.best(depth).hits]
 
 
-def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[str, ScopeQuery]]:
+def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[str, Asked]]:
     """Yield each question by meaning, and by meaning and words."""
     source, embedder = reader.candidates, load_embedder(Settings())
-    units, _ = source.indexed(scope, [])
-    for text in questions(reader, units.ids[units.inside].tolist(), count):
-        query = embedder.encode_query(text).vector
-        yield "meaning", ScopeQuery(source, scope, units, None, query)
-        _, rows = source.indexed(scope, buckets_of(terms := query_terms(text)))
-        words = word_scores(units, rows, terms)
-        yield "meaning and words", ScopeQuery(source, scope, units, words, query)
+    units = source.indexed(scope, [])
+    for text in questions(reader, units.units.ids[units.units.inside].tolist(), count):
+        query, terms = embedder.encode_query(text).vector, query_terms(text)
+        yield "meaning", Asked(source, scope, Question(query, None), Found(units))
+        with_words = Found(source.indexed(scope, buckets_of(terms)))
+        yield "meaning and words", Asked(source, scope, Question(query, terms), with_words)
 
 
 def interval(values: NDArray[np.float64]) -> str:
@@ -82,12 +91,12 @@ def main() -> None:
     with database.read() as connection:
         reader = SqliteReader(connection)
         for way, compared in asked_of(reader, Scope(arguments.kind), arguments.queries):
-            exact = ExactComparison(compared)
-            right = [found(exact, compared, depth) for depth in DEPTHS]
+            exact = compared.ranking(Method(iterative=False))
+            right = [found(exact, depth) for depth in DEPTHS]
             for first in arguments.first:
-                likely, begin = LikelyComparison(compared, first), time.perf_counter()
-                own, took = [found(likely, compared, DEPTHS[0])], time.perf_counter() - begin
-                own += [found(likely, compared, depth) for depth in DEPTHS[1:]]
+                likely, begin = compared.ranking(Method(batch=first)), time.perf_counter()
+                own, took = [found(likely, DEPTHS[0])], time.perf_counter() - begin
+                own += [found(likely, depth) for depth in DEPTHS[1:]]
                 shares = (len({*one} & {*other}) / (len(one) or 1) for one, other in zip(right, own, strict=True))
                 results[way, first].append((*shares, took * 1_000))
     database.close()

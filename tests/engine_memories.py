@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clusters import passing, server_url
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Scope
-from vector_memory.search.words import WordScores, word_scores
+from vector_memory.search.rank import WordScores, word_scores
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.search import Retriever, comparison, scan
+from vector_memory.search import Retriever, rank
 from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.queries.keywords import KeywordIndex
@@ -26,7 +26,7 @@ def database_of(memory: SessionMemoryStore | Storage) -> Any:
 
 def retriever_of(store: SessionMemoryStore) -> Retriever:
     """Return what finds the passages of a query."""
-    return store._fine._retriever
+    return store._search.retriever
 
 
 def indexer_of(store: SessionMemoryStore) -> Indexer:
@@ -52,12 +52,12 @@ def compare_all(patch: pytest.MonkeyPatch) -> None:
     _limit_exact(patch, 10**9)
 
 
-def compare_likeliest(patch: pytest.MonkeyPatch, count: int = comparison.MAX_COMPARED) -> None:
+def compare_likeliest(patch: pytest.MonkeyPatch, count: int = rank.MAX_COMPARED) -> None:
     """Let searches of however few units compare only so many of the likeliest passages, or a few more."""
     _limit_exact(patch, 0)
-    patch.setattr(comparison, "MIN_COMPARED", 2 * count)
+    patch.setattr(rank, "MIN_COMPARED", 2 * count)
 
 
 def _limit_exact(patch: pytest.MonkeyPatch, units: int) -> None:
     for name in ("MAX_EXACT_UNITS", "MAX_EXACT_UNITS_OF_SESSION"):
-        patch.setattr(scan, name, units)
+        patch.setattr(rank, name, units)

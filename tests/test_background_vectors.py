@@ -17,7 +17,7 @@ from vector_memory.domain import Page, Scope
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing import background
-from vector_memory.search import retriever
+from vector_memory.search import judge, retrieval
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -82,8 +82,8 @@ def test_a_receipt_comes_before_the_vectors_and_says_so(opened: SessionMemorySto
 def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
-    monkeypatch.setattr(retriever, "PATIENCE_ELSEWHERE_SECONDS", 0.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(judge, "PATIENCE_ELSEWHERE_SECONDS", 0.0)
     opened.store_memory("report", DOCUMENT, session_id="s")
     threading.Timer(0.2, embedder.gate.set).start()
     answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=5), mode="vector")
@@ -95,7 +95,7 @@ def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
 def test_a_search_waits_for_a_fresh_memory_whatever_time_its_caller_gives(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch, age: timedelta
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 60.0)
     time = (datetime.now(UTC) - age).isoformat()
     fresh = opened.store_memory("report", DOCUMENT, session_id="s", created_at=time)
     threading.Timer(0.2, embedder.gate.set).start()
@@ -107,7 +107,7 @@ def test_a_search_waits_for_a_fresh_memory_whatever_time_its_caller_gives(
 def test_a_search_that_has_waited_long_enough_says_what_it_lacks(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 0.05)
     opened.store_memory("report", DOCUMENT, session_id="s")
     answer = opened.search_chunks("lemurs", REPORTS)
     assert answer.results
@@ -118,7 +118,7 @@ def test_a_search_that_has_waited_long_enough_says_what_it_lacks(
 def test_searches_by_words_and_those_that_find_something_close_in_other_scopes_do_not_wait(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 60.0)
     embedder.gate.set()
     opened.store_memory("report", "Close lemurs.", session_id="other")
     eventually(lambda: not without_vectors(opened))
@@ -133,7 +133,7 @@ def test_searches_by_words_and_those_that_find_something_close_in_other_scopes_d
 def test_matches_elsewhere_do_not_depend_on_how_fast_their_vectors_come(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch, search: str
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_ELSEWHERE_SECONDS", 60.0)
+    monkeypatch.setattr(judge, "PATIENCE_ELSEWHERE_SECONDS", 60.0)
     for number in range(3):
         opened.store_memory("report", f"Lemurs {number}.", session_id="other")
     threading.Timer(0.2, embedder.gate.set).start()
@@ -145,19 +145,19 @@ def test_matches_elsewhere_do_not_depend_on_how_fast_their_vectors_come(
 def test_a_search_waits_for_vectors_elsewhere_only_so_long(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_ELSEWHERE_SECONDS", 0.05)
+    monkeypatch.setattr(judge, "PATIENCE_ELSEWHERE_SECONDS", 0.05)
     opened.store_memory("report", "Lemurs.", session_id="other")
     assert opened.search_chunks("Lemurs.", REPORTS, mode="vector").elsewhere == {}
 
 
-@pytest.mark.parametrize("each", [0, retriever.MOST_PENDING // 2], ids=["a long text", "many short ones"])
+@pytest.mark.parametrize("each", [0, retrieval.MOST_PENDING // 2], ids=["a long text", "many short ones"])
 def test_no_search_waits_while_much_text_lacks_vectors(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:
-    monkeypatch.setattr(retriever, "AS_LONG_AS", each)
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(retrieval, "AS_LONG_AS", each)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 60.0)
     monkeypatch.setattr(background.BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
-    opened.store_memory("report", DOCUMENT * (1 if each else retriever.MOST_PENDING // len(DOCUMENT)), session_id="x")
+    opened.store_memory("report", DOCUMENT * (1 if each else retrieval.MOST_PENDING // len(DOCUMENT)), session_id="x")
     opened.store_memory("report", DOCUMENT, session_id="s")
     assert opened.search_chunks("lemurs", REPORTS).results
 
@@ -165,8 +165,8 @@ def test_no_search_waits_while_much_text_lacks_vectors(
 def test_a_process_waits_for_its_own_vectors_though_another_one_has_much_to_do(
     tmp_path: Path, opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
-    opened.store_memory("report", DOCUMENT * (retriever.MOST_PENDING // len(DOCUMENT) + 1), session_id="s")
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 60.0)
+    opened.store_memory("report", DOCUMENT * (retrieval.MOST_PENDING // len(DOCUMENT) + 1), session_id="s")
     own = GatedEmbedder()
     with deferring(tmp_path / "deferring.db", own) as other:
         fresh = other.store_memory("report", "Quokkas dig tunnels.", session_id="s").memory_id
@@ -179,7 +179,7 @@ def test_a_process_waits_for_its_own_vectors_though_another_one_has_much_to_do(
 def test_a_search_does_not_wait_for_what_is_stored_after_it(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 60.0)
     waiting = threading.Event()
     pause = background.BackgroundVectors.pause
 
@@ -202,7 +202,7 @@ def test_a_search_does_not_wait_for_what_is_stored_after_it(
 def test_what_was_just_stored_is_found_first_by_its_words_among_what_has_vectors(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 0.0)
     embedder.gate.set()
     for number in range(30):
         opened.store_memory("working_memory", f"Lemur {number} leaps from tree {number}.", session_id="s")
@@ -229,12 +229,12 @@ def test_how_many_vectors_are_outstanding_is_told(opened: SessionMemoryStore, em
 def test_only_a_few_searches_wait_at_the_same_time(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 60.0)
     opened.store_memory("report", DOCUMENT, session_id="s")
-    count = 2 * retriever.MOST_WAITING
+    count = 2 * retrieval.MOST_WAITING
     with ThreadPoolExecutor(count) as threads:
         searches = [threads.submit(opened.search_chunks, "lemurs", REPORTS) for _ in range(count)]
-        eventually(lambda: sum(search.done() for search in searches) >= count - retriever.MOST_WAITING)
+        eventually(lambda: sum(search.done() for search in searches) >= count - retrieval.MOST_WAITING)
         assert not all(search.done() for search in searches)
         embedder.gate.set()
         assert all(search.result().results for search in searches)

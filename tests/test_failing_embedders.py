@@ -16,7 +16,7 @@ from vector_memory.embedding.embedder import EncodedQuestion, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing import background
 from vector_memory.indexing.indexer import Indexer
-from vector_memory.search import retriever
+from vector_memory.search import retrieval
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -141,7 +141,7 @@ def test_a_model_that_cannot_be_loaded_is_not_retried_over_and_over(
 
 def test_others_compute_what_an_engine_hangs_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "HANGING_SECONDS", 2.0)
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 0.0)
     ended, embedder = threading.Event(), FailingEmbedder("texts")
     embedder.fault = lambda _text: ended.wait(60)
     with deferring(path, embedder) as hanging, deferring(path, LatticeEmbedder()) as other:

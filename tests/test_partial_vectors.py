@@ -23,7 +23,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.indexing import background, indexer
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Level
-from vector_memory.search import retriever
+from vector_memory.search import retrieval
 from vector_memory.settings import Settings, memory_address
 from vector_memory.storage.base import Writer
 from vector_memory.store import SessionMemoryStore
@@ -60,7 +60,7 @@ class SteppingEmbedder(LatticeEmbedder):
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "BATCH", BATCH)
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from vector_memory.indexing import background
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import BATCH
 from vector_memory.maintenance.doctor import Doctor
-from vector_memory.search import retriever
+from vector_memory.search import retrieval
 from vector_memory.settings import memory_address
 from vector_memory.storage.base import Writer
 from vector_memory.storage.records import Lease
@@ -158,7 +158,7 @@ def test_no_search_waits_for_vectors_that_have_been_missing_for_long(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened.store_memory("report", DOCUMENT, session_id="s")
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
     assert opened.search_chunks("lemurs", REPORTS).results
 
@@ -204,7 +204,7 @@ def test_nobody_is_told_to_backfill_what_is_being_computed(opened: SessionMemory
 def test_what_is_new_says_only_of_what_is_new_that_it_is_being_computed(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(retrieval, "PATIENCE_SECONDS", 0.0)
     for text in ("One.", "Two."):
         cursor = opened.search_changes(replace(REPORTS, kind=None), since="now").cursor
         opened.store_memory("report", text, session_id="s")

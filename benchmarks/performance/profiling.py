@@ -11,9 +11,8 @@ from unittest import mock
 import numpy as np
 
 from vector_memory.search import retriever, scan
-from vector_memory.search.comparison import ExactComparison, LikelyComparison
-from vector_memory.search.retriever import judge
-from vector_memory.search.words import word_scores
+from vector_memory.search.judge import judge
+from vector_memory.search.rank import word_scores
 from vector_memory.storage.queries.candidates import Candidates
 from vector_memory.storage.sqlite.transactions import SqliteReader
 

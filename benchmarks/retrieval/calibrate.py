@@ -22,8 +22,8 @@ from judged import load
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.embedding.description import INSTEAD_OF_TOKENS
-from vector_memory.search.fusion import Hit
-from vector_memory.search.relevance import CANDIDATES
+from vector_memory.search.judge import CANDIDATES
+from vector_memory.search.rank import Hit
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 

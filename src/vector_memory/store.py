@@ -26,7 +26,7 @@ from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriever, SearchTimer
+from vector_memory.search import Retriever, Search, SearchTimer
 from vector_memory.search.across import Across
 from vector_memory.search.explaining import Explaining
 from vector_memory.search.later import links_of
@@ -125,11 +125,9 @@ class SessionMemoryStore:
         budget = ResponseBudget(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
-        self._fine = FineSearch(retriever, self._timer, budget)
-        self._medium = MediumSearch(retriever, self._timer, budget)
         self._scope, self._probes = self._writer.scope, Probes(budget, self._access.record)
-        self._coarse = CoarseSearch(storage, retriever, self._timer, budget, self._access.record)
-        self.across = Across(storage, self._fine, self._medium, self._coarse, self._scope)
+        self._search = Search(storage, retriever, self._timer, budget, self._access.record)
+        self.across = Across(storage, self._search, self._scope)
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)
         self._documents = Documents(storage, budget, self._access, self._exports, self._writer)
         self._task_context = TaskContext(storage, retriever, budget, self._access)
@@ -139,7 +137,7 @@ class SessionMemoryStore:
         vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)
         self._backfill = Backfill(storage, indexer, vocabulary)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
-        notes = CoarseSearch(storage, retriever, self._timer, budget, None, READ_WITH_TOOL)
+        notes = Search(storage, retriever, self._timer, budget, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
@@ -207,19 +205,19 @@ class SessionMemoryStore:
         self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True
     ) -> sessions.SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
-        return self._coarse.scoped(self._scope(scope), Page.checked(page), latest_first=latest_first)
+        return self._search.scoped(self._scope(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
         self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = 0
     ) -> sessions.SearchMemoriesResult:
         """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
-        return self._coarse.memories(query, self._scope(scope), Page.checked(page), SearchMode.of(mode), neighbours)
+        return self._search.memories(query, self._scope(scope), Page.checked(page), SearchMode.of(mode), neighbours)
 
     def search_chunks(
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = NEIGHBOURS
     ) -> sessions.FineSearchResult:
         """Find the chunks that match one to 5 queries best; short memories come with 0-5 `neighbours` on each side."""
-        search = partial(self._fine.search, scope=self._scope(scope), mode=SearchMode.of(mode), neighbours=neighbours)
+        search = partial(self._search.chunks, scope=self._scope(scope), mode=SearchMode.of(mode), neighbours=neighbours)
         page = Page.checked(page)
         return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
 
@@ -227,7 +225,7 @@ class SessionMemoryStore:
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None
     ) -> sessions.MediumSearchResult:
         """Find the sections whose chunks match one to 5 queries best."""
-        search = partial(self._medium.search, scope=self._scope(scope), mode=SearchMode.of(mode))
+        search = partial(self._search.sections, scope=self._scope(scope), mode=SearchMode.of(mode))
         page = Page.checked(page)
         return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
 
@@ -236,7 +234,7 @@ class SessionMemoryStore:
     ) -> sessions.CoarseSearchResult:
         """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
-        search = partial(self._coarse.documents, scope=self._scope(scope), mode=how, order=by)
+        search = partial(self._search.documents, scope=self._scope(scope), mode=how, order=by)
         page = Page.checked(page)
         if query is None or isinstance(query, str):
             return search(query, page=page)

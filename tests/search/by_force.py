@@ -10,8 +10,8 @@ import numpy as np
 from inside import retriever_of, storage_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope, SearchMode
-from vector_memory.search.fusion import FIRST_BY_WORDS, Hit
 from vector_memory.search.question import is_name
+from vector_memory.search.rank import FIRST_BY_WORDS, Hit
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import K1, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, B
@@ -117,7 +117,7 @@ def hits_of(store: SessionMemoryStore, query: str, scope: Scope, mode: str = "hy
     """Return the units that a search finds, before their scores are cut for answers."""
     retriever = retriever_of(store)
     with retriever.answering(retriever.prepare(query, SearchMode(mode), scope), scope) as retrieval:
-        return retrieval.find(scope, limit).hits
+        return retrieval.find(limit).hits
 
 
 def found_by(

@@ -19,11 +19,11 @@ from inside import compare_all, compare_likeliest, database_of, rebuild_words, s
 from search.test_exact import QUERIES, SCOPES, fill, open_store
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError
-from vector_memory.search import scan
+from vector_memory.search import rank
 from vector_memory.search.later import nearest_memories, passages_of
 from vector_memory.search.question import Question
+from vector_memory.search.rank import Method
 from vector_memory.search.retrieval import Retrieval
-from vector_memory.search.scan import Method
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Embedded
 from vector_memory.store import SessionMemoryStore
@@ -48,7 +48,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     place = tmp_path_factory.mktemp("engines") / "memory.db"
     address = schema_url(f"engines_{uuid.uuid4().hex}")
     with open_store(place) as file, open_store(address) as schema, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "MOST_COMPARED", 10**6)  # otherwise close matches elsewhere are estimated
+        patch.setattr(rank, "MOST_COMPARED", 10**6)  # otherwise close matches elsewhere are estimated
         for store in (file, schema):
             fill(store, random.Random(7), 200)
             for number in range(12):
@@ -169,7 +169,7 @@ def test_part_of_the_vectors_of_a_memory_is_found_until_it_is_discarded(storage:
 
     def count_found() -> int:
         with storage.read() as reader:
-            hits = Retrieval(reader, question, Method(), None).find(Scope(MemoryKind.REPORT), 10).hits
+            hits = Retrieval(reader, question, Scope(MemoryKind.REPORT), Method(), None).find(10).hits
         return sum(hit.memory_id == memory_id for hit in hits)
 
     assert count_found() == 0

@@ -13,8 +13,8 @@ from search.by_force import hits_of
 from search.test_exact import open_store
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.search import comparison, words
-from vector_memory.search.comparison import MIN_COMPARED
+from vector_memory.search import rank
+from vector_memory.search.rank import MIN_COMPARED
 from vector_memory.settings import Settings
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.postings import indexed
@@ -124,7 +124,7 @@ def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: Sessi
 def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here one document has more of the nearest chunks than are compared."""
     compare_likeliest(monkeypatch)
-    monkeypatch.setattr(comparison, "MAX_COMPARED", 150)
+    monkeypatch.setattr(rank, "MAX_COMPARED", 150)
     with open_store(tmp_path / "memory.db") as store:
         fill(store)
         store.store_memory("report", "far away", session_id="s")
@@ -137,8 +137,8 @@ def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("way")
 def test_the_last_digits_of_a_score_do_not_decide_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notes, exactly = Scope("working_memory", session_id="s"), words.scores_for
-    monkeypatch.setattr(words, "scores_for", lambda *args: exactly(*args) * (1 + 1e-15 * np.arange(len(args[1]))))
+    notes, exactly = Scope("working_memory", session_id="s"), rank.scores_for
+    monkeypatch.setattr(rank, "scores_for", lambda *args: exactly(*args) * (1 + 1e-15 * np.arange(len(args[1]))))
     with open_store(tmp_path / "memory.db") as store:
         ids = [store.store_memory("working_memory", f"same words {n}", session_id="s").memory_id for n in range(20)]
         for mode in ("keyword", "hybrid"):

@@ -18,7 +18,7 @@ from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 from vector_memory.embedding.token_states import compare, of_question, packed
 from vector_memory.search.explaining import Asked
-from vector_memory.search.fusion import FUSED_DECIMALS
+from vector_memory.search.rank import FUSED_DECIMALS
 from vector_memory.settings import Settings
 from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT
 from vector_memory.store import SessionMemoryStore
@@ -104,7 +104,7 @@ def by_hand(filled: Path | str, scope: Scope, query: str) -> list[tuple[float, i
                 number = stored.chunk.index if scope is REPORTS and stored is not None else None
                 passages = [each for each in reader.passages_of(memory) if each.chunk == number]
                 texts = [memory.content[each.start : each.end] for each in passages]
-                late[hit.id] = max(one.score for one in compare(question, [packed(states(text)) for text in texts]))
+                late[hit.id] = compare(question, {hit.id: [packed(states(text)) for text in texts]})[hit.id].score
     lowest = min(late.values())
     joined = [
         (round((1 - LATE_WEIGHT) * hit.score + LATE_WEIGHT * late.get(hit.id, lowest), FUSED_DECIMALS), hit.id)
@@ -116,7 +116,7 @@ def by_hand(filled: Path | str, scope: Scope, query: str) -> list[tuple[float, i
 def unrounded(store: SessionMemoryStore, scope: Scope, query: str) -> list[Any]:
     retriever = retriever_of(store)
     with retriever.answering(retriever.prepare(query, SearchMode.HYBRID, scope), scope) as retrieval:
-        return retrieval.everything(scope).hits
+        return retrieval.everything().hits
 
 
 @pytest.mark.parametrize("query", QUERIES)

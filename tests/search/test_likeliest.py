@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -20,8 +19,8 @@ from search.test_equal_units import add_report
 from search.test_exact import fill, open_store
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.search import confidence, scan
-from vector_memory.search.comparison import are_candidates
+from vector_memory.search import judge, rank
+from vector_memory.search.rank import of_best_memories
 from vector_memory.settings import Settings
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.queries.candidates import Likely
@@ -61,14 +60,13 @@ def test_among_a_few_of_thousands_of_passages_are_nearly_all_of_the_best(
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.1, 0.2, 0.3, 0.4])), max_size=30), st.integers(1, 8))
-def test_candidates_are_the_highest_sums_of_the_best_groups(passages: list[tuple[int, float]], count: int) -> None:
-    passages.sort(key=itemgetter(0))
-    groups = np.array([group for group, _ in passages], np.int32)
-    sums = np.array([value for _, value in passages])
-    highest = {group: max(value for other, value in passages if other == group) for group, _ in passages}
-    least = sorted(highest.values(), reverse=True)[:count][-1] if highest else 0.0
-    expected = [place for place, (group, value) in enumerate(passages) if value == highest[group] >= least]
-    assert np.flatnonzero(are_candidates(sums, groups, count)).tolist() == expected
+def test_whole_memories_are_chosen_by_their_best_units(units: list[tuple[int, float]], count: int) -> None:
+    owners = np.array([owner for owner, _ in units], np.int64)
+    scores = np.array([score for _, score in units])
+    highest = {owner: max(score for other, score in units if other == owner) for owner, _ in units}
+    best = sorted(highest, key=lambda owner: (-highest[owner], owner))[:count]
+    expected = [place for place, (owner, _) in enumerate(units) if owner in best]
+    assert of_best_memories(scores, owners, count).tolist() == expected
 
 
 def test_close_matches_elsewhere_are_counted_with_few_vectors_and_only_among_the_newest_memories(
@@ -83,13 +81,13 @@ def test_close_matches_elsewhere_are_counted_with_few_vectors_and_only_among_the
         return found
 
     monkeypatch.setattr(SqliteCandidates, "likeliest", counted)
-    monkeypatch.setattr(scan, "MOST_COMPARED", 12)
+    monkeypatch.setattr(rank, "MOST_COMPARED", 12)
     with open_store(tmp_path / "memory.db") as store:
         for number in range(40):
             store.store_memory("report", "w1 w2 w3 w4" if number % 8 else "a b c d", session_id=f"s{number}")
         store.store_memory("report", "w1 w2 w3 w4", session_id="here")
         for probed, wanted in ((1_000, 5), (20, 2)):
-            for module in (scan, confidence):
+            for module in (rank, judge):
                 monkeypatch.setattr(module, "PROBED", probed)
             answer = store.search_chunks("a b c d", Scope("report", session_id="here"), Page(limit=5))
             assert answer.elsewhere == {"other_sessions": wanted}

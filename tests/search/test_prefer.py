@@ -12,8 +12,8 @@ from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.results.lean import IS_LEAN
 from vector_memory.search.explaining import Asked
-from vector_memory.search.fusion import Hit
-from vector_memory.search.relevance import latest_first
+from vector_memory.search.judge import latest_first
+from vector_memory.search.rank import Hit
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 

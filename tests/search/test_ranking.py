@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.search.fusion import Hit, best_of_each_memory, fused_scores, pending_weight, sort_hits
+from vector_memory.search.rank import Hit, best_of_each_memory, fused_scores, pending_weight, sort_hits
 from vector_memory.storage.scoring import VECTOR_WEIGHT
 
 SCORES = st.floats(0, 1).map(lambda value: round(value, 6)) | st.sampled_from([0.0, 0.5, 0.500001, 1.0])

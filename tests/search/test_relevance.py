@@ -11,9 +11,9 @@ from vector_memory.domain import MatchLevel, Page
 from vector_memory.embedding.known import MINILM
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.lean import IS_LEAN
-from vector_memory.search.fusion import Hit, SearchHits
+from vector_memory.search.judge import on_page, weighed
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import on_page, weighed
+from vector_memory.search.rank import Hit, SearchHits
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)

@@ -140,13 +140,13 @@ def test_a_search_sees_the_state_in_which_its_transaction_began(store: SessionMe
     for mode in MODES:
         question = retriever.prepare("a unheardof", mode)  # type: ignore[arg-type]
         with storage_of(store).read() as reader:
-            before = retriever.within(reader, question).find(REPORTS, 100)
+            before = retriever.within(reader, question, REPORTS).find(100)
             with open_store(place) as other:
                 number = other.store_memory("report", "a unheardof", session_id="s1").memory_id
-                assert retriever.within(reader, question).find(REPORTS, 100) == before
+                assert retriever.within(reader, question, REPORTS).find(100) == before
                 if before.hits:
                     other.delete_memory(before.hits[0].memory_id)
-            assert retriever.within(reader, question).find(REPORTS, 100) == before
+            assert retriever.within(reader, question, REPORTS).find(100) == before
         assert store.search_chunks("a unheardof", REPORTS, Page(limit=1), mode=mode).results[0].memory_id == number
         store.delete_memory(number)
 

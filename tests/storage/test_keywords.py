@@ -18,7 +18,7 @@ from snowballstemmer import stemmer
 from engine_memories import scores_by_words
 from memory_files import are_words_of_texts
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
-from vector_memory.search.words import covered_by_best
+from vector_memory.search.rank import covered_by_best
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, History

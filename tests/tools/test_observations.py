@@ -7,10 +7,10 @@ import pytest
 from eras import Call
 from vector_memory.results.mapping import with_notes
 from vector_memory.results.sessions import FoundChunk, ObservationNote
-from vector_memory.search import confidence
-from vector_memory.search.fusion import Hit, SearchHits
+from vector_memory.search import judge
+from vector_memory.search.judge import weighed
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import weighed
+from vector_memory.search.rank import Hit, SearchHits
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def test_an_observation_stands_in_a_strong_result_only(
         return [hit._replace(match="strong" if hit.memory_id == 3 else "related") for hit in weighed(found, question)]
 
     corrected.store_memory("report_observation", "Now 6 entries.", session_id="t", parent_report_id=3, corrects=True)
-    monkeypatch.setattr(confidence, "weighed", levels)
+    monkeypatch.setattr(judge, "weighed", levels)
     for grain in ("specific_chunks", "section_context", "full_documents"):
         answer = (await call(f"search_reports_{grain}", query="how many connections or entries")).structured_content
         named = {result.get("memory_id", result.get("id")): result.get("observations") for result in answer["results"]}

@@ -154,6 +154,8 @@ class Description:
 
     def _known_letters(self, text: str) -> float:
         """Return the share of the letters that are of a script which the model knows; 1 if there are no letters."""
+        if text.isascii() and "LATIN" in self.scripts:
+            return 1.0
         letters = [character for character in text if character.isalpha()] if self.scripts else []
         known = sum(map(self._is_read, letters))
         return known / len(letters) if letters else 1.0

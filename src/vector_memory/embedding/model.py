@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from vector_memory.settings import Settings
 
 TOY_MODEL = "toy"
+KNOWN_WORDS = 4_096
+"""Words of questions whose numbers of tokens are remembered."""
+
 CACHED_QUERIES = 1_000
 REMEMBERED_TEXTS = 2_048
 """The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB, and
@@ -154,6 +157,7 @@ class EmbeddingModel:
         self._failed_at = 0.0
         self.latest = LatestTexts()
         self._turn = threading.Lock()
+        self.token_count = lru_cache(KNOWN_WORDS)(lambda word: len(self.token_spans(word)))
         self._cached_query = lru_cache(CACHED_QUERIES)(self._encode_query)
 
     def start_loading(self) -> None:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,6 +98,9 @@ def _encoding_of(encode: Callable[..., list["Encoding"]], text: str) -> "Encodin
 # Limits of one call: larger batches are not faster, and the process keeps the memory they allocate.
 MAX_TEXTS = 8
 MAX_TOKENS = 256
+KNOWN_WORDS = 4_096
+"""Words of questions whose numbers of tokens are remembered."""
+
 # The user needs the other CPUs.
 MAX_CALLS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
@@ -132,6 +135,7 @@ class OnnxEngine(Embedder):
             _import_runtime()  # now rather than in _open_session, while the hash is computed
             digests |= verified.result()
         self._description = model.description
+        self._token_count = lru_cache(KNOWN_WORDS)(lambda word: len(self.token_spans(word)))
         self._session = _open_session(model)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self.has_states = model.description.late_interaction
@@ -181,7 +185,7 @@ class OnnxEngine(Embedder):
         """Return when an answer to this question is close."""
         if question and 2 * self._tokenizer.unknown_characters(question) >= len("".join(question.split())):
             return UNREADABLE
-        return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
+        return self._description.calibration_for(question, self._token_count)
 
     def _vectors(
         self, texts: Sequence[str], reading: TextRole, keep: Callable[[int, States], None] | None = None

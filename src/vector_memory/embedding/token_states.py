@@ -5,7 +5,7 @@ lost. Of a passage, each state is stored as the signs of its numbers, one bit fo
 content counts, in both: tokens that are words, but not stop words.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -86,36 +86,53 @@ class Compared:
     nearest: NDArray[np.float32]
     length: int
 
-    def joined(self, other: "Compared") -> "Compared":
-        """Return both as one, with the better score."""
-        nearest = np.maximum(self.nearest, other.nearest)
-        return Compared(max(self.score, other.score), nearest, self.length + other.length)
 
+def compare(question: States, units: Mapping[int, Sequence[bytes | None]]) -> dict[int, Compared]:
+    """Compare units, given the states of their passages, with a question; none if a passage's are not kept, or damaged.
 
-def compare(question: States, passages: Sequence[bytes]) -> list[Compared]:
-    """Compare passages with a question.
-
-    Cosines are estimated from the signs, as if the numbers of a state were normally distributed. They are 0 for a
-    passage without tokens.
+    A unit has the best score of its passages. Cosines are estimated from the signs, as if the numbers of a state were
+    normally distributed. They are 0 for a passage without tokens.
     """
-    if len(passages) > 1 and sum(map(len, passages)) > MOST_BYTES:
-        half = len(passages) // 2
-        return compare(question, passages[:half]) + compare(question, passages[half:])
     asked, dimensions = question.shape
     width = bytes_per_state(dimensions)
-    lengths = np.array([len(passage) // width for passage in passages], np.int64)
-    nearest, scores = np.zeros((len(passages), asked), np.float32), np.zeros(len(passages))
-    compared = np.flatnonzero(lengths)
-    if asked and len(compared):
-        signs = np.frombuffer(b"".join(passages), np.uint8).reshape(-1, width)
-        products = np.empty((len(signs), asked), np.float32)
-        tokens = SMALL_PRODUCT // question.size
-        for start in range(0, len(signs), tokens):
-            bits = np.unpackbits(signs[start : start + tokens], axis=1, count=dimensions)
-            np.matmul(bits.astype(np.float32), question.T, out=products[start : start + tokens])
-        best = np.maximum.reduceat(products, (np.cumsum(lengths) - lengths)[compared])
-        estimated = 2 * best - question.sum(axis=1)
-        scale = float(np.sqrt(dimensions * 2 / np.pi))
-        nearest[compared] = estimated / np.float32(scale)
-        scores[compared] = rounded(estimated.sum(axis=1, dtype=np.float64) / asked / scale)
-    return list(map(Compared, scores.tolist(), nearest, lengths.tolist()))
+    passages = [states for own in units.values() for states in own if states is not None and not len(states) % width]
+    counts = np.array([len(own) for own in units.values()], np.int64)
+    if not passages or len(passages) < counts.sum():
+        return {}
+    lengths = np.array([len(states) // width for states in passages], np.int64)
+    nearest = np.zeros((len(passages), asked), np.float32)
+    scores = np.zeros(len(passages))
+    scale = float(np.sqrt(dimensions * 2 / np.pi))
+    for first, last in parts_of(lengths * width):
+        compared = first + np.flatnonzero(lengths[first:last])
+        if asked and len(compared):
+            products = products_with(question, b"".join(passages[first:last]), width)
+            starts = (np.cumsum(lengths[first:last]) - lengths[first:last])[compared - first]
+            estimated = 2 * np.maximum.reduceat(products, starts) - question.sum(axis=1)
+            nearest[compared] = estimated / np.float32(scale)
+            scores[compared] = rounded(estimated.sum(axis=1, dtype=np.float64) / asked / scale)
+    starts = np.cumsum(counts) - counts
+    best = np.maximum.reduceat(scores, starts).tolist(), np.maximum.reduceat(nearest, starts)
+    return dict(zip(units, map(Compared, *best, np.add.reduceat(lengths, starts).tolist()), strict=True))
+
+
+def parts_of(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield runs of passages with these sizes that have at most MOST_BYTES together, or are one passage."""
+    first, total = 0, 0
+    for place, size in enumerate(sizes.tolist()):
+        if place > first and total + size > MOST_BYTES:
+            yield first, place
+            first, total = place, 0
+        total += size
+    yield first, len(sizes)
+
+
+def products_with(question: States, passages: bytes, width: int) -> States:
+    """Return the products of the bits of each state of passages with each token of a question."""
+    signs = np.frombuffer(passages, np.uint8).reshape(-1, width)
+    products = np.empty((len(signs), len(question)), np.float32)
+    tokens = SMALL_PRODUCT // question.size
+    for start in range(0, len(signs), tokens):
+        bits = np.unpackbits(signs[start : start + tokens], axis=1, count=question.shape[1])
+        np.matmul(bits.astype(np.float32), question.T, out=products[start : start + tokens])
+    return products

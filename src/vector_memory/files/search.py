@@ -15,10 +15,10 @@ from vector_memory.files.index_file import FileIndex
 from vector_memory.files.indexer import NO_TEXT, file_scope
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.search.explaining import SHOWN, Ranking, Trace, compared, not_compared
-from vector_memory.search.fusion import Hit
+from vector_memory.search.judge import CANDIDATES, level_of_each
 from vector_memory.search.messages import NO_CLOSE_MATCH, read_as
 from vector_memory.search.question import Question, prepare
-from vector_memory.search.relevance import CANDIDATES, level_of_each
+from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import MAX_DEPTH
 from vector_memory.storage.base import Reader
 
@@ -75,8 +75,8 @@ class FileSearch:
         is_outdated = question.vector is not None and reader.fingerprint() not in (None, self._fingerprint)
         if is_outdated:
             question = self._words.by_words(ANOTHER_MODEL)
-        retrieval = index.retriever.within(reader, question)
-        found = retrieval.find(scope, max(limit, CANDIDATES))  # so that the limit does not change the best match
+        retrieval = index.retriever.within(reader, question, scope)
+        found = retrieval.find(max(limit, CANDIDATES))  # so that the limit does not change the best match
         question = replace(retrieval.question, weight=found.weight)
         levels = level_of_each(found, question) if question.vector is not None or question.is_reference else []
         judged = [hit._replace(match=level) for hit, level in zip_longest(found.hits, levels)]

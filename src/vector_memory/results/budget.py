@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from vector_memory.domain import Page
 from vector_memory.domain.validation import MAX_LIMIT, check_range
-from vector_memory.results.lean import IS_LEAN, text_of
+from vector_memory.results.lean import IS_LEAN, lean, text_of
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection, Omitted, StoredText
 from vector_memory.results.shortening import MARK, bounded, clipped, json_size, noted, prefix, size, slimmed, value_size
 
@@ -108,6 +108,8 @@ class ResponseBudget:
 
     def held(self, hits: Sequence[H]) -> list[H]:
         """Return the first hits that fit together, each with its text cut so that it fits alone."""
+        if value_size([lean(hit) for hit in hits] if IS_LEAN.get() else hits) <= self._bytes // 2:
+            return list(hits)
         held, room = list[H](), self._bytes
         for place, hit in enumerate(hits):
             shown, taken = hit, size(hit)

@@ -1,6 +1,7 @@
 """Shortens values in results: an agent pays for every character of an answer."""
 
 import re
+from operator import not_
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -56,5 +57,5 @@ def unless_empty(default: object = None, description: str | None = None) -> Any:
     """Return a field that answers leave out while it is null or empty."""
     if default == []:  # pydantic would copy it, which takes longer than making another one
         schema: dict[str, Any] = {"default": []}
-        return Field(default_factory=list, json_schema_extra=schema, description=description, exclude_if=says_nothing)
+        return Field(default_factory=list, json_schema_extra=schema, description=description, exclude_if=not_)
     return Field(default=default, description=description, exclude_if=says_nothing)

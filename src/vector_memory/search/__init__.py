@@ -1,9 +1,7 @@
 """Searching memories: chunks (fine), sections (medium), whole memories (coarse)."""
 
-from vector_memory.search.coarse import CoarseSearch
-from vector_memory.search.fine import FineSearch
+from vector_memory.search.answer import Search
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.medium import MediumSearch
-from vector_memory.search.retriever import Retriever
+from vector_memory.search.retrieval import Retriever
 
-__all__ = ["CoarseSearch", "FineSearch", "MediumSearch", "Retriever", "SearchTimer"]
+__all__ = ["Retriever", "Search", "SearchTimer"]

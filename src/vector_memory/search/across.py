@@ -17,10 +17,8 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
-from vector_memory.search.coarse import CoarseSearch
+from vector_memory.search.answer import Search
 from vector_memory.search.explaining import Grain
-from vector_memory.search.fine import FineSearch
-from vector_memory.search.medium import MediumSearch
 from vector_memory.storage.base import Storage
 
 Found = FoundChunk | FoundSection | FoundMemory
@@ -41,27 +39,23 @@ class Across:
     def __init__(
         self,
         storage: Storage,
-        fine: FineSearch,
-        medium: MediumSearch,
-        coarse: CoarseSearch,
+        search: Search,
         as_stored: Callable[[Scope], Scope],
     ) -> None:
         self._storage = storage
         self._as_stored = as_stored
-        self._fine = fine
-        self._medium = medium
-        self._coarse = coarse
+        self._search = search
 
     def one(self, query: str, scope: Scope, page: Page, grain: Grain, mode: SearchMode | None = None) -> Answer:
         """Return the results in a scope, which has a kind."""
         scope = self._as_stored(scope)
         if scope.kind is None or not TRAITS[scope.kind].chunked:
-            return self._coarse.memories(query, scope, page, mode)
+            return self._search.memories(query, scope, page, mode)
         if grain == "chunk":
-            return self._fine.search(query, scope, page, mode, 0)
+            return self._search.chunks(query, scope, page, mode, 0)
         if grain == "section":
-            return self._medium.search(query, scope, page, mode)
-        return self._coarse.documents(query, scope, page, mode, order=SearchOrder.RELEVANCE)
+            return self._search.sections(query, scope, page, mode)
+        return self._search.documents(query, scope, page, mode, order=SearchOrder.RELEVANCE)
 
     def several(
         self, query: str, scopes: Sequence[Scope], page: Page, grain: Grain, mode: SearchMode | None = None

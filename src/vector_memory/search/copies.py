@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from vector_memory.domain import LATEST, TRAITS, Page, Scope
-from vector_memory.search.confidence import judged
-from vector_memory.search.fusion import Hit
+from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, latest_first
 from vector_memory.search.later import newer_memories
-from vector_memory.search.relevance import CANDIDATES, J, latest_first
+from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import GROWTH, MAX_DEPTH, Retrieval
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
+from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import Memory, Origin
 
 RUN = CANDIDATES
@@ -158,18 +158,31 @@ def suspects(found: Sequence[J], names: Callable[[J], tuple[object, ...]]) -> li
     return [one for one, (_, about) in zip(found, known, strict=True) if memories[about] > 1]
 
 
-def copies_of_hits(retrieval: Retrieval, hits: Sequence[Hit], needed: int, *, chunks: bool) -> dict[int, int]:
-    """Return the places of near copies among hits, which are `chunks` or memories (see `copies_in`)."""
-    reader = retrieval.reader
+@read
+def origins_of(reader: Reader, memory_ids: Iterable[int], known: Mapping[int, Origin]) -> Steps[Mapping[int, Origin]]:
+    """Return where memories come from; of some this is `known`."""
+    missing = sorted({number for number in memory_ids if number not in known})
+    found = {**known, **(yield from reader.origins.steps(missing))} if missing else known
+    require_all(found, missing)
+    return found
+
+
+def copies_of_hits(
+    reader: Reader, hits: Sequence[Hit], needed: int, origins: Mapping[int, Origin], *, chunks: bool
+) -> dict[int, int]:
+    """Return the places of near copies among hits, which are `chunks` or memories (see `copies_in`).
+
+    `origins`: those of memories that are known.
+    """
 
     def said(run: Sequence[Hit]) -> list[Said | None]:
-        origins = retrieval.origins([hit.memory_id for hit in run])
-        alike = suspects(run, lambda hit: names_of(origins[hit.memory_id]))
+        origins_here = origins_of(reader, [hit.memory_id for hit in run], origins)
+        alike = suspects(run, lambda hit: names_of(origins_here[hit.memory_id]))
         ids = [hit.id for hit in alike]
         texts: dict[int, Said | None] = {}
         if chunks and ids:
             texts = {
-                one.id: said_in(origins[one.memory_id], one.chunk.text, one.chunk.headings)
+                one.id: said_in(origins_here[one.memory_id], one.chunk.text, one.chunk.headings)
                 for one in reader.chunks(ids).values()
             }
         elif ids:
@@ -188,24 +201,25 @@ def needed_for(page: Page) -> int:
 
 
 def results_of(
-    retrieval: Retrieval, scope: Scope, hits: Sequence[Hit], page: Page, *, folds: bool, memories: bool = False
+    retrieval: Retrieval, judgement: Judgement, page: Page, *, folds: bool, memories: bool = False
 ) -> Sequence[Hit]:
     """Return the results for a page, given the first hits as they were judged: whole runs of them.
 
     `folds`: near copies are under the newest of them. `memories`: hits are whole memories.
     """
     if page.is_part:
-        return hits
+        return judgement.hits
+    scope, reader = retrieval.scope, retrieval.reader
     needed, chunks = needed_for(page), not memories and scope.kind is not None and TRAITS[scope.kind].chunked
 
     def find(count: int) -> Sequence[Hit]:
-        return judged(retrieval.find(scope, count, memories=memories), retrieval.question)
+        return judged(retrieval.find(count, memories=memories), retrieval.question)
 
     def copies(found: Sequence[Hit]) -> Mapping[int, int]:
-        return copies_of_hits(retrieval, found, needed, chunks=chunks) if folds else {}
+        return copies_of_hits(reader, found, needed, judgement.origins, chunks=chunks) if folds else {}
 
-    found = folded(*found_for(hits, whole_runs(needed), needed, find, copies, list))
-    return preferred(retrieval.reader, scope, found, page)
+    found = folded(*found_for(judgement.hits, whole_runs(needed), needed, find, copies, list))
+    return preferred(reader, scope, found, page)
 
 
 def found_for(

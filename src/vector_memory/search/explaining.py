@@ -8,14 +8,12 @@ from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode, State
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
-from vector_memory.search.confidence import judged
+from vector_memory.search.answer import MatchedSection, chunks_for, sections_for
 from vector_memory.search.copies import results_of
-from vector_memory.search.fusion import Hit, best_of_each_memory
-from vector_memory.search.medium import MatchedSection, chunks_for, sections_for
+from vector_memory.search.judge import Judgement, arranged, judged
 from vector_memory.search.question import Question
-from vector_memory.search.relevance import arranged
-from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
-from vector_memory.search.retriever import Retriever
+from vector_memory.search.rank import Hit, best_of_each_memory
+from vector_memory.search.retrieval import MAX_DEPTH, Retrieval, Retriever
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.filters import ascii_lower
 from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
@@ -128,7 +126,7 @@ class Explaining:
                 return told if number is None else told | {"memory": why_listed(reader, scope, number)}
         question = self._retriever.prepare(query, mode, scope)
         with self._retriever.answering(question, scope) as retrieval:
-            ranking = ranking_of(retrieval, scope, asked, folds=self._retriever.folds(scope, asked.page))
+            ranking = ranking_of(retrieval, asked, folds=self._retriever.folds(scope, asked.page))
             last = min(asked.page.end + SHOWN, len(ranking.hits))
             told = {
                 "compared": compared(ranking.question, ranking.hits),
@@ -140,18 +138,24 @@ class Explaining:
             return told if number is None else told | {"memory": why(retrieval.reader, scope, ranking, number)}
 
 
-def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked, *, folds: bool) -> Ranking:
+def ranking_of(retrieval: Retrieval, asked: Asked, *, folds: bool) -> Ranking:
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
-    found, grain, most = retrieval.everything(scope), asked.grain, chunks_for(asked.page)
+    found, scope, grain, most = retrieval.everything(), retrieval.scope, asked.grain, chunks_for(asked.page)
     hits = judged(found, retrieval.question)
     if scope.kind is not None and not TRAITS[scope.kind].chunked:
         grain = "chunk"
     is_whole = grain == "document"
-    units = [unit for unit in (best_of_each_memory(hits) if is_whole else hits) if retrieval.is_similar_enough(unit)]
+    units = [
+        unit
+        for unit in (best_of_each_memory(hits) if is_whole else hits)
+        if retrieval.is_similar_enough(unit.similarity)
+    ]
     if grain == "section":
-        results: Sequence[Hit | MatchedSection] = sections_for(retrieval, scope, units, asked.page, folds=folds)
+        results: Sequence[Hit | MatchedSection] = sections_for(retrieval, units, asked.page, found.origins, folds=folds)
     else:
-        results = results_of(retrieval, scope, units, asked.page, folds=folds, memories=is_whole)
+        results = results_of(
+            retrieval, Judgement(units, origins=found.origins), asked.page, folds=folds, memories=is_whole
+        )
     on_page, _ = arranged(results, asked.page)
     place_of, copied = places_among(results)
     keys = [hit.memory_id if is_whole else hit.id for hit in hits]
@@ -163,7 +167,7 @@ def ranking_of(retrieval: Retrieval, scope: Scope, asked: Asked, *, folds: bool)
             where = "an earlier" if place < shown.start else "a later"
             said = "on this page" if place in shown else f"on {where} page"
             return f"under memory {copied[key]}, which says the same, {said}" if key in copied else said
-        if retrieval.is_similar_enough(hit):
+        if retrieval.is_similar_enough(hit.similarity):
             return f"sections are made of the best {most} chunks"
         return f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({retrieval.threshold:g})"
 

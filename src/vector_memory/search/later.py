@@ -15,7 +15,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.results.sessions import LaterMemory
 from vector_memory.search.question import Question
-from vector_memory.search.scan import USUAL, Found, Method, Scan, reads
+from vector_memory.search.rank import USUAL, Found, Method, Ranking, reads
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import NO_LINKS, Later, Links
@@ -229,10 +229,9 @@ def nearest_memories(
     found = Found(*reader.together(*reads(reader, scope, Question(None, None))))
     best: dict[int, float] = {}
     for vector in asked:
-        scan = Scan(
-            reader.candidates, scope, Question(vector, None), found, method=method, depth=NEAREST, besides=besides
-        )
-        for hit in scan.find(NEAREST, memories=True).hits:
+        question = Question(vector, None)
+        ranking = Ranking(reader.candidates, scope, question, found, method=method, besides=besides)
+        for hit in ranking.best(NEAREST, memories=True).hits:
             best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, -1.0))
     return sorted(best, key=lambda number: (-best[number], number))[:NEAREST]
 

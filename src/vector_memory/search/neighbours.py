@@ -9,7 +9,7 @@ from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import check_range
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.results.shortening import MARK
-from vector_memory.search.retriever import Retriever
+from vector_memory.search.retrieval import Retriever, find_among
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps
 from vector_memory.storage.damaged import require_all
@@ -98,8 +98,8 @@ def nearest_to(reader: Reader, retriever: Retriever, memory_id: int, count: int)
     _, means = reader.mean_vectors([memory_id])
     if not len(means) or not np.any(means):
         return []
-    retrieval = retriever.near(reader, means[0] / np.linalg.norm(means[0]))
-    found = retrieval.find_among([Scope(kind) for kind in MemoryKind], count + 1, memories=True)
+    vector = means[0] / np.linalg.norm(means[0])
+    found = find_among([retriever.near(reader, vector, Scope(kind)) for kind in MemoryKind], count + 1, memories=True)
     hits = [hit for hit in found.hits if hit.memory_id != memory_id and hit.similarity is not None][:count]
     memories = reader.memories([hit.memory_id for hit in hits])
     require_all(memories, (hit.memory_id for hit in hits))

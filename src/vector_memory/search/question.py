@@ -132,7 +132,7 @@ def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
         weight = calibration.weight * (VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT)
         vector, states = model.encode_query(query)
         if calibration is not UNKNOWN:  # the vocabulary of a model that is known has the usual words whole
-            plain = {term: word for term, word in plain.items() if len(model.token_spans(word)) > 1}
+            plain = {term: word for term, word in plain.items() if model.token_count(word) > 1}
         return Question(
             vector, terms, calibration=calibration, weight=weight, states=states, plain=plain,
             reworded=lambda respelt: _prepared(with_spellings(query, respelt), model, mode),

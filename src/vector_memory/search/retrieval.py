@@ -1,32 +1,59 @@
-"""Finds the units of one snapshot that match a question best."""
+"""Reads what a question needs, in one snapshot of the memory, and finds the units that match it best."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
 
-from vector_memory.domain import STORED, MemoryKind, Scope
+from vector_memory.domain import ANY, STORED, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.times import microseconds
-from vector_memory.embedding.token_states import Compared, States, bytes_per_state, compare
-from vector_memory.errors import ValidationError
-from vector_memory.search.fusion import (
-    Hit,
+from vector_memory.domain.validation import MAX_QUERY, check_text
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.token_states import Compared, States, compare
+from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
+from vector_memory.indexing.background import BackgroundVectors
+from vector_memory.search.later import LaterFields, later_fields
+from vector_memory.search.messages import not_indexed
+from vector_memory.search.question import Question, prepare, without_dates
+from vector_memory.search.rank import (
+    Found,
+    Method,
+    Ranking,
     SearchHits,
     best_of_each_memory,
     late_hits,
     merged_hits,
+    reads,
 )
-from vector_memory.search.messages import not_indexed
-from vector_memory.search.question import Question
-from vector_memory.search.relevance import J
-from vector_memory.search.scan import COUNTED, Found, Method, Scan, reads
-from vector_memory.storage.base import Reader
-from vector_memory.storage.connection import Steps, read
-from vector_memory.storage.damaged import require_all
-from vector_memory.storage.postings import buckets_of
-from vector_memory.storage.records import Link, Origin, Pending
-from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED
+from vector_memory.settings import Settings
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.cancellation import give_way
+from vector_memory.storage.connection import Steps
+from vector_memory.storage.records import Origin, Pending
+from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, Vectors
 
-T = TypeVar("T")
+PATIENCE_SECONDS = 20.0
+"""How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine
+needs a fraction of a second, a busy one several. Vectors that are missing for longer may never come."""
+
+MOST_PENDING = 100_000
+"""If texts of more bytes than this wait for their vectors, computing them takes seconds even on a quiet machine: no
+search waits, unless this process has promised less and stored what it waits for itself."""
+
+AS_LONG_AS = 200
+"""Bytes of text whose vectors take as long as what each memory needs beside its text."""
+
+MOST_WAITING = 8
+"""Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
+threads left for those that need not wait."""
+
+POLL_SECONDS = 0.01
+
+_places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
+
+EVERYTHING = Scope(as_of=STORED)
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""
@@ -40,191 +67,299 @@ MAX_DEPTH = DEPTH * GROWTH**4
 """The longest list: a search that needs a longer one gives up and says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What was asked for at once: of `scope`, how many memories are `missing` vectors.
+class Awaited(NamedTuple):
+    """Vectors to wait for: of memories of a scope with ids up to `last_id`. `owner`: the process that computes them.
 
-    `pending`: how many of those get them now; `everywhere`: also in other scopes. `found`: of `visible`, for `terms`,
-    if it is of one kind.
+    `owner` None: any.
     """
 
     scope: Scope
+    last_id: int | None
+    owner: str | None = None
+
+
+class First(NamedTuple):
+    """What a search reads at first: how many memories of its scope are `missing` vectors, and what is `pending` there.
+
+    `everywhere`: what is pending in all scopes. `found`: None if the scope is not of one kind, or must be read again.
+    """
+
     missing: int
-    pending: int
+    pending: Pending
     everywhere: Pending
-    visible: Scope
-    terms: Sequence[str] | None
     found: Found | None
 
 
+NOTHING_READ = First(0, Pending(), Pending(), None)
+
+
+class Retriever:
+    """Prepares questions, and answers them from one snapshot of the memory.
+
+    `threshold`: less similar results are dropped; None: all are kept.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        model: EmbeddingModel,
+        background: BackgroundVectors,
+        settings: Settings,
+    ) -> None:
+        self._storage = storage
+        self._model = model
+        self._background = background
+        self._mode = settings.search_mode
+        self._compares_tokens = settings.late_interaction
+        self.names_later = settings.later
+        self._folds_copies = settings.fold_copies
+        self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
+        self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a query can be compared by meaning without waiting for the model."""
+        return self._model.is_ready
+
+    def folds(self, scope: Scope, page: Page) -> bool:
+        """Return whether near copies among the results of a page are put under the newest of them.
+
+        If memories of any time are wanted, the newest may be superseded.
+        """
+        return self._folds_copies and page.folds and scope.as_of != ANY
+
+    def later_of(
+        self, reader: Reader, memory_ids: Sequence[int], scope: Scope, page: Page | None = None
+    ) -> Steps[LaterFields]:
+        """Read the fields of results that name newer memories on their subjects, as far as the settings want them.
+
+        These are of the session of the scope, or of all: other filters do not apply to them.
+        """
+        if not self.names_later:
+            return {}
+        is_all = page is None or not page.is_part  # or else others may be left out, and their texts with them
+        return (yield from later_fields(reader, memory_ids, scope, memory_ids if is_all else ()))
+
+    def require_comparable(self, reader: Reader) -> None:
+        """Raise EmbeddingUnavailableError if queries cannot be compared with the stored vectors."""
+        reader.require_comparable(self._model.fingerprint)
+
+    def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
+        """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
+
+        Dates in the time of the scope are left out of it. Raises ValidationError, EmbeddingUnavailableError.
+        """
+        check_text("query", query, MAX_QUERY)
+        question = prepare(without_dates(query, scope), self._model, mode or self._mode)
+        return question if self._compares_tokens else replace(question, states=None)
+
+    @contextmanager
+    def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
+        """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
+
+        A search by meaning first waits for vectors of what was stored in the scope before it, by any process, if they
+        are likely to come soon. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
+        """
+        with self._storage.read() as reader:
+            first = self._first(reader, question, scope)
+            awaited = None if question.vector is None else self._awaited(reader, first, scope)
+            if awaited is None:
+                yield self.within(reader, question, scope, first)
+                return
+        self.wait(awaited, time.monotonic() + PATIENCE_SECONDS)
+        with self._storage.read() as reader:
+            yield self.within(reader, question, scope, self._first(reader, question, scope))
+
+    def wait_for_vectors(self, scopes: Sequence[Scope], seconds: float) -> None:
+        """Wait a limited time for the vectors of several scopes that are likely to come soon."""
+        deadline = time.monotonic() + seconds
+        with self._storage.read() as reader:
+            awaited = [awaited_in(reader, scope, None) for scope in scopes]
+        for one in filter(None, awaited):
+            self.wait(one, deadline)
+
+    def wait(self, awaited: Awaited, deadline: float) -> None:
+        """Wait while vectors are likely to come soon; return at once if many searches are waiting."""
+        if not _places_to_wait.acquire(blocking=False):
+            return
+        give_way.get()()
+        try:
+            while time.monotonic() < deadline:
+                if not self._background.pause(POLL_SECONDS):
+                    raise ClosedMemoryError
+                with self._storage.read() as reader:
+                    if awaited_in(reader, awaited.scope, awaited.owner, awaited.last_id) is None:
+                        return
+        finally:
+            _places_to_wait.release()
+
+    def _first(self, reader: Reader, question: Question, scope: Scope) -> First:
+        """Read what a search of a scope needs at first, at once."""
+        if not reader.begin_ahead(None if question.vector is None else self._model.fingerprint):  # `within` says it
+            question = replace(question, vector=None)
+        everywhere, missing, *found = reader.together(
+            reader.pending.steps(EVERYTHING),
+            reader.count.steps(scope, without_vectors=True),
+            *reads(reader, reader.visible(scope), question),
+        )
+        if not reader.end_ahead():  # the model is being changed
+            found, missing = [], reader.count(scope, without_vectors=True)
+        pending = reader.pending(scope) if everywhere.memories else everywhere
+        return First(missing, pending, everywhere, Found(*found) if found else None)
+
+    def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
+        """Return the vectors that are worth waiting for."""
+        if comes_soon(first.pending, first.everywhere):
+            return Awaited(scope, first.pending.last_id)
+        # Others may have much to do, and this process little.
+        return awaited_in(reader, scope, self._background.owner) if first.pending.memories else None
+
+    def within(self, reader: Reader, question: Question, scope: Scope, first: First | None = None) -> "Retrieval":
+        """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
+        try:
+            if question.vector is not None:
+                reader.require_comparable(self._model.fingerprint)
+        except EmbeddingUnavailableError as error:
+            if question.terms is None:
+                raise
+            question = question.by_words(str(error))
+        return Retrieval(reader, question, scope, self._method, self.threshold, first)
+
+    def near(self, reader: Reader, vector: Vectors, scope: Scope) -> "Retrieval":
+        """Return a retrieval of what is near a stored vector, a unit vector, shape (dimensions,). It needs no model."""
+        return Retrieval(reader, Question(vector, None), scope, self._method, None)
+
+
+def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | None = None) -> Awaited | None:
+    """Return the vectors of a scope, with ids up to `last_id`, that are worth waiting for; None: there are none."""
+    pending = reader.pending(scope, last_id, owner)
+    if not pending.memories or not comes_soon(pending, reader.pending(EVERYTHING, owner=owner)):
+        return None
+    return Awaited(scope, pending.last_id, owner)
+
+
+def comes_soon(pending: Pending, everywhere: Pending) -> bool:
+    """Return whether vectors are likely to come soon, given all that is pending beside them."""
+    size = everywhere.size + AS_LONG_AS * everywhere.memories
+    return pending.seconds is not None and pending.seconds < PATIENCE_SECONDS and size <= MOST_PENDING
+
+
 class Retrieval:
-    """Finds units in one snapshot. `search.comparison` says which scopes are compared completely."""
+    """Finds the units of a scope in one snapshot. `search.rank` says which scopes are compared completely.
+
+    `question`: as it was compared, with misspelt words read as those that are meant.
+    """
 
     def __init__(
         self,
         reader: Reader,
         question: Question,
+        scope: Scope,
         method: Method,
         threshold: float | None,
-        known: Known | None = None,
+        first: First | None = None,
     ) -> None:
-        self.known = known
         self.reader = reader
         self.question = question
+        self.scope = scope
         self.threshold = threshold
         self._method = method
-        self._last_scan: tuple[Scope, int, Scan] | None = None
-        self._origins: dict[int, Origin] = {}
+        self.first = first or NOTHING_READ
+        self._ranking: Ranking | None = None
 
-    def find(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
+    def find(self, count: int, *, memories: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
 
         Raises ValidationError for a scope that is not of one kind.
         """
         wanted = count
         while True:
-            found = self._best(scope, wanted, memories=memories)
-            hits = [hit for hit in found.hits if self.is_similar_enough(hit)]
+            found = self._best(wanted, memories=memories)
+            hits = [hit for hit in found.hits if self.is_similar_enough(hit.similarity)]
             if len(hits) >= count or len(found.hits) < wanted or wanted >= MAX_DEPTH:
                 return found._replace(hits=hits[:count])
             wanted = min(wanted * GROWTH, MAX_DEPTH)
 
-    def find_among(self, scopes: Sequence[Scope], count: int, *, memories: bool = False) -> SearchHits:
-        """Return what `find` finds in each of several scopes, best first. Either all have late scores, or none has."""
-        self.question = replace(self.question, plain=NOTHING_TYPED)  # what one scope lacks, another may have
-        found = [self.find(scope, count, memories=memories) for scope in scopes]
-        if len({hit.late is None for part in found for hit in part.hits}) > 1:
-            self.question = replace(self.question, states=None)
-            found = [self.find(scope, count, memories=memories) for scope in scopes]
-        return merged_hits(found)
-
-    def run(self, steps: Steps[T]) -> T:
-        """Return the result of a read."""
-        return self.reader.run(steps)
-
-    @read
-    def origins(self, memory_ids: Collection[int]) -> Steps[Mapping[int, Origin]]:
-        """Return where memories come from; those of the best units are known already."""
-        missing = sorted({number for number in memory_ids if number not in self._origins})
-        if missing:
-            self._origins |= yield from self.reader.origins.steps(missing)
-        require_all(self._origins, memory_ids)
-        return self._origins
-
-    def everything(self, scope: Scope) -> SearchHits:
+    def everything(self) -> SearchHits:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
-        return self._best(scope, MAX_DEPTH)
+        return self._best(MAX_DEPTH)
 
-    def counts_of_strong(self, scopes: Mapping[str, Scope], besides: str | None) -> dict[str, int]:
-        """Return how many units of each scope that has any match strongly: at most COUNTED.
+    def is_similar_enough(self, similarity: float | None) -> bool:
+        """Return whether a hit with this similarity passes the threshold."""
+        return self.threshold is None or similarity is None or similarity >= self.threshold
 
-        `besides`: a session that does not count where a scope names none. Tokens are not compared, and of the passages
-        only the likeliest of the newest.
-        """
-        source, question = self.reader.candidates, replace(self.question, plain=NOTHING_TYPED)
-        visible = {name: self.reader.visible(scope) for name, scope in scopes.items()}
-        buckets = buckets_of(question.terms or ())
-        indexed = [source.indexed.steps(scope, buckets) for scope in visible.values()]
-        beside = [] if besides is None else [source.memories_in.steps(Scope(session_id=besides, as_of=STORED))]
-        found = self.reader.together(*indexed, *beside)
-        others = found.pop() if beside else []
-        scans = {
-            name: Scan(source, scope, question, Found(one), besides=others if scope.session_id is None else ())
-            for (name, scope), one in zip(visible.items(), found, strict=True)
-            if one.units.count
-        }
-        likely = self.reader.together(*(scan.likeliest() for scan in scans.values()))
-        counts = [scan.count_strong(one, self.threshold) for scan, one in zip(scans.values(), likely, strict=True)]
-        return {name: min(COUNTED, count) for name, count in zip(scans, counts, strict=True)}
-
-    def _best(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
-        if scope.kind is None:
+    def _best(self, count: int, *, memories: bool = False) -> SearchHits:
+        if self.scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
-        if self.question.states is None:
-            return self._fused(scope, count, memories=memories)
+        ranking = self._ranking = self._ranking or self._ranked()
+        question = self.question.states
+        if question is None:
+            return ranking.best(count, max(DEPTH, count), memories=memories)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
-        units = self._fused(scope, wanted)
-        compared, linked = self._compared(scope.kind, self.question.states, units.hits[:LATE_UNITS])
-        late = {unit: one.score for unit, one in compared.items()}
+        units = self._compared(ranking.best(wanted, max(DEPTH, wanted)), self.scope.kind, question)
+        late = {unit: one.score for unit, one in units.compared.items()}
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
         if memories:
-            best = {hit.memory_id: compared[hit.id] for hit in reversed(hits) if hit.id in compared}
-            others = self._fused(scope, count, memories=True)
+            best = {hit.memory_id: units.compared[hit.id] for hit in reversed(hits) if hit.id in units.compared}
+            others = ranking.best(count, max(DEPTH, count), memories=True)
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
-            units, hits, compared = others, best_of_each_memory([*hits, *behind]), best
-        return units._replace(hits=hits[:count], compared=compared, links=linked)
+            units = others._replace(compared=best, links=units.links, origins=units.origins)
+            hits = best_of_each_memory([*hits, *behind])
+        return units._replace(hits=hits[:count])
 
-    def _compared(
-        self, kind: MemoryKind, question: States, hits: Sequence[Hit]
-    ) -> tuple[dict[int, Compared], list[Link]]:
-        """Compare units token by token, and read the links and the origins of their memories.
+    def _ranked(self) -> Ranking:
+        """Measure the units of the scope, with misspelt words read as those that are meant."""
+        reader, scope = self.reader, self.reader.visible(self.scope)
+        found = self.first.found or Found(*reader.together(*reads(reader, scope, self.question)))
+        ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
+        if self.question.plain and (respelt := ranking.respelt(reader)):
+            self.question = self.question.read_as(respelt)
+            found = Found(*reader.together(*reads(reader, scope, self.question)))
+            ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
+        return ranking
+
+    def _compared(self, units: SearchHits, kind: MemoryKind, question: States) -> SearchHits:
+        """Compare the first units token by token, and read the links and the origins of their memories.
 
         Memories that were noted together are not linked. None are compared if one has no vector yet, or its token
         states are not kept.
         """
-        if any(hit.similarity is None for hit in hits):
-            return {}, []
-        memory_ids = sorted({hit.memory_id for hit in hits})
-        found, linked, origins = self.reader.together(
-            self.reader.token_states.steps(kind, [hit.id for hit in hits]),
+        first = units.hits[:LATE_UNITS]
+        if any(hit.similarity is None for hit in first):
+            return units
+        ids, memory_ids = [hit.id for hit in first], sorted({hit.memory_id for hit in first})
+        states, linked, origins = self.reader.together(
+            self.reader.token_states.steps(kind, ids),
             self.reader.links_among.steps(memory_ids),
             self.reader.origins.steps(memory_ids),
         )
-        self._origins |= origins
-        passages = [(unit, states) for unit, each in found.items() for states in each]
-        width = bytes_per_state(question.shape[1])
-        known = [states for _, states in passages if states is not None and len(states) % width == 0]
-        if len(known) < len(passages):
-            return {}, []
-        units: dict[int, Compared] = {}
-        for (unit, _), one in zip(passages, compare(question, known), strict=True):
-            units[unit] = units[unit].joined(one) if unit in units else one
-        return units, [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
+        found: Mapping[int, Compared] = compare(question, states)
+        links = [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
+        return units._replace(compared=found, links=links if found else [], origins=origins)
 
-    def _fused(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
-        """Return the best units or memories by their fused scores, with misspelt words read as those that are meant."""
-        visible, depth = self.reader.visible(scope), max(DEPTH, count)
-        scan = self._scan(visible, depth)
-        if self.question.plain and (respelt := scan.respelt(self.reader)):
-            self.question, self._last_scan = self.question.read_as(respelt), None
-            scan = self._scan(visible, depth)
-        elif self.question.plain:
-            self.question = replace(self.question, plain=NOTHING_TYPED)
-        return scan.find(count, memories=memories)
 
-    def _scan(self, scope: Scope, depth: int) -> Scan:
-        """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""
-        if self._last_scan is None or self._last_scan[:2] != (scope, depth):
-            known = self.known
-            is_same = known is not None and (known.visible, known.terms) == (scope, self.question.terms)
-            found = known.found if known is not None and is_same else None
-            found = found or Found(*self.reader.together(*reads(self.reader, scope, self.question)))
-            scan = Scan(self.reader.candidates, scope, self.question, found, method=self._method, depth=depth)
-            self._last_scan = scope, depth, scan
-        return self._last_scan[2]
+def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = False) -> SearchHits:
+    """Return what is found in each of several scopes, best first. Either all have late scores, or none has."""
+    for one in retrievals:
+        one.question = replace(one.question, plain=NOTHING_TYPED)  # what one scope lacks, another may have
+    found = [one.find(count, memories=memories) for one in retrievals]
+    if len({hit.late is None for part in found for hit in part.hits}) > 1:
+        for one in retrievals:
+            one.question = replace(one.question, states=None)
+        found = [one.find(count, memories=memories) for one in retrievals]
+    return merged_hits(found)
 
-    def note_on_missing(self, scope: Scope) -> str | None:
-        """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
-        known = self.known
-        if known is not None and known.scope == scope:
-            missing, pending = known.missing, known.pending
-        else:
-            missing, pending = self.reader.count(scope, without_vectors=True), self.reader.pending(scope).memories
-        return not_indexed(missing, pending) if missing else None
 
-    def is_similar_enough(self, hit: Hit) -> bool:
-        """Return whether a hit passes the threshold."""
-        return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
+def note_on_missing(reader: Reader, scope: Scope, first: First | None = None) -> str | None:
+    """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
+    missing = reader.count(scope, without_vectors=True) if first is None else first.missing
+    if not missing:
+        return None
+    return not_indexed(missing, (reader.pending(scope) if first is None else first.pending).memories)
 
 
 def noted_together(one: Origin, other: Origin) -> bool:
     """Return whether an agent stored two memories of a session in one go: they are two findings, no correction."""
     is_same = (one.session_id, one.agent_id) == (other.session_id, other.agent_id)
     return is_same and abs(microseconds(one.created_at) - microseconds(other.created_at)) < IN_ONE_GO
-
-
-def reports_among(scope: Scope, hits: Sequence[J]) -> set[int]:
-    """Return the ids of the reports of a scope that match well, or of all if that was not judged."""
-    is_wanted = scope.kind is MemoryKind.REPORT
-    return {hit.memory_id for hit in hits if is_wanted and hit.match in (None, "strong")}

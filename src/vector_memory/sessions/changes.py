@@ -19,10 +19,10 @@ from vector_memory.results.mapping import (
 )
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
-from vector_memory.search.confidence import judged
 from vector_memory.search.copies import RUN, copies_of_hits, folded, whole_runs
+from vector_memory.search.judge import judged, on_page
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
-from vector_memory.search.relevance import on_page
+from vector_memory.search.retrieval import find_among, note_on_missing
 from vector_memory.sessions.reader import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Cursor
@@ -121,13 +121,15 @@ class Changes:
                 scope = replace(scope, after_id=start.memory_id)
                 counts = reader.count_by(scope, "kind")
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
-                ranked = retrieval.find_among(kinds, whole_runs(page.limit + RUN), memories=True)
-                matches = judged(ranked, retrieval.question)
+                every = [self._retriever.within(reader, retrieval.question, one) for one in kinds]
+                ranked = find_among(every, whole_runs(page.limit + RUN), memories=True)
+                matches = judged(ranked, every[0].question if every else retrieval.question)
                 if self._retriever.folds(scope, page):
-                    matches = folded(matches, copies_of_hits(retrieval, matches, page.limit, chunks=False))
+                    copies = copies_of_hits(reader, matches, page.limit, ranked.origins, chunks=False)
+                    matches = folded(matches, copies)
                 hits, left_out, _ = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
-                missing = retrieval.note_on_missing(scope)
+                missing = note_on_missing(reader, scope)
                 observations = observations_on(reader, memories.values(), scope.as_of)
                 superseded = superseded_in(reader, scope, memories.keys())
                 replaced = replaced_by(reader, memories.keys())

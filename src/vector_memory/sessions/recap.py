@@ -9,11 +9,11 @@ from vector_memory.domain.search_request import LAST
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.results.rounding import to_second
 from vector_memory.search import Retriever
-from vector_memory.search.confidence import judged
-from vector_memory.search.fusion import Hit
+from vector_memory.search.judge import judged
 from vector_memory.search.later import newer_memories
 from vector_memory.search.question import Question
-from vector_memory.search.retrieval import Retrieval
+from vector_memory.search.rank import Hit
+from vector_memory.search.retrieval import Retrieval, find_among
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Later, Memory, Moment, Order, Origin, Span
 
@@ -93,14 +93,16 @@ class Past:
         if question.vector is not None:
             self._retriever.wait_for_vectors(RECALLED_SCOPES, RECALL_SECONDS)
         with self._storage.read() as reader:
-            retrieval = self._retriever.within(reader, question)
-            if retrieval.question.vector is None:
+            retrievals = [self._retriever.within(reader, question, scope) for scope in RECALLED_SCOPES]
+            if retrievals[0].question.vector is None:
                 return None
-            return self._told_near(retrieval, besides, known, is_shared=is_shared)
+            return self._told_near(retrievals, besides, known, is_shared=is_shared)
 
-    def _told_near(self, retrieval: Retrieval, besides: str, known: Collection[int], *, is_shared: bool) -> Told | None:
-        reader = retrieval.reader
-        found, question = retrieval.find_among(RECALLED_SCOPES, LOOKED_AT), retrieval.question
+    def _told_near(
+        self, retrievals: Sequence[Retrieval], besides: str, known: Collection[int], *, is_shared: bool
+    ) -> Told | None:
+        reader, found = retrievals[0].reader, find_among(retrievals, LOOKED_AT)
+        question = retrievals[0].question
         found = found._replace(hits=[hit._replace(covered=told_by_words(hit, question)) for hit in found.hits])
         origins = reader.origins(sorted({hit.memory_id for hit in found.hits}))
         others = [

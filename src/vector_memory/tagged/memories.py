@@ -33,7 +33,7 @@ from vector_memory.results.tagged import (
     TaggedMemoryResult,
     TaggedStatsResult,
 )
-from vector_memory.search import CoarseSearch
+from vector_memory.search import Search
 from vector_memory.sessions.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.writer import MemoryWriter
@@ -80,7 +80,7 @@ class TaggedMemories:
         storage: Storage,
         vocabulary: Vocabulary,
         writer: MemoryWriter,
-        coarse: CoarseSearch,
+        coarse: Search,
         documents: Documents,
         deletion: Deletion,
         limit: int,

@@ -105,8 +105,8 @@ class PostgresCandidates(Candidates):
         parameters = condition.parameters | {"query": query, "limit": limit}
         ((units, distances),) = yield Asked(Distances, sql, parameters)
         # For unit vectors |a - b|^2 = 2 - 2ab.
-        near = rounded(1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2)
-        return ComparedPassages(as_numbers(units), near, near.__getitem__)
+        near = 1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2
+        return ComparedPassages(as_numbers(units), rounded(near))
 
     @read
     def likeliest(

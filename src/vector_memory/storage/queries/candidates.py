@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -40,14 +40,10 @@ def indexed_scope(
 
 
 class ComparedPassages(NamedTuple):
-    """All passages of a scope that have vectors: the ids of their units, and cosines, which may differ by ROUNDING.
-
-    `exact`: returns the cosines of some of them, given their positions, as `scoring.cosines` does.
-    """
+    """All passages of a scope that have vectors: the ids of their units, and their rounded cosines."""
 
     unit_ids: Numbers
     cosines: NDArray[np.float64]
-    exact: Callable[[Numbers], NDArray[np.float64]]
 
 
 class Likely(NamedTuple):

@@ -58,9 +58,7 @@ class SqliteCandidates(Candidates):
         """
         raw, parameters = self.connection.raw, self.connection.bound(condition.parameters)
         units, places, vectors = read_selected(raw, self._table_of(scope), len(query), select, parameters)
-        # Not `@`: OpenBLAS splits it among threads, which wait for each other when the cores are busy.
-        near = np.vecdot(vectors, query)[places].astype(np.float64)
-        return ComparedPassages(units, near, lambda positions: cosines(vectors[places[positions]], query))
+        return ComparedPassages(units, cosines(vectors, query)[places])
 
     @read
     def likeliest(

@@ -1,0 +1,384 @@
+"""Judges how well results match a question, which of them a page shows, and where else there are matches.
+
+docs/lab/retrieval.md has the measurements behind the figures.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+
+from vector_memory.domain import LINES, STORED, MatchLevel, MemoryKind, Page, Scope, best_of
+from vector_memory.embedding.description import UNKNOWN
+from vector_memory.embedding.token_states import Compared
+from vector_memory.results.lean import IS_LEAN
+from vector_memory.search.messages import (
+    NO_CLOSE_MATCH,
+    NO_MATCH,
+    all_too_different,
+    cut_short,
+    filters_of,
+    kinds_in_words,
+    no_such_words,
+    not_indexed,
+    noun_of,
+    read_as,
+    somewhere_else,
+)
+from vector_memory.search.question import Question
+from vector_memory.search.rank import COUNTED, PROBED, Found, Hit, Ranking, SearchHits
+from vector_memory.search.retrieval import EVERYTHING, Awaited, Retrieval, Retriever, comes_soon
+from vector_memory.storage.base import Reader
+from vector_memory.storage.postings import buckets_of
+from vector_memory.storage.records import Origin
+from vector_memory.storage.scoring import LATE_UNITS
+
+CANDIDATES = LATE_UNITS
+"""How many of the best are looked at: those behind the first eight are taken for the background. Without any, nothing
+tells how near unrelated texts are, and nothing is weak."""
+FOREGROUND = 8
+
+STANDING_OUT, ALIKE = 0.4, 0.52
+"""The background's share of the best score: up to the first, the best stand out; from the second on, all are alike."""
+SHORT, LONG = 35, 70
+"""Tokens with meaning. A short text says one thing, a long one several."""
+HIGHEST_SHARE, LOWEST_SHARE = 0.95, 0.5
+"""The share of the best score below which a hit is weak: where a short text stands out; where it is long, or alike."""
+
+LEAST_NEW = 0.04
+"""How much nearer to the question's words, in the mean, a hit must be than all better ones to answer a further part."""
+LEAST_SHARE = 0.55
+"""The share of the best score that it must have."""
+
+MOST_RELATED = 3
+"""How many results that only are related a lean answer shows in a row at its end."""
+
+
+class Judged(Protocol):
+    """A hit, a section that has hits, or a result made of them."""
+
+    @property
+    def memory_id(self) -> int:
+        """Where it is."""
+
+    @property
+    def match(self) -> MatchLevel | None:
+        """How well it matches; None: not judged."""
+
+    def over(self, copies: Any) -> Self:
+        """Return it in place of results that it repeats, as good as the best of them."""
+
+    def leading(self) -> Self:
+        """Return it as it stands before an older one on its subject: it is not weak."""
+
+
+J = TypeVar("J", bound=Judged)
+
+
+class Shown(NamedTuple, Generic[J]):
+    """What a page shows of results. `left_out`: how many weak ones it leaves out; `more` follow."""
+
+    results: Sequence[J]
+    left_out: int
+    more: bool
+
+
+def on_page(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> Shown[J]:
+    """Return what a page shows. `related`: see `arranged`."""
+    if page.is_part:
+        return Shown(found[: page.end], 0, more=False)
+    places, kept = arranged(found, page, related)
+    results, more = found[places.start : places.stop], places.stop < len(found)
+    if page.offset >= max(1, kept):
+        return Shown(results, 0, more)
+    left_out = max(0, min(page.end, len(found)) - kept) if places.stop in (page.end, kept) else 0
+    return Shown(results, left_out, more)
+
+
+def arranged(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> tuple[range, int]:
+    """Return the places of the results on a page, and how many are not weak.
+
+    A page that begins with a result that is not weak ends before those that are, which follow on the next pages. If all
+    are weak, the first page is empty, and they follow from offset 1 on.
+
+    A lean answer does not show more than `related` at its end that only are related: they are the first of the next
+    page. A caller who says how much there is room for gets all.
+    """
+    kept = sum(one.match != "weak" for one in found)
+    first = min(page.limit, kept)
+    if IS_LEAN.get() and page.max_tokens is None and page.detail != LINES:
+        only = [place for place in range(first) if found[place].match == "related"]
+        first = max([*only[:related], *set(range(first)).difference(only)], default=-1) + 1
+    if page.offset >= max(1, kept):
+        start = page.offset - (not kept)
+        return range(start, start + page.limit), kept
+    return range(page.offset, min(page.end, kept) if page.offset else first), kept
+
+
+def latest_first(found: Sequence[J], newer: Mapping[int, Sequence[int]]) -> list[J]:
+    """Return results with the latest on a subject just before the first earlier one; the others keep their order.
+
+    `newer`: the memories that are newer than a memory and on its subject, the newest first, by its id. Of the first
+    results, which are the same for all pages. Nothing is put before what is weak.
+    """
+    ordered = list(found[:CANDIDATES])
+    for number in dict.fromkeys(one.memory_id for one in ordered):
+        places = {one.memory_id: place for place, one in reversed(list(enumerate(ordered)))}
+        place = places[number]
+        latest = next((places[each] for each in newer.get(number, ()) if each in places), place)
+        if latest > place and ordered[place].match != "weak":
+            ordered.insert(place, ordered.pop(latest).leading())
+    return [*ordered, *found[CANDIDATES:]]
+
+
+def weighed(found: SearchHits, question: Question) -> list[Hit]:
+    """Return the hits with how well each matches.
+
+    Nothing is said of a search by words, unless the query has no meaning.
+    """
+    if not question.tells_matches:
+        return found.hits
+    levels = level_of_each(found, question)
+    if best_of(levels[:CANDIDATES]) != "strong":  # how many more were found does not change the best match
+        levels = ["related" if level == "strong" else level for level in levels]
+    kept = set(range(len(levels)))
+    if question.calibration.tells_weak and len(levels) > FOREGROUND:
+        kept = standing_out(found.hits, found.compared)
+        if "strong" not in {levels[place] for place in kept}:
+            kept |= {place for place, level in enumerate(levels) if level == "strong"}
+        kept = kept if best_of([levels[place] for place in kept if place < CANDIDATES]) != "weak" else set()
+        kept |= further_parts(found, kept)
+    return [
+        hit._replace(match="weak" if place not in kept else "strong" if level == "strong" else "related")
+        for place, (hit, level) in enumerate(zip(found.hits, levels, strict=True))
+    ]
+
+
+def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
+    """Return how well each hit matches, regardless of the others."""
+    # Without a vector, a unit is not known to be far from the question.
+    without = question.calibration if question.vector is None else UNKNOWN
+    coverage = found.coverage
+    return [
+        without.level(0.0, hit.covered or coverage * (hit.words or 0.0))
+        if hit.similarity is None
+        else question.calibration.level(hit.similarity, hit.covered or coverage * (hit.words or 0.0), hit.late)
+        for hit in found.hits
+    ]
+
+
+def standing_out(hits: Sequence[Hit], compared: Mapping[int, Compared]) -> set[int]:
+    """Return the positions of the hits that are close enough to the best one."""
+    if not hits or hits[0].score <= 0:
+        return set(range(len(hits)))
+    best, scores = hits[0].score, [hit.score for hit in hits]
+    background = np.mean(scores[FOREGROUND:CANDIDATES]) / best
+    length = compared[hits[0].id].length if hits[0].id in compared else LONG
+    strictness = np.interp(background, (STANDING_OUT, ALIKE), (1, 0)) * np.interp(length, (SHORT, LONG), (1, 0))
+    needed = (LOWEST_SHARE + strictness * (HIGHEST_SHARE - LOWEST_SHARE)) * best
+    return {place for place, score in enumerate(scores) if score >= needed}
+
+
+def further_parts(found: SearchHits, kept: Iterable[int]) -> set[int]:
+    """Return the places of hits that answer a part of the question which none of those `kept` answers, nor each other.
+
+    They are nearer to some of its words, as the second subject of a question that has two.
+    """
+    hits, compared, parts = found.hits, found.compared, set()
+    known = [compared[hits[place].id].nearest for place in kept if hits[place].id in compared]
+    if not known:
+        return set()
+    nearest = np.max(known, axis=0)
+    for place, hit in enumerate(hits[:CANDIDATES]):
+        if hit.id in compared and hit.score >= LEAST_SHARE * hits[0].score:
+            own = compared[hit.id].nearest
+            if np.maximum(0, own - nearest).sum() / own.size >= LEAST_NEW:
+                parts.add(place)
+                nearest = np.maximum(nearest, own)
+    return parts
+
+
+# What is said of an answer.
+
+PATIENCE_ELSEWHERE_SECONDS = 2.0
+"""How long a search waits for vectors outside its scope, in which it only counts closer matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How far to trust an answer. `hits`: with how well each matches, the weak ones last.
+
+    `confidence`: the best match; None if the query has a meaning that was not compared. `elsewhere`: how many units
+    near the question there are in other scopes, by their names. `notes`: sentences. `origins`: of known memories.
+    """
+
+    hits: Sequence[Hit] = ()
+    confidence: MatchLevel | None = None
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    origins: Mapping[int, Origin] = field(default_factory=dict)
+
+
+@contextmanager
+def judging(
+    retriever: Retriever, question: Question, scope: Scope, count: int, page: Page, *, memories: bool = False
+) -> Iterator[tuple[Retrieval, Judgement]]:
+    """Yield a retrieval over one snapshot, and how well the `count` best units or `memories` of the scope match.
+
+    A search that finds nothing close also waits for vectors outside the scope: else what is said of matches there would
+    depend on how fast these come.
+    """
+    with retriever.answering(question, scope) as retrieval:
+        judgement = judge(retrieval, retrieval.find(count, memories=memories), only_here=page.only_here)
+        pending = retrieval.first.everywhere
+        is_sure = page.only_here or question.vector is None or judgement.confidence == "strong"
+        if is_sure or not comes_soon(pending, pending):
+            yield retrieval, judgement
+            return
+    retriever.wait(Awaited(EVERYTHING, pending.last_id), time.monotonic() + PATIENCE_ELSEWHERE_SECONDS)
+    with retriever.answering(question, scope) as retrieval:
+        yield retrieval, judge(retrieval, retrieval.find(count, memories=memories))
+
+
+def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -> Judgement:
+    """Judge how well each hit matches; if none matches strongly, look for matches elsewhere, unless `only_here`."""
+    question, hits = retrieval.question, judged(found, retrieval.question)
+    notes = list(limits(retrieval, found))
+    if not question.tells_matches:
+        return Judgement(hits, notes=tuple(notes), origins=found.origins)
+    confidence = best_of([hit.match for hit in hits]) or "weak"
+    if confidence == "strong":
+        return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins)
+    if hits:
+        notes.append(NO_MATCH if confidence == "weak" else NO_CLOSE_MATCH)
+    elsewhere = {} if only_here else closer_matches(retrieval)
+    if elsewhere:
+        notes.append(somewhere_else(elsewhere, advise=True))
+    return Judgement(hits, confidence, elsewhere, tuple(notes), found.origins)
+
+
+def judged(found: SearchHits, question: Question) -> list[Hit]:
+    """Return the hits in the order of answers, with how well each matches, weak ones last.
+
+    A newer memory on the subject of a strong match is not weak: it may say what is true now.
+    """
+    hits = weighed(found, question)
+    strong = {hit.memory_id for hit in hits if hit.match == "strong"}
+    newer = {link.newer_id for link in found.links if link.older_id in strong}
+    kept = [hit._replace(match="related") if hit.match == "weak" and hit.memory_id in newer else hit for hit in hits]
+    return sorted(kept, key=lambda hit: hit.match == "weak")
+
+
+def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
+    """Yield the reasons why meaning or parts of the scope were not compared, and why nothing was found."""
+    question, scope = retrieval.question, retrieval.scope
+    if question.problem:
+        yield question.problem
+    if question.respelt:
+        yield read_as(question.respelt)
+    if retrieval.first.missing:
+        yield not_indexed(retrieval.first.missing, retrieval.first.pending.memories)
+    if found.partial:
+        yield cut_short(scope)
+    if found.hits:
+        return
+    if not retrieval.reader.count(scope):
+        yield nothing_stored(retrieval.reader, scope)
+    elif question.vector is None:
+        yield no_such_words(scope)
+    elif found.nearest is not None and retrieval.threshold is not None:
+        yield all_too_different(retrieval.threshold)
+
+
+# Whether a scope has anything on a topic, and which other scopes do.
+
+UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
+"""Kinds that belong to no session; notes belong to another family of tools."""
+
+WITHOUT: dict[str, dict[str, Any]] = {
+    "other_times": {"created_after": None, "created_before": None},
+    "other_iterations": {"session_iter": None},
+    "other_agents": {"agent_id": None},
+    "other_tasks": {"task_code": None},
+    "other_categories": {"category": None, "tags": ()},
+}
+"""Filters that a caller may have sent, with their defaults."""
+
+
+def closer_matches(retrieval: Retrieval) -> dict[str, int]:
+    """Return how many units near the question there are outside the filters and among other kinds, by place."""
+    reader, scope = retrieval.reader, retrieval.scope
+    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
+    oldest, *kinds = reader.together(
+        reader.candidates.oldest_of_newest.steps(reader.visible(Scope()), PROBED),
+        *([] if scope.kind is MemoryKind.TAGGED else [reader.count_by.steps(within, "kind")]),
+    )
+    since = max(oldest - 1, scope.after_id or 0) or None
+    others = other_scopes(scope, *kinds)
+    if since is not None:
+        others = {name: replace(other, after_id=since) for name, other in others.items()}
+    counts = counts_of_strong(reader, retrieval.question, others, scope.session_id, retrieval.threshold)
+    return {name: count for name, count in counts.items() if count}
+
+
+def counts_of_strong(
+    reader: Reader, question: Question, scopes: Mapping[str, Scope], besides: str | None, threshold: float | None
+) -> dict[str, int]:
+    """Return how many units of each scope that has any match strongly: at most COUNTED.
+
+    `besides`: a session that does not count where a scope names none. Tokens are not compared, and of the passages only
+    the likeliest of the newest.
+    """
+    source, visible = reader.candidates, {name: reader.visible(scope) for name, scope in scopes.items()}
+    buckets = buckets_of(question.terms or ())
+    indexed = [source.indexed.steps(scope, buckets) for scope in visible.values()]
+    beside = [] if besides is None else [source.memories_in.steps(Scope(session_id=besides, as_of=STORED))]
+    found = reader.together(*indexed, *beside)
+    others = found.pop() if beside else []
+    rankings: dict[str, Ranking] = {}
+    for (name, scope), one in zip(visible.items(), found, strict=True):
+        left_out = others if scope.session_id is None else ()
+        if one.units.without(left_out).count:
+            rankings[name] = Ranking(source, scope, question, Found(one), besides=left_out)
+    likely = reader.together(*(ranking.likeliest() for ranking in rankings.values()))
+    counts = [ranking.count_strong(one, threshold) for ranking, one in zip(rankings.values(), likely, strict=True)]
+    return {name: min(COUNTED, count) for name, count in zip(rankings, counts, strict=True)}
+
+
+def other_scopes(scope: Scope, kinds: Iterable[str] = ()) -> dict[str, Scope]:
+    """Return the other scopes to search when a scope has nothing on a topic, by name. `kinds`: those of its session."""
+    others = {
+        name: replace(scope, **without)
+        for name, without in WITHOUT.items()
+        if any(getattr(scope, filtered) for filtered in without)
+    }
+    if scope.kind is MemoryKind.TAGGED:
+        return others
+    if scope.session_id is not None:
+        others["other_sessions"] = replace(scope, session_id=None, session_iter=None)
+    window = Scope(created_after=scope.created_after, created_before=scope.created_before, as_of=scope.as_of)
+    for name in kinds:
+        if name in set(MemoryKind) - {scope.kind, *UNSEARCHED}:
+            others[name] = replace(window, kind=MemoryKind(name), session_id=scope.session_id)
+    if scope.kind is not MemoryKind.KNOWLEDGE_BASE:
+        others[str(MemoryKind.KNOWLEDGE_BASE)] = replace(window, kind=MemoryKind.KNOWLEDGE_BASE)
+    return others
+
+
+def nothing_stored(reader: Reader, scope: Scope) -> str:
+    """Return a sentence that a scope is empty, with what its session holds, or the count without filters."""
+    noun, names = noun_of(scope.kind), filters_of(scope)
+    if not names:
+        return f"No {noun} are stored yet."
+    said = f"No {noun} match these filters ({', '.join(names)})."
+    if scope.session_id is not None:
+        held = reader.count_by(Scope(session_id=scope.session_id), "kind")
+        known = {MemoryKind(name): count for name, count in held.items() if name in set(MemoryKind)}
+        if not known:
+            return f"{said} Nothing at all is stored in this session: list_sessions shows the sessions."
+        return f"{said} This session has {kinds_in_words(known)}."
+    count = reader.count(Scope(scope.kind))
+    return f"{said} Without filters there {'is' if count == 1 else 'are'} {count:,}." if count else said

@@ -1,0 +1,557 @@
+"""Ranks the units of a scope: by the cosine of their nearest passage, by BM25, or by both.
+
+What is measured of a unit stands in arrays, one number for each entry of the blocks that have units of the scope (see
+`storage.units`). Only the best units become hits.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum, isnan
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import TRAITS, MatchLevel, Scope, best_of
+from vector_memory.embedding.token_states import Compared
+from vector_memory.errors import DatabaseError
+from vector_memory.results.sessions import Source
+from vector_memory.search.question import Question
+from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps
+from vector_memory.storage.postings import (
+    BUCKETS,
+    Occurrences,
+    PostingRows,
+    all_occurrences,
+    buckets_of,
+    key_of,
+    occurrences,
+)
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, IndexedScope, Likely
+from vector_memory.storage.records import Link, Origin
+from vector_memory.storage.scoring import (
+    LATE_WEIGHT,
+    VECTOR_WEIGHT,
+    Numbers,
+    Vectors,
+    are_in,
+    best,
+    cosines,
+    divisor_of,
+    highest_score,
+    rounded,
+    scores_for,
+)
+from vector_memory.storage.spelling import MOST_BLOCKS, Occurring, Spelling, spellings
+from vector_memory.storage.terms import named_by
+from vector_memory.storage.unit_text import searchable_text
+from vector_memory.storage.units import OUTSIDE, Units
+
+FUSED_DECIMALS = 9
+"""The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
+
+NO_ENTRIES: Numbers = np.empty(0, np.int64)
+
+SOURCES: dict[tuple[bool, bool], tuple[Source, ...]] = {
+    (True, False): ("vector",),
+    (False, True): ("keyword",),
+    (True, True): ("vector", "keyword"),
+}
+"""The lists that contain a unit, given whether it is near and has words."""
+
+FIRST_BY_WORDS = 20
+"""How many of the best units by words show how far the vectors of a scope have come (see `pending_weight`)."""
+
+
+class Hit(NamedTuple):
+    """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
+
+    `words`: its share of the words (see `divisor_of`); None: not compared. `late`: its late score (see `late_hits`), if
+    that is a part of the score. `match`: how well it matches; None: not judged. `covered`: the share of the question's
+    words that it has, weighted by their rarity, if it was found among several scopes; what a share of the words says
+    differs between them. `under`: hits of other memories that it repeats.
+    """
+
+    id: int
+    memory_id: int
+    score: float
+    similarity: float | None
+    sources: tuple[Source, ...]
+    words: float | None = None
+    late: float | None = None
+    match: MatchLevel | None = None
+    covered: float = 0.0
+    under: tuple["Hit", ...] = ()
+
+    @property
+    def copies(self) -> list[int]:
+        """The memories that it repeats."""
+        return sorted({hit.memory_id for hit in self.under})
+
+    def over(self, copies: Iterable["Hit"]) -> "Hit":
+        """Return the hit in place of hits that it repeats, as good as the best of them."""
+        every = [self, *copies]
+        score, match = max(hit.score for hit in every), best_of([hit.match for hit in every])
+        return self._replace(score=score, match=match, under=tuple(every[1:]))
+
+    def leading(self) -> "Hit":
+        """Return the hit as it stands before an older one on its subject: it is not weak."""
+        return self._replace(match="related") if self.match == "weak" else self
+
+    def cosine(self, weight: float) -> float | None:
+        """Return the cosine that is part of the fused score with this weight, from -1 to 1; None: not compared."""
+        fused = self.score if self.late is None else (self.score - LATE_WEIGHT * self.late) / (1 - LATE_WEIGHT)
+        if self.similarity is None or self.words is None:
+            return None if self.similarity is None else fused
+        return (fused - (1 - weight) * self.words) / weight
+
+
+class SearchHits(NamedTuple):
+    """The results of a search, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
+
+    `partial`: not every unit could be compared, so other units may be as good. `covered`: as in `WordScores`; None: no
+    words compared. `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by
+    token, by id. `links`: of their memories, with each other. `origins`: of memories, as far as they were read.
+    """
+
+    hits: list[Hit]
+    nearest: float | None
+    partial: bool = False
+    covered: float | None = None
+    weight: float = VECTOR_WEIGHT
+    compared: Mapping[int, Compared] = MappingProxyType({})
+    links: Sequence[Link] = ()
+    origins: Mapping[int, Origin] = MappingProxyType({})
+
+    @property
+    def coverage(self) -> float:
+        """How much of the question's words, weighted by their rarity, a hit has for each share of the words."""
+        most = max((hit.words or 0.0 for hit in self.hits), default=0.0)
+        return self.covered / most if self.covered and most else 0.0
+
+
+def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> list[Hit]:
+    """Return hits with late scores as a part of theirs, best first.
+
+    `late`: by unit. A unit that is not in it counts as having the `lowest` of them: if the units in it were the best,
+    it still comes after them, and the scores of both can be compared.
+    """
+    scores = ((hit, late.get(hit.id, lowest)) for hit in hits)
+    return sort_hits(
+        hit._replace(late=score, score=round((1 - LATE_WEIGHT) * hit.score + LATE_WEIGHT * score, FUSED_DECIMALS))
+        for hit, score in scores
+    )
+
+
+def clipped(score: float) -> float | None:
+    """Return a cosine clipped to 0-1, as results show it; None for NaN: not compared."""
+    return None if isnan(score) else min(1.0, max(0.0, score))
+
+
+def pending_weight(weight: float, embedded: int, count: int) -> float:
+    """Return the weight of cosines if only `embedded` of the `count` best units by words have vectors.
+
+    Between units with and without vectors only words compare fairly: the fewer have vectors, the less cosines count. So
+    a search ranks no worse than by words alone. docs/lab/retrieval.md has the measurements.
+    """
+    return weight * ((embedded + 1) / (count + 1)) ** 2
+
+
+def fused_scores(
+    similarities: NDArray[np.float64], words: NDArray[np.float64], weight: float = VECTOR_WEIGHT
+) -> NDArray[np.float64]:
+    """Return the convex combinations of cosines and shares of the words (see `divisor_of`); shape as given.
+
+    `weight`: of the cosines. A better match in either never lowers the score of a unit. A unit without a vector, whose
+    similarity is NaN, has its share of the words as its score.
+    """
+    shares = rounded(words)
+    scores = weight * np.where(np.isnan(similarities), shares, rounded(similarities)) + (1 - weight) * shares
+    return np.round(scores, FUSED_DECIMALS)
+
+
+def sort_hits(hits: Iterable[Hit]) -> list[Hit]:
+    """Return hits in the order of every search: by score, highest first, then by id."""
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))
+
+
+def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
+    """Return the hits of several searches whose scores can be compared, and of which no two found the same."""
+    return SearchHits(
+        sort_hits(hit._replace(covered=part.coverage * (hit.words or 0.0)) for part in found for hit in part.hits),
+        max((part.nearest for part in found if part.nearest is not None), default=None),
+        any(part.partial for part in found),
+        compared={unit: one for part in found for unit, one in part.compared.items()},
+        links=[link for part in found for link in part.links],
+        origins={number: one for part in found for number, one in part.origins.items()},
+    )
+
+
+def best_of_each_memory(hits: Iterable[Hit]) -> list[Hit]:
+    """Return one hit for each memory, with the score of its best unit and its best similarity; `id` is the memory's."""
+    best: dict[int, Hit] = {}
+    for hit in hits:
+        known = best.setdefault(hit.memory_id, hit._replace(id=hit.memory_id))
+        similarity = max((value for value in (known.similarity, hit.similarity) if value is not None), default=None)
+        best[hit.memory_id] = known._replace(similarity=similarity)
+    return sort_hits(best.values())
+
+
+# BM25, with the statistics of the scope.
+
+
+@dataclass(frozen=True, slots=True)
+class WordScores:
+    """The shares of a query's words that units have (see `divisor_of`).
+
+    `shares`: of each entry, 0 outside the scope. `entries`: those that contain one of the terms, ascending. `covered`:
+    the share of the words, weighed by their rarity, in the unit that matches them best. `missing`: the terms that no
+    unit has.
+    """
+
+    shares: NDArray[np.float64]
+    entries: Numbers
+    covered: float
+    missing: Sequence[str]
+
+
+def word_scores(units: Units, rows: PostingRows, terms: Sequence[str]) -> WordScores:
+    """Score the units of a scope. `rows`: the postings of the terms. Raises DamagedError."""
+    each_of = occurrences(terms, rows, len(units.block_ids))
+    found = {term: inside(units, each) for term, each in zip(terms, each_of, strict=True)}
+    count = units.count
+    mean_length = int((units.lengths * units.inside).sum()) / (count or 1)
+    scores, words = np.zeros(len(units.ids)), list[tuple[float, Numbers]]()
+    for entries, counts in found.values():
+        most = highest_score(count, len(entries))
+        words.append((most, entries))
+        scores[entries] += scores_for(most, counts, units.lengths[entries] / (mean_length or 1.0))
+    covered = covered_by_best(scores, list(found), words)
+    scored = np.flatnonzero(scores != 0)
+    scores[scored] /= divisor_of(scores[scored], sum(most for most, _ in words))
+    return WordScores(scores, scored, covered, [term for term, (entries, _) in found.items() if not len(entries)])
+
+
+def inside(units: Units, found: Occurrences) -> tuple[Numbers, NDArray[np.uint16]]:
+    """Return the entries in the scope where a term is, ascending, and its counts there."""
+    entries = units.entries_at(found)
+    there = units.inside[entries]
+    return entries[there], found.counts[there]
+
+
+def covered_by_best(
+    scores: NDArray[np.float64], terms: Sequence[str], words: Sequence[tuple[float, NDArray[np.integer]]]
+) -> float:
+    """Return the share of a query's words that the unit with the highest score has.
+
+    `words`: of each term, what no unit can score for it, and the places in `scores` of the units that have it. Terms
+    that name the same count once, as the most frequent of them.
+    """
+    place = int(scores.argmax()) if len(scores) else 0
+    if not len(scores) or not scores[place]:
+        return 0.0
+    weights: dict[str, float] = {}
+    covered: set[str] = set()
+    for term, (highest, places) in zip(terms, words, strict=True):
+        name = named_by(term)
+        weights[name] = min(highest, weights.get(name, highest))
+        if (places == place).any():
+            covered.add(name)
+    # Exactly rounded, because a set has another order in each process, and levels depend on the last digit.
+    return fsum(weights[name] for name in covered) / (fsum(weights.values()) or 1.0)
+
+
+# Compares a question with all passages of a scope, or with those that are likeliest to be near.
+
+MAX_EXACT_UNITS = 1_000
+MAX_EXACT_UNITS_OF_SESSION = 5_000
+"""In a scope of up to so many units, all passages are compared. Those of a session are neighbours in a file."""
+
+MIN_COMPARED = 1_000
+"""In a larger scope, signatures (`storage.sqlite.vec0`) or pgvector choose so many passages to compare, half as many in
+a hybrid search. docs/lab/performance.md says how often this misses one of the best."""
+
+MAX_COMPARED = 32_768
+"""Maximum number of passages compared. A few units can have so many of the likeliest passages that others are not
+found; the search then stops here, and its result is partial."""
+
+GROWTH = 4
+PASSAGES_PER_UNIT = 4
+
+PROBED = 16_384
+"""Passages among which those near a question are counted: the newest of the whole memory."""
+
+COUNTED = 20
+"""The highest count."""
+
+MOST_COMPARED = 128
+"""The vectors of so many passages are read to count those that are near."""
+
+
+class Method(NamedTuple):
+    """How large scopes are compared by meaning. `batch`: passages fetched first. `iterative`: fetch in growing batches.
+
+    Otherwise all passages are compared. `newest`: the scope has only about so many of the newest passages.
+    """
+
+    batch: int = 100
+    iterative: bool = True
+    newest: int | None = None
+
+
+USUAL = Method()
+
+
+class Found(NamedTuple):
+    """What was read of a scope at once: its units, with the postings of the terms of a question.
+
+    `compared`: its passages, if that was fast.
+    """
+
+    indexed: IndexedScope
+    compared: ComparedPassages | None = None
+
+
+class Measured(NamedTuple):
+    """The cosine of each entry's nearest passage; NaN: not compared.
+
+    `lacking`: the entries that contain words, and have no vector yet. `partial`: the comparison stopped at MAX_COMPARED
+    before it had found as many units as requested.
+    """
+
+    cosines: NDArray[np.float64]
+    lacking: Numbers
+    partial: bool = False
+
+
+def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
+    """Return the reads that fill a `Found` of a visible scope; none, if it is not of one kind."""
+    if scope.kind is None:
+        return []
+    source, buckets = reader.candidates, buckets_of(question.terms or ())
+    ahead = [] if question.vector is None else [source.compared_ahead.steps(scope, question.vector)]
+    return [source.indexed.steps(scope, buckets), *ahead]
+
+
+class Ranking:
+    """The units of a scope, and how they match a question.
+
+    `depth`: this many nearest units have "vector" among their `sources`, even if they contain the words. `besides`:
+    memories that are left out.
+    """
+
+    def __init__(
+        self,
+        source: Candidates,
+        scope: Scope,
+        question: Question,
+        found: Found,
+        *,
+        method: Method = USUAL,
+        besides: Sequence[int] = (),
+    ) -> None:
+        self._source, self._scope, self._question, self._method = source, scope, question, method
+        self._ahead, self._besides = found.compared, besides
+        units, postings = found.indexed
+        self.units = units = units.without(besides) if besides else units
+        self._words = None
+        if question.terms is not None:
+            self._words = word_scores(units, postings, question.terms)
+        self._known: NDArray[np.float64] | None = None
+        self._likely: dict[tuple[int, float], tuple[NDArray[np.float64], bool]] = {}
+
+    def best(self, count: int, depth: int = 0, *, memories: bool = False) -> SearchHits:
+        """Return the `count` best units or `memories`, with the weight of the cosines in their scores.
+
+        `depth`: this many nearest units have "vector" among their `sources`, even if they contain the words.
+        """
+        words, units, weight = self._words, self.units, self._question.weight
+        with_words = NO_ENTRIES if words is None else words.entries
+        measured = Measured(np.full(len(units.ids), np.nan), with_words)
+        if self._question.vector is not None:
+            wanted = Goal(count, 0 if words is None else depth, memories)
+            weight, measured = self._measured(self._question.vector, wanted)
+        compared = np.flatnonzero(~np.isnan(measured.cosines))
+        entries = np.concatenate([compared, measured.lacking])
+        similarities, ids, owners = measured.cosines[entries], units.ids[entries], units.owners_of(entries)
+        shares = similarities if words is None else rounded(words.shares[entries])
+        both = words is not None and self._question.vector is not None
+        scores = fused_scores(similarities, shares, weight) if both else shares
+        chosen = of_best_memories(scores, owners, count) if memories else best(scores, ids, count)
+        near = similarities[: len(compared)]
+        nearest = np.sort(compared[best(near, ids[: len(compared)], depth)]) if both else compared
+        has_words = are_in(with_words, entries[chosen])
+        is_near = ~has_words | are_in(
+            nearest, entries[chosen]
+        )  # without any of the words, it is here because it is near
+        columns = (ids, owners, scores, similarities, shares)
+        rows = zip(*(column[chosen].tolist() for column in columns), is_near.tolist(), has_words.tolist(), strict=True)
+        hits = [
+            Hit(unit, owner, score, clipped(cosine), SOURCES[near, word], None if words is None else share)
+            for unit, owner, score, cosine, share, near, word in rows
+        ]
+        hits = best_of_each_memory(sort_hits(hits))[:count] if memories else hits
+        closest = clipped(float(near.max())) if len(near) else None
+        return SearchHits(hits, closest, measured.partial, None if words is None else words.covered, weight)
+
+    def _measured(self, query: Vectors, goal: "Goal") -> tuple[float, Measured]:
+        """Return the weight of cosines, and these: of all units, or of enough for the goal."""
+        most = MAX_EXACT_UNITS if self._scope.session_id is None else MAX_EXACT_UNITS_OF_SESSION
+        if not self._method.iterative or self.units.count <= most:
+            cosines = self._exact(query)
+            with_words = NO_ENTRIES if self._words is None else self._words.entries
+            lacking = with_words[np.isnan(cosines[with_words])]
+            return self._weight_while(lacking), Measured(cosines, lacking)
+        weight = self._weight_while(self._lacking)
+        limit = max(self._method.batch, MIN_COMPARED // (1 if self._words is None else 2))
+        limit = min(MAX_COMPARED, max(limit, 2 * PASSAGES_PER_UNIT * (goal.number + goal.nearest)))
+        while True:
+            cosines, complete = self._likeliest_cosines(query, limit, weight)
+            near = np.flatnonzero(~np.isnan(cosines))
+            is_enough = complete or len(np.unique(self.units.owners_of(near) if goal.memories else near)) >= goal.number
+            if is_enough or limit >= MAX_COMPARED:
+                return weight, Measured(cosines, self._lacking, not is_enough)
+            limit = min(MAX_COMPARED, limit * GROWTH)
+
+    def _exact(self, query: Vectors) -> NDArray[np.float64]:
+        """Return the cosine of each entry's nearest passage; NaN: it has no vector, or is outside the scope."""
+        if self._known is not None:
+            return self._known
+        found = self._ahead or self._source.compared(self._scope, query)
+        entries = self.units.entries_of(found.unit_ids)
+        if (entries == OUTSIDE).any():
+            raise DatabaseError("A passage belongs to a unit without keywords: run `vector-memory doctor --fix`.")
+        self._known = self._highest(entries, found.cosines)
+        return self._known
+
+    def _highest(self, entries: Numbers, cosines: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the highest cosine of each entry's passages; NaN where there are none, or outside the scope."""
+        highest = np.full(len(self.units.ids), -np.inf)
+        np.maximum.at(highest, entries, cosines)
+        highest[~self.units.inside | np.isneginf(highest)] = np.nan
+        return highest
+
+    def _likeliest_cosines(self, query: Vectors, limit: int, weight: float) -> tuple[NDArray[np.float64], bool]:
+        """Return the cosines of the likeliest passages by entry, and whether there are no others."""
+        if (limit, weight) not in self._likely:
+            worth = WordsWorth(self.units, self._words, weight)
+            found = self._source.likeliest(self._scope, query, worth, limit, self._method.newest)
+            entries = self.units.entries_of(found.unit_ids)
+            there = entries != OUTSIDE  # pgvector also finds memories that are left out
+            known = self._highest(entries[there], cosines(found.vectors[there], query))
+            self._likely[limit, weight] = known, found.complete
+        return self._likely[limit, weight]
+
+    @cached_property
+    def _lacking(self) -> Numbers:
+        """The entries of a large scope that contain words and have no vector yet."""
+        lacking, units = self._source.without_vectors(self._scope), self.units
+        if not lacking or self._words is None:
+            return NO_ENTRIES
+        entries = np.flatnonzero(units.belongs_to(lacking))
+        without = entries[~np.isin(units.ids[entries], self._source.units_with_vectors(lacking))]
+        return self._words.entries[are_in(without, self._words.entries)]
+
+    def _weight_while(self, lacking: Numbers) -> float:
+        """Return the weight of cosines while some of the units that contain words have no vector."""
+        weight, words = self._question.weight, self._words
+        if words is None or not len(lacking):
+            return weight
+        first = words.entries[best(rounded(words.shares[words.entries]), self.units.ids[words.entries], FIRST_BY_WORDS)]
+        return pending_weight(weight, int(np.count_nonzero(~are_in(lacking, first))), len(first))
+
+    def respelt(self, reader: Reader) -> dict[str, Spelling]:
+        """Return what words of the question that the scope does not have may be read as, by their terms."""
+        plain, words, units = self._question.plain, self._words, self.units
+        missing = {} if words is None else {term: plain[term] for term in words.missing if term in plain}
+        if not missing or not 0 < len(units.block_ids) <= MOST_BLOCKS:
+            return {}
+        keys, everywhere = all_occurrences(
+            self._source.indexed(self._scope, list(range(BUCKETS))).postings, len(units.block_ids)
+        )
+        entries = units.entries_at(everywhere)
+        there = units.inside[entries]
+        occurring = Occurring(keys[there], units.ids[entries[there]])
+        is_chunked = self._scope.kind is not None and TRAITS[self._scope.kind].chunked
+
+        def texts_of(unit_ids: list[int]) -> Iterator[str]:
+            chunks = reader.chunks(unit_ids) if is_chunked else {}
+            memories = reader.memories(sorted({one.memory_id for one in chunks.values()}) if is_chunked else unit_ids)
+            for one in chunks.values():
+                yield searchable_text(memories[one.memory_id].title, one.chunk.headings, one.chunk.text)
+            for memory in () if is_chunked else memories.values():
+                yield searchable_text(memory.title, (), memory.content)
+
+        return spellings(missing, self._question.terms or (), occurring, key_of, texts_of)
+
+    def likeliest(self) -> Steps[Likely | None]:
+        """Return the likeliest of the newest passages."""
+        if self._question.vector is None or not self.units.inside.any():
+            return None
+        worth = WordsWorth(self.units, self._words, self._question.weight, self._besides)
+        likeliest = self._source.likeliest.steps
+        return (yield from likeliest(self._scope, self._question.vector, worth, MOST_COMPARED, PROBED))
+
+    def count_strong(self, found: Likely | None, threshold: float | None) -> int:
+        """Return how many units match strongly: by words, or by one of the likeliest passages."""
+        units, question = self.units, self._question
+        shares, by_words = np.zeros(len(units.ids)), NO_ENTRIES
+        if self._words is not None:
+            shares = self._words.shares * (self._words.covered / (self._words.shares.max(initial=0.0) or 1.0))
+            by_words = self._words.entries[question.calibration.are_strong(0.0, shares[self._words.entries])]
+        if question.vector is None or found is None:
+            return len(by_words)
+        entries, similarities = units.entries_of(found.unit_ids), cosines(found.vectors, question.vector)
+        there = (
+            (entries != OUTSIDE) & units.inside[entries] & (similarities >= (-1.0 if threshold is None else threshold))
+        )
+        entries, similarities = entries[there], similarities[there]
+        return len(np.union1d(entries[question.calibration.are_strong(similarities, shares[entries])], by_words))
+
+
+class Goal(NamedTuple):
+    """What to find: the `number` best units, or with `memories` the `number` memories that have the best units.
+
+    `nearest`: number of nearest units to find in addition.
+    """
+
+    number: int
+    nearest: int = 0
+    memories: bool = False
+
+
+class WordsWorth:
+    """What passages gain by their words, in terms of cosines: `storage.queries.candidates.Worth`."""
+
+    def __init__(self, units: Units, words: WordScores | None, weight: float, left_out: Sequence[int] = ()) -> None:
+        self.left_out = left_out
+        self._units, self._words = units, words
+        gains = np.where(np.append(units.inside, False), np.float32(0), np.float32(-np.inf))
+        if words is not None:
+            gains[words.entries] = words.shares[words.entries] * ((1 - weight) / weight)
+        self._gains = units.by_id(gains)
+
+    def of(self, unit_ids: Numbers) -> Vectors:
+        """Return it for passages, given the ids of their units."""
+        return self._gains(unit_ids)
+
+    def best(self, count: int) -> Numbers:
+        """Return the ids of the units that gain most."""
+        if self._words is None:
+            return NO_ENTRIES
+        entries = self._words.entries
+        ids: Numbers = self._units.ids[entries]
+        return ids[best(rounded(self._words.shares[entries]), ids, count)]
+
+
+def of_best_memories(scores: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> Numbers:
+    """Return the positions of the units that belong to the `count` memories with the best units."""
+    memories, positions = np.unique(owners, return_inverse=True)
+    highest = np.full(len(memories), -np.inf)
+    np.maximum.at(highest, positions, scores)
+    is_best = np.zeros(len(memories), np.bool_)
+    is_best[best(highest, memories, count)] = True
+    return np.flatnonzero(is_best[positions])
