@@ -311,7 +311,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
 def closer_matches(retrieval: Retrieval) -> dict[str, int]:
     """Return how many units near the question there are outside the filters and among other kinds, by place."""
     reader, scope = retrieval.reader, retrieval.scope
-    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
+    within = Scope(session_id=scope.session_id, as_of=STORED)  # what is hidden is left out where it would be counted
     oldest, *kinds = reader.together(
         reader.candidates.oldest_of_newest.steps(reader.visible(Scope()), PROBED),
         *([] if scope.kind is MemoryKind.TAGGED else [reader.count_by.steps(within, "kind")]),
