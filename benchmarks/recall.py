@@ -3,9 +3,8 @@
 uv run python -m benchmarks.recall FILE --queries 100 --first 500 1000 2000
 
 FILE is one that `benchmarks.scale` has filled. Questions are first lines of its chunks, drawn at random, asked of all
-memories of one kind. Prints the shares of the 10 and of the 100 best units that a search finds which
-compares only the likeliest, by meaning and by meaning and words, with 95 % intervals over the questions, and the time for
-10. It compares at least 1,000 passages by meaning, otherwise 500, and for 100 units 800.
+memories of one kind. Prints the shares of the 10 and of the 100 best units that a search of the likeliest finds, by
+meaning and by meaning and words, with 95 % intervals over the questions, and the time for 10. It compares at least 1,000 passages by meaning, otherwise 500, and for 100 units 800.
 """
 
 import argparse

@@ -28,9 +28,9 @@ from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import ResponseBudget
 from vector_memory.search import Retriever, Search, SearchTimer
 from vector_memory.search.across import Across
+from vector_memory.search.beside import NEIGHBOURS
 from vector_memory.search.explaining import Explaining
-from vector_memory.search.later import links_of
-from vector_memory.search.neighbours import NEIGHBOURS
+from vector_memory.search.links import links_of
 from vector_memory.search.probes import Probes
 from vector_memory.sessions.amending import Amending, Superseding
 from vector_memory.sessions.batches import Batches, Intake

@@ -20,7 +20,7 @@ from search.test_exact import QUERIES, SCOPES, fill, open_store
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.search import rank
-from vector_memory.search.later import nearest_memories, passages_of
+from vector_memory.search.links import nearest_memories, passages_of
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Method
 from vector_memory.search.retrieval import Retrieval

@@ -113,7 +113,7 @@ def test_of_a_large_memory_only_the_newest_passages_are_compared_with_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compare(monkeypatch)
-    monkeypatch.setattr("vector_memory.search.later.LOOKED_BACK", looked_back)
+    monkeypatch.setattr("vector_memory.search.links.LOOKED_BACK", looked_back)
     older, newer = fill(store)
     assert later(store) == ({older: [newer]} if is_named else {})
 

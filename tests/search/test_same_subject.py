@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vector_memory.embedding.description import Calibration
-from vector_memory.search.later import SERIES, Subject, evidence, links, subject_of
+from vector_memory.search.links import SERIES, Subject, evidence, links, subject_of
 from vector_memory.storage.records import NO_LINKS
 
 RULE = Calibration(strong=0.5, same_subject=0.6, shared_words=0.4, change=0.1)

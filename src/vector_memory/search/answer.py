@@ -40,6 +40,7 @@ from vector_memory.results.sessions import (
     SearchResult,
     Source,
 )
+from vector_memory.search.beside import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
 from vector_memory.search.copies import (
     Said,
     copies_in,
@@ -57,9 +58,7 @@ from vector_memory.search.copies import (
 )
 from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, judging, nothing_stored, on_page
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.later import LaterFields, with_superseding
 from vector_memory.search.messages import said_with
-from vector_memory.search.neighbours import SHORT_BYTES, SHORT_TOKENS, beside, neighbours_of
 from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import Retrieval, Retriever
 from vector_memory.storage.base import Storage

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from vector_memory.domain import LATEST, TRAITS, Page, Scope
+from vector_memory.search.beside import newer_memories
 from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, latest_first
-from vector_memory.search.later import newer_memories
 from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import GROWTH, MAX_DEPTH, Retrieval
 from vector_memory.storage.base import Reader

@@ -19,10 +19,10 @@ from vector_memory.results.sessions import (
     Omitted,
     SearchResult,
 )
+from vector_memory.search.beside import without_repeated
 from vector_memory.search.copies import copies_in, folded, needed_for, whole_runs
 from vector_memory.search.judge import MOST_RELATED, latest_first, on_page
 from vector_memory.search.messages import said_with, somewhere_else
-from vector_memory.search.neighbours import without_repeated
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)

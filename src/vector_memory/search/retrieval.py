@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from vector_memory.domain import ANY, STORED, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.times import microseconds
 from vector_memory.domain.validation import MAX_QUERY, check_text
@@ -14,7 +16,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.search.later import LaterFields, later_fields
+from vector_memory.search.beside import LaterFields, later_fields
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.search.rank import (
@@ -31,7 +33,8 @@ from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.cancellation import give_way
 from vector_memory.storage.connection import Steps
-from vector_memory.storage.records import Origin, Pending
+from vector_memory.storage.damaged import require_all
+from vector_memory.storage.records import Memory, Origin, Pending
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, Vectors
 
 PATIENCE_SECONDS = 20.0
@@ -363,3 +366,26 @@ def noted_together(one: Origin, other: Origin) -> bool:
     """Return whether an agent stored two memories of a session in one go: they are two findings, no correction."""
     is_same = (one.session_id, one.agent_id) == (other.session_id, other.agent_id)
     return is_same and abs(microseconds(one.created_at) - microseconds(other.created_at)) < IN_ONE_GO
+
+
+class Near(NamedTuple):
+    """A memory, and the cosine of its nearest passage."""
+
+    memory: Memory
+    cosine: float
+
+
+def nearest_to(reader: Reader, retriever: Retriever, memory_id: int, count: int) -> Sequence[Near]:
+    """Return the `count` memories nearest to the mean vector of a memory, nearest first; none if it has no vector.
+
+    They are of all kinds and sessions.
+    """
+    _, means = reader.mean_vectors([memory_id])
+    if not len(means) or not np.any(means):
+        return []
+    vector = means[0] / np.linalg.norm(means[0])
+    found = find_among([retriever.near(reader, vector, Scope(kind)) for kind in MemoryKind], count + 1, memories=True)
+    hits = [hit for hit in found.hits if hit.memory_id != memory_id and hit.similarity is not None][:count]
+    memories = reader.memories([hit.memory_id for hit in hits])
+    require_all(memories, (hit.memory_id for hit in hits))
+    return [Near(memories[hit.memory_id], hit.similarity or 0.0) for hit in hits]

@@ -5,8 +5,7 @@ from vector_memory.domain.validation import parse_id
 from vector_memory.results.documents import MemoryPage, NearMemory
 from vector_memory.results.mapping import memory_entry, observations_on, provenance, succession_of
 from vector_memory.search.copies import repeats
-from vector_memory.search.neighbours import nearest_to
-from vector_memory.search.retrieval import Retriever
+from vector_memory.search.retrieval import Retriever, nearest_to
 from vector_memory.sessions.reader import chunk_entry, existing_memory
 from vector_memory.sessions.statistics import EXCERPT_LENGTH
 from vector_memory.storage.base import Storage

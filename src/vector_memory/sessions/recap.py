@@ -9,8 +9,8 @@ from vector_memory.domain.search_request import LAST
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.results.rounding import to_second
 from vector_memory.search import Retriever
+from vector_memory.search.beside import newer_memories
 from vector_memory.search.judge import judged
-from vector_memory.search.later import newer_memories
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import Retrieval, find_among

@@ -23,7 +23,7 @@ from vector_memory.maintenance.doctor.report import (
     problem,
     warning,
 )
-from vector_memory.search.later import links_of
+from vector_memory.search.links import links_of
 from vector_memory.settings import MANY_NAMESPACES, DatabaseUrl, Settings
 from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT

@@ -24,7 +24,7 @@ from vector_memory.maintenance.doctor.report import (
     problem,
     warning,
 )
-from vector_memory.search.later import links_of
+from vector_memory.search.links import links_of
 from vector_memory.settings import Settings
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of

@@ -1,11 +1,10 @@
-"""Names the memories that are newer than results, and on their subjects: `later_links` has them."""
+"""Finds the memories on the subject of a new one, which `later_links` keeps."""
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,70 +12,13 @@ from numpy.typing import NDArray
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
-from vector_memory.results.sessions import LaterMemory
+from vector_memory.search.beside import BEHIND
 from vector_memory.search.question import Question
 from vector_memory.search.rank import USUAL, Found, Method, Ranking, reads
 from vector_memory.storage.base import Reader
-from vector_memory.storage.connection import Steps, read
-from vector_memory.storage.records import NO_LINKS, Later, Links
+from vector_memory.storage.records import NO_LINKS, Links
 from vector_memory.storage.scoring import SCALE, Vectors
 from vector_memory.storage.terms import query_terms
-
-MOST_NAMED = 3
-BEGINNING = 240
-"""Characters of each that is named."""
-
-LaterFields = Mapping[int, Mapping[str, Any]]
-"""The fields `later` and `later_more` of the results of memories, by the ids of those that have newer ones."""
-
-
-def later_fields(
-    reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()
-) -> Steps[LaterFields]:
-    """Return what names the newer memories of a scope's session, or of all, that are on the subjects of memories.
-
-    Of those `given` in the same answer, the text is not repeated.
-    """
-    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
-    found = yield from newer_memories.steps(reader, memory_ids, within, BEGINNING)
-    return {number: fields_of(newer, given) for number, newer in found.items()}
-
-
-def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) -> LaterFields:
-    """Return these fields and the field `superseded_by` of the results of memories."""
-    numbers = later.keys() | superseded.keys()
-    return {number: {**later.get(number, {}), "superseded_by": superseded.get(number, [])} for number in numbers}
-
-
-@read
-def newer_memories(
-    reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int
-) -> Steps[dict[int, list[Later]]]:
-    """Return the newer memories of a scope on the subjects of memories, the newest first, by the ids of the older ones.
-
-    Only those that are about as likely to be on the subject as the likeliest. `characters`: of their beginnings.
-    """
-    linked = defaultdict[int, list[Later]](list)
-    for one in (yield from reader.later_than.steps(memory_ids, scope, characters)) if memory_ids else ():
-        linked[one.older_id].append(one)
-    most = {number: max(one.evidence for one in found) for number, found in linked.items()}
-    return {number: [one for one in found if one.evidence >= most[number] - BEHIND] for number, found in linked.items()}
-
-
-def fields_of(found: Sequence[Later], given: Collection[int]) -> dict[str, Any]:
-    """Return the fields for the newer memories of one memory."""
-    named = [
-        LaterMemory(
-            id=one.id,
-            title=one.title,
-            agent_id=one.agent_id,
-            created_at=one.created_at,
-            beginning=None if one.id in given else one.beginning,
-        )
-        for one in found[:MOST_NAMED]
-    ]
-    return {"later": named, "later_more": len(found) - len(named)}
-
 
 # Tells whether a newer text speaks of the subject of an older one, so that it may say what is true now.
 #
@@ -91,9 +33,6 @@ CHANGE = re.compile(
     re.IGNORECASE,
 )
 """What a text often has that says what is different now."""
-
-BEHIND = 0.1
-"""A link with so much less evidence than the best one of the same memory does not count."""
 
 SERIES = 8
 """So many others on a subject, or nearly on it, make a series."""

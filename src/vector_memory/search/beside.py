@@ -1,19 +1,19 @@
-"""What was said before and after a short hit: a turn of a conversation often says little alone."""
+"""What an answer says beside its results: what stands next to a short hit, and which newer memories say more.
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar, cast
+A turn of a conversation often says little alone. `later_links` has the newer memories on the subject of older ones.
+"""
 
-import numpy as np
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import check_range
-from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
+from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection, LaterMemory
 from vector_memory.results.shortening import MARK
-from vector_memory.search.retrieval import Retriever, find_among
 from vector_memory.storage.base import Reader
-from vector_memory.storage.connection import Steps
-from vector_memory.storage.damaged import require_all
-from vector_memory.storage.records import Memory, Neighbours
+from vector_memory.storage.connection import Steps, read
+from vector_memory.storage.records import Later, Neighbours
 
 T = TypeVar("T", FoundChunk, FoundMemory)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
@@ -83,24 +83,62 @@ def _shown(text: str) -> str:
     return text if len(text) <= SHOWN else text[:SHOWN] + MARK
 
 
-# Finds the memories that are nearest to a memory in meaning, of all kinds and sessions.
+# Newer memories on the subjects of results.
+
+MOST_NAMED = 3
+BEGINNING = 240
+"""Characters of each that is named."""
+
+BEHIND = 0.1
+"""A link with so much less evidence than the best one of the same memory does not count."""
+
+LaterFields = Mapping[int, Mapping[str, Any]]
+"""The fields `later` and `later_more` of the results of memories, by the ids of those that have newer ones."""
 
 
-class Near(NamedTuple):
-    """A memory, and the cosine of its nearest passage."""
+def later_fields(
+    reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()
+) -> Steps[LaterFields]:
+    """Return what names the newer memories of a scope's session, or of all, that are on the subjects of memories.
 
-    memory: Memory
-    cosine: float
+    Of those `given` in the same answer, the text is not repeated.
+    """
+    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
+    found = yield from newer_memories.steps(reader, memory_ids, within, BEGINNING)
+    return {number: fields_of(newer, given) for number, newer in found.items()}
 
 
-def nearest_to(reader: Reader, retriever: Retriever, memory_id: int, count: int) -> Sequence[Near]:
-    """Return the `count` memories nearest to the mean vector of a memory, nearest first; none if it has no vector."""
-    _, means = reader.mean_vectors([memory_id])
-    if not len(means) or not np.any(means):
-        return []
-    vector = means[0] / np.linalg.norm(means[0])
-    found = find_among([retriever.near(reader, vector, Scope(kind)) for kind in MemoryKind], count + 1, memories=True)
-    hits = [hit for hit in found.hits if hit.memory_id != memory_id and hit.similarity is not None][:count]
-    memories = reader.memories([hit.memory_id for hit in hits])
-    require_all(memories, (hit.memory_id for hit in hits))
-    return [Near(memories[hit.memory_id], hit.similarity or 0.0) for hit in hits]
+def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) -> LaterFields:
+    """Return these fields and the field `superseded_by` of the results of memories."""
+    numbers = later.keys() | superseded.keys()
+    return {number: {**later.get(number, {}), "superseded_by": superseded.get(number, [])} for number in numbers}
+
+
+@read
+def newer_memories(
+    reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int
+) -> Steps[dict[int, list[Later]]]:
+    """Return the newer memories of a scope on the subjects of memories, the newest first, by the ids of the older ones.
+
+    Only those that are about as likely to be on the subject as the likeliest. `characters`: of their beginnings.
+    """
+    linked = defaultdict[int, list[Later]](list)
+    for one in (yield from reader.later_than.steps(memory_ids, scope, characters)) if memory_ids else ():
+        linked[one.older_id].append(one)
+    most = {number: max(one.evidence for one in found) for number, found in linked.items()}
+    return {number: [one for one in found if one.evidence >= most[number] - BEHIND] for number, found in linked.items()}
+
+
+def fields_of(found: Sequence[Later], given: Collection[int]) -> dict[str, Any]:
+    """Return the fields for the newer memories of one memory."""
+    named = [
+        LaterMemory(
+            id=one.id,
+            title=one.title,
+            agent_id=one.agent_id,
+            created_at=one.created_at,
+            beginning=None if one.id in given else one.beginning,
+        )
+        for one in found[:MOST_NAMED]
+    ]
+    return {"later": named, "later_more": len(found) - len(named)}
