@@ -4,7 +4,8 @@ uv run python -m benchmarks.recall FILE --queries 100 --first 500 1000 2000
 
 FILE is one that `benchmarks.scale` has filled. Questions are first lines of its chunks, drawn at random, asked of all
 memories of one kind. Prints the shares of the 10 and of the 100 best units that a search of the likeliest finds, by
-meaning and by meaning and words, with 95 % intervals over the questions, and the time for 10. It compares at least 1,000 passages by meaning, otherwise 500, and for 100 units 800.
+meaning and by meaning and words, with 95 % intervals over the questions, and the time for 10. It compares at least
+1,000 passages by meaning, otherwise 500, and for 100 units 800.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding import load_embedder
 from vector_memory.search.question import Question
-from vector_memory.search.rank import Found, Method, Ranking
+from vector_memory.search.rank import Method, Ranking, ScopeData
 from vector_memory.settings import Settings
 from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.queries.candidates import Candidates
@@ -47,7 +48,7 @@ class Asked(NamedTuple):
     source: Candidates
     scope: Scope
     question: Question
-    found: Found
+    found: ScopeData
 
     def ranking(self, method: Method) -> Ranking:
         """Return the units, to be compared by a method."""
@@ -65,8 +66,8 @@ def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[s
     units = source.indexed(scope, [])
     for text in questions(reader, units.units.ids[units.units.inside].tolist(), count):
         query, terms = embedder.encode_query(text).vector, query_terms(text)
-        yield "meaning", Asked(source, scope, Question(query, None), Found(units))
-        with_words = Found(source.indexed(scope, buckets_of(terms)))
+        yield "meaning", Asked(source, scope, Question(query, None), ScopeData(units))
+        with_words = ScopeData(source.indexed(scope, buckets_of(terms)))
         yield "meaning and words", Asked(source, scope, Question(query, terms), with_words)
 
 

@@ -14,7 +14,7 @@ from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.search.question import Question
-from vector_memory.search.rank import Found, Ranking
+from vector_memory.search.rank import Ranking, ScopeData
 from vector_memory.sessions.reader import AccessRecorder
 from vector_memory.settings import Settings
 from vector_memory.storage.connection import Asked, Steps, value_of
@@ -107,7 +107,7 @@ def test_a_misspelt_word_costs_three_round_trips_and_others_none(
     for word in ("first", "nowhere", "frist"):
         with storage.read() as reader:
             question = Question(None, [word], plain={} if word == "nowhere" else {word: word})
-            found = Found(reader.candidates.indexed(REPORTS, buckets_of([word])))
+            found = ScopeData(reader.candidates.indexed(REPORTS, buckets_of([word])))
             ranking = Ranking(reader.candidates, REPORTS, question, found)
             trips()
             respelt = ranking.respelt(reader)

@@ -13,8 +13,8 @@ from functools import cached_property
 from vector_memory.domain import LATEST, TRAITS, Page, Scope
 from vector_memory.search.beside import newer_memories
 from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, latest_first
-from vector_memory.search.rank import Hit
-from vector_memory.search.retrieval import GROWTH, MAX_DEPTH, Retrieval
+from vector_memory.search.rank import GROWTH, Hit
+from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.damaged import require_all

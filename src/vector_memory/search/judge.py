@@ -29,7 +29,7 @@ from vector_memory.search.messages import (
     somewhere_else,
 )
 from vector_memory.search.question import Question
-from vector_memory.search.rank import COUNTED, PROBED, Found, Hit, Ranking, SearchHits
+from vector_memory.search.rank import COUNTED, PROBED, Hit, Ranking, ScopeData, SearchHits
 from vector_memory.search.retrieval import EVERYTHING, Awaited, Retrieval, Retriever, comes_soon
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import buckets_of
@@ -342,7 +342,7 @@ def counts_of_strong(
     for (name, scope), one in zip(visible.items(), found, strict=True):
         left_out = others if scope.session_id is None else ()
         if one.units.without(left_out).count:
-            rankings[name] = Ranking(source, scope, question, Found(one), besides=left_out)
+            rankings[name] = Ranking(source, scope, question, ScopeData(one), besides=left_out)
     likely = reader.together(*(ranking.likeliest() for ranking in rankings.values()))
     counts = [ranking.count_strong(one, threshold) for ranking, one in zip(rankings.values(), likely, strict=True)]
     return {name: min(COUNTED, count) for name, count in zip(rankings, counts, strict=True)}

@@ -14,7 +14,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.search.beside import BEHIND
 from vector_memory.search.question import Question
-from vector_memory.search.rank import USUAL, Found, Method, Ranking, reads
+from vector_memory.search.rank import USUAL, Method, Ranking, ScopeData, reads
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import NO_LINKS, Links
 from vector_memory.storage.scoring import SCALE, Vectors
@@ -165,7 +165,7 @@ def nearest_memories(
     if oldest and min(besides, default=oldest) >= oldest:
         scope, method = Scope(kind, after_id=oldest - 1), Method(newest=LOOKED_BACK)
     asked = vectors[np.unique(np.linspace(0, len(vectors) - 1, MOST_ASKED).astype(int))]
-    found = Found(*reader.together(*reads(reader, scope, Question(None, None))))
+    found = ScopeData(*reader.together(*reads(reader, scope, Question(None, None))))
     best: dict[int, float] = {}
     for vector in asked:
         question = Question(vector, None)

@@ -305,7 +305,7 @@ class Method(NamedTuple):
 USUAL = Method()
 
 
-class Found(NamedTuple):
+class ScopeData(NamedTuple):
     """What was read of a scope at once: its units, with the postings of the terms of a question.
 
     `compared`: its passages, if that was fast.
@@ -328,7 +328,7 @@ class Measured(NamedTuple):
 
 
 def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
-    """Return the reads that fill a `Found` of a visible scope; none, if it is not of one kind."""
+    """Return the reads that fill a `ScopeData` of a visible scope; none, if it is not of one kind."""
     if scope.kind is None:
         return []
     source, buckets = reader.candidates, buckets_of(question.terms or ())
@@ -348,7 +348,7 @@ class Ranking:
         source: Candidates,
         scope: Scope,
         question: Question,
-        found: Found,
+        found: ScopeData,
         *,
         method: Method = USUAL,
         besides: Sequence[int] = (),

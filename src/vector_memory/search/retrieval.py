@@ -20,9 +20,10 @@ from vector_memory.search.beside import LaterFields, later_fields
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.search.rank import (
-    Found,
+    GROWTH,
     Method,
     Ranking,
+    ScopeData,
     SearchHits,
     best_of_each_memory,
     late_hits,
@@ -64,8 +65,6 @@ DEPTH = 50
 IN_ONE_GO = 60_000_000
 """Microseconds: what an agent stores sooner after another memory belongs to it."""
 
-GROWTH = 4
-
 MAX_DEPTH = DEPTH * GROWTH**4
 """The longest list: a search that needs a longer one gives up and says so."""
 
@@ -90,7 +89,7 @@ class First(NamedTuple):
     missing: int
     pending: Pending
     everywhere: Pending
-    found: Found | None
+    found: ScopeData | None
 
 
 NOTHING_READ = First(0, Pending(), Pending(), None)
@@ -208,7 +207,7 @@ class Retriever:
         if not reader.end_ahead():  # the model is being changed
             found, missing = [], reader.count(scope, without_vectors=True)
         pending = reader.pending(scope) if everywhere.memories else everywhere
-        return First(missing, pending, everywhere, Found(*found) if found else None)
+        return First(missing, pending, everywhere, ScopeData(*found) if found else None)
 
     def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
         """Return the vectors that are worth waiting for."""
@@ -314,11 +313,11 @@ class Retrieval:
     def _ranked(self) -> Ranking:
         """Measure the units of the scope, with misspelt words read as those that are meant."""
         reader, scope = self.reader, self.reader.visible(self.scope)
-        found = self.first.found or Found(*reader.together(*reads(reader, scope, self.question)))
+        found = self.first.found or ScopeData(*reader.together(*reads(reader, scope, self.question)))
         ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
         if self.question.plain and (respelt := ranking.respelt(reader)):
             self.question = self.question.read_as(respelt)
-            found = Found(*reader.together(*reads(reader, scope, self.question)))
+            found = ScopeData(*reader.together(*reads(reader, scope, self.question)))
             ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
         return ranking
 
@@ -354,12 +353,10 @@ def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = 
     return merged_hits(found)
 
 
-def note_on_missing(reader: Reader, scope: Scope, first: First | None = None) -> str | None:
+def note_on_missing(reader: Reader, scope: Scope) -> str | None:
     """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
-    missing = reader.count(scope, without_vectors=True) if first is None else first.missing
-    if not missing:
-        return None
-    return not_indexed(missing, (reader.pending(scope) if first is None else first.pending).memories)
+    missing = reader.count(scope, without_vectors=True)
+    return not_indexed(missing, reader.pending(scope).memories) if missing else None
 
 
 def noted_together(one: Origin, other: Origin) -> bool:

@@ -115,18 +115,16 @@ class Changes:
         with self._timer.time("search_changes"):
             question = self._retriever.prepare(query, scope=scope)
             with self._retriever.answering(question, scope) as retrieval:
-                reader = retrieval.reader
-                end = reader.cursor()
-                start, lost = position(cursor, end)
+                reader, question = retrieval.reader, retrieval.question
+                start, lost = position(cursor, end := reader.cursor())
                 scope = replace(scope, after_id=start.memory_id)
                 counts = reader.count_by(scope, "kind")
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
-                every = [self._retriever.within(reader, retrieval.question, one) for one in kinds]
-                ranked = find_among(every, whole_runs(page.limit + RUN), memories=True)
-                matches = judged(ranked, every[0].question if every else retrieval.question)
+                retrievals = [self._retriever.within(reader, question, one) for one in kinds]
+                ranked = find_among(retrievals, whole_runs(page.limit + RUN), memories=True)
+                matches = judged(ranked, question)
                 if self._retriever.folds(scope, page):
-                    copies = copies_of_hits(reader, matches, page.limit, ranked.origins, chunks=False)
-                    matches = folded(matches, copies)
+                    matches = folded(matches, copies_of_hits(reader, matches, page.limit, ranked.origins, chunks=False))
                 hits, left_out, _ = on_page(matches, Page(limit=page.limit), related=page.limit)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = note_on_missing(reader, scope)
@@ -152,7 +150,7 @@ class Changes:
         confidence = best_of([hit.match for hit in matches])
         notes = (
             lost,
-            retrieval.question.problem,
+            question.problem,
             missing,
             cut_short(scope) if ranked.partial else None,
             {"related": NO_CLOSE_MATCH, "weak": NO_MATCH}.get(confidence or ""),
