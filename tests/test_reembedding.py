@@ -29,8 +29,8 @@ from vector_memory.maintenance.backup import back_up
 from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite.migrations import Schema
 from vector_memory.storage.sqlite.schema import tables_of
-from vector_memory.storage.sqlite.schema_check import Schema
 from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))

@@ -6,10 +6,17 @@ Values are always valid: constructors raise a ValidationError that says what to 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.fields import ANY as ANY
+from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS, FieldType
+from vector_memory.domain.fields import STORED as STORED
+from vector_memory.domain.fields import AsOf as AsOf
+from vector_memory.domain.fields import Everything as Everything
+from vector_memory.domain.fields import MemoryKind as MemoryKind
+from vector_memory.domain.fields import State as State
 from vector_memory.domain.search_request import LATEST as LATEST
 from vector_memory.domain.search_request import LINES as LINES
 from vector_memory.domain.search_request import MatchLevel as MatchLevel
@@ -20,24 +27,18 @@ from vector_memory.domain.search_request import best_of as best_of
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
-from vector_memory.domain.times import beginning_of, check_lifetime, end_of, past_time
+from vector_memory.domain.times import check_lifetime, past_time
 from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.domain.validation import (
-    LARGEST,
     MAX_CONTENT,
-    MAX_DESCRIPTION,
     MAX_IDENTIFIER,
-    MAX_QUERY,
     MAX_TITLE,
     check_label,
     check_metadata,
     check_optional_label,
-    check_range,
-    check_tags,
     parse_choice,
     parse_id,
     parse_ids,
-    parse_iteration,
     with_facts,
 )
 from vector_memory.errors import ValidationError
@@ -75,19 +76,6 @@ SHARED_AGENT = "shared"
 """The agent id of tagged memories, which belong to no agent."""
 
 
-class MemoryKind(StrEnum):
-    """The kinds of memory; the values are the `memory_type` on the wire and in the database."""
-
-    SESSION_CONTEXT = "session_context"
-    INPUT_PROMPT = "input_prompt"
-    SYSTEM_MEMORY = "system_memory"
-    REPORT = "report"
-    REPORT_OBSERVATION = "report_observation"
-    WORKING_MEMORY = "working_memory"
-    KNOWLEDGE_BASE = "knowledge_base"
-    TAGGED = "tagged_memory"
-
-
 @dataclass(frozen=True, slots=True)
 class KindTraits:
     """How memories of one kind are handled.
@@ -112,6 +100,9 @@ TRAITS: dict[MemoryKind, KindTraits] = {
     MemoryKind.TAGGED: KindTraits(chunked=False, session_scoped=False),
 }
 DEFAULT_CATEGORY = "general"
+
+SENT = {one.name: one.check for one in MEMORY_COLUMNS if one.check is not None and one.stored is not None}
+"""The checks of the columns that a caller may send, all but the metadata."""
 
 
 class MemoryFields(TypedDict, total=False):
@@ -164,7 +155,7 @@ class NewMemory:
         kind = parse_choice("memory_type", kind, MemoryKind)
         if kind is MemoryKind.TAGGED:
             raise ValidationError("Store tagged memories with store_memory, which normalizes their tags.")
-        parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
+        parent = fields.get("parent_report_id")
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
         if corrects := fields.get("corrects"):
@@ -173,28 +164,22 @@ class NewMemory:
             if report_id is None:
                 raise ValidationError("corrects needs parent_report_id: the report that is partly wrong.")
             extra["corrects"] = True
-        title, agent_id, created_at = fields.get("title"), fields.get("agent_id"), fields.get("created_at")
-        ttl_days = fields.get("ttl_days")
         if kind is MemoryKind.KNOWLEDGE_BASE:
-            extra["title"] = check_label("title", title, MAX_TITLE)
+            extra["title"] = check_label("title", fields.get("title"), MAX_TITLE)
             category = check_optional_label("category", fields.get("category"), MAX_IDENTIFIER)
             extra["category"] = category or DEFAULT_CATEGORY
+        sent = {name: check(name, value) for name, check in SENT.items() if (value := fields.get(name)) is not None}
+        created_at, ttl_days = fields.get("created_at"), fields.get("ttl_days")
         return cls(
             kind=kind,
-            agent_id=MAIN_AGENT if agent_id is None else agent_id,
             content=content,
-            session_id=fields.get("session_id"),
-            session_iter=1 if iteration is None else parse_iteration(iteration),
-            task_code=fields.get("task_code"),
-            title=title,
-            description=fields.get("description"),
-            tags=check_tags(fields.get("tags")),
             metadata=with_facts(check_metadata(fields.get("metadata")), extra),
             parent_report_id=report_id,
             created_at=None if created_at is None else past_time("created_at", created_at),
             supersedes=parse_ids("supersedes", fields.get("supersedes")),
             expires_at=check_lifetime(ttl_days, fields.get("expires_at")),
             ttl_days=ttl_days,
+            **{"agent_id": MAIN_AGENT} | sent,
         )
 
     def __post_init__(self) -> None:
@@ -204,28 +189,9 @@ class NewMemory:
             check_label("session_id", self.session_id, MAX_IDENTIFIER)
         elif self.session_id is not None:
             raise ValidationError(f"A {self.kind} belongs to no session: omit session_id.")
-        check_optional_label("task_code", self.task_code, MAX_IDENTIFIER)
-        check_optional_label("title", self.title, MAX_TITLE)
-        check_optional_label("description", self.description, MAX_DESCRIPTION)
-
-
-class State(StrEnum):
-    """What a memory can be, beside current: pinned, or superseded by a later one."""
-
-    PINNED = "pinned"
-    SUPERSEDED = "superseded"
-
-
-class Everything(Enum):
-    """What no caller can ask for: no text is equal to it."""
-
-    STORED = "stored"
-
-
-ANY, STORED = "any", Everything.STORED
-"""Values of `Scope.as_of`: also what was superseded; also what has expired and waits to be erased, for maintenance."""
-
-AsOf = str | Everything | None
+        for name, check in SENT.items():
+            if (value := getattr(self, name)) is not None:
+                check(name, value)
 
 
 class Window(TypedDict, total=False):
@@ -234,6 +200,30 @@ class Window(TypedDict, total=False):
     created_after: str | None
     created_before: str | None
     as_of: str | None
+
+
+class ScopeFilters(TypedDict, total=False):
+    """What a caller may send for a Scope, beside the kind."""
+
+    agent_id: str | None
+    session_id: str | None
+    session_iter: str | int | None
+    task_code: str | None
+    category: str | None
+    tags: Sequence[str] | None
+    own_agent_id: str | None
+    after_id: int | None
+    created_after: str | None
+    created_before: str | None
+    as_of: AsOf
+    containing: str | None
+    project: str | None
+    state: State | str | None
+    sessions: tuple[str, ...] | None
+
+
+UNTOLD = {"after_id", "sessions"}
+"""Filters that no caller sends."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -266,49 +256,17 @@ class Scope:
     state: State | None
     sessions: tuple[str, ...] | None
 
-    def __init__(  # noqa: PLR0913 - one parameter for each filter
-        self,
-        kind: MemoryKind | str | None = None,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        session_iter: str | int | None = None,
-        task_code: str | None = None,
-        category: str | None = None,
-        tags: Sequence[str] | None = None,
-        own_agent_id: str | None = None,
-        after_id: int | None = None,
-        created_after: str | None = None,
-        created_before: str | None = None,
-        as_of: AsOf = None,
-        containing: str | None = None,
-        project: str | None = None,
-        state: State | str | None = None,
-        sessions: tuple[str, ...] | None = None,
-    ) -> None:
-        state = None if state is None else parse_choice("state", state, State)
-        if state is State.SUPERSEDED and as_of is None:
-            as_of = ANY
-        values = {
-            "kind": None if kind is None else parse_choice("memory_type", kind, MemoryKind),
-            "agent_id": check_optional_label("agent_id", agent_id, MAX_IDENTIFIER),
-            "session_id": check_optional_label("session_id", session_id, MAX_IDENTIFIER),
-            "session_iter": None if session_iter is None else parse_iteration(session_iter),
-            "task_code": check_optional_label("task_code", task_code, MAX_IDENTIFIER),
-            "category": check_optional_label("category", category, MAX_IDENTIFIER),
-            "tags": check_tags(tags),
-            "own_agent_id": check_optional_label("own_agent_id", own_agent_id, MAX_IDENTIFIER),
-            "after_id": None if after_id is None else check_range("after_id", after_id, 0, LARGEST),
-            "created_after": None if created_after is None else beginning_of("created_after", created_after),
-            "created_before": None if created_before is None else end_of("created_before", created_before),
-            "as_of": as_of if as_of in (None, ANY, STORED) else end_of("as_of", as_of, or_else='"any"'),
-            "containing": check_optional_label("containing", containing, MAX_QUERY),
-            "project": check_optional_label("project", project, MAX_QUERY),
-            "state": state,
-            "sessions": sessions,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    def __init__(self, kind: MemoryKind | str | None = None, **filters: Unpack[ScopeFilters]) -> None:
+        given: dict[str, Any] = {"kind": kind, **filters}
+        for one in FILTERS:
+            value = given.pop(one.in_scope, None)
+            if one.check is not None and (value is not None or one.values is FieldType.LABELS):
+                value = one.check(one.name, value)
+            object.__setattr__(self, one.in_scope, value)
+        if given:
+            raise TypeError(f"Scope has no {', '.join(given)}.")
+        if self.state is State.SUPERSEDED and self.as_of is None:
+            object.__setattr__(self, "as_of", ANY)
         if self.created_after and self.created_before and self.created_after > self.created_before:
             raise ValidationError("created_after is later than created_before: nothing can be between them.")
 
@@ -326,20 +284,9 @@ class Scope:
 
     def as_filters(self) -> dict[str, Any]:
         """Return the filters that are set, by their wire names."""
-        named = {
-            "memory_type": self.kind and str(self.kind),
-            "agent_id": self.agent_id,
-            "session_id": self.session_id,
-            "session_iter": self.session_iter,
-            "task_code": self.task_code,
-            "category": self.category,
-            "tags": list(self.tags),
-            "own_agent_id": self.own_agent_id,
-            "created_after": self.created_after,
-            "created_before": self.created_before,
-            "as_of": self.as_of,
-            "containing": self.containing,
-            "project": self.project,
-            "state": self.state and str(self.state),
+        named = {one.name: getattr(self, one.in_scope) for one in FILTERS if one.name not in UNTOLD}
+        return {
+            name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, StrEnum) else value
+            for name, value in named.items()
+            if value not in (None, ())
         }
-        return {name: value for name, value in named.items() if value not in (None, [])}

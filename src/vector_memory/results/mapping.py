@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +31,9 @@ R = TypeVar("R", FoundChunk, FoundSection, FoundMemory, FoundBeginning)
 
 ORIGIN = set(SharedProvenance.model_fields)
 """The fields that say where a found text comes from."""
+
+SHOWN = MemoryEntry.model_fields.keys() & {one.name for one in fields(Memory)}
+"""The fields of a memory that results contain."""
 
 HASH_SHOWN = 16
 """Hex digits of the content's SHA-256 in results."""
@@ -72,21 +76,8 @@ def found_memory(memory: Memory, **ranked: Any) -> FoundMemory:
 
 def shown(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that results contain."""
-    return {
-        **provenance(memory),
-        "id": memory.id,
-        "content": memory.content,
-        "description": memory.description,
-        "tags": memory.tags,
-        "metadata": memory.metadata,
-        "content_hash": memory.content_hash[:HASH_SHOWN],
-        "updated_at": memory.updated_at,
-        "accessed_at": memory.accessed_at,
-        "access_count": memory.access_count,
-        "content_length": len(memory.content),
-        "expires_at": memory.expires_at,
-        "pinned": memory.pinned or None,
-    }
+    derived = {"content_hash": memory.content_hash[:HASH_SHOWN], "content_length": len(memory.content)}
+    return {name: getattr(memory, name) for name in SHOWN} | derived | {"pinned": memory.pinned or None}
 
 
 def said_of_beginnings(entries: Sequence[StoredText]) -> str:
@@ -204,12 +195,4 @@ def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:
     """Return the fields that say where a found text comes from."""
-    return {
-        "memory_type": source.memory_type,
-        "agent_id": source.agent_id,
-        "session_id": source.session_id,
-        "session_iter": source.session_iter,
-        "task_code": source.task_code,
-        "title": source.title,
-        "created_at": source.created_at,
-    }
+    return {name: getattr(source, name) for name in SharedProvenance.model_fields}

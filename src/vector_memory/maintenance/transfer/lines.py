@@ -16,7 +16,7 @@ import pydantic
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from vector_memory.domain import SHARED_AGENT, TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
+from vector_memory.domain import SENT, SHARED_AGENT, TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
 from vector_memory.domain.text import without_nul
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import (
@@ -216,7 +216,7 @@ class MemoryLine(Line):
         ]
 
 
-UNCHANGED = {"agent_id", "content", "session_id", "session_iter", "task_code", "title", "description", "expires_at"}
+UNCHANGED = SENT.keys() - {"tags"} | {"content", "expires_at"}
 """Fields of a line that a new memory has as they are."""
 
 L = TypeVar("L", bound=Line)

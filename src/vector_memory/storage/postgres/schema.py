@@ -4,7 +4,9 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-VERSION = 22
+from vector_memory.domain.fields import MEMORY_COLUMNS, REVISION, FieldType
+
+VERSION = 22 + REVISION
 """The version of these tables. Until the first release, schemas of all other versions are refused."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
@@ -20,34 +22,38 @@ create table namespace (
 ) with (fillfactor = 10);
 """
 
+TYPES = {
+    FieldType.TEXT: 'text collate "C"',
+    FieldType.TIME: 'text collate "C"',
+    FieldType.LABELS: 'text[] collate "C"',
+    FieldType.OBJECT: "text",
+    FieldType.SWITCH: "boolean",
+    FieldType.ID: "bigint",
+}
+"""Those of columns of memories; all others are integers."""
+
 # The category, the report that an observation is about (as JSON) and the project's folder are copied from the metadata.
-MEMORIES = """
+OTHERS = {
+    "content": ["content_length integer not null", "content_bytes integer not null"],
+    "metadata": ['category text collate "C"', 'about_report text collate "C"', 'project text collate "C"'],
+    "chunk_count": ["embedding_model_id integer references embedding_models(id)"],
+}
+"""The columns that not every engine has, by the one that they follow."""
+
+
+def declared_columns() -> str:
+    """Return the declarations of all columns of memories but the id."""
+    declared = []
+    for column in MEMORY_COLUMNS:
+        of_type = f"{column.name} {TYPES.get(column.values, 'integer')}"
+        declared += [f"{of_type}{' not null' if column.required else ''}", *OTHERS.get(column.name, ())]
+    return ",\n    ".join(declared)
+
+
+MEMORIES = f"""
 create table session_memories (
     id bigint primary key,
-    memory_type text collate "C" not null,
-    agent_id text collate "C" not null,
-    session_id text collate "C",
-    session_iter integer not null,
-    task_code text collate "C",
-    content text collate "C" not null,
-    content_length integer not null,
-    content_bytes integer not null,
-    title text collate "C",
-    description text collate "C",
-    tags text[] collate "C" not null,
-    metadata text not null,
-    category text collate "C",
-    about_report text collate "C",
-    project text collate "C",
-    content_hash text collate "C" not null,
-    created_at text collate "C" not null,
-    updated_at text collate "C" not null,
-    accessed_at text collate "C" not null,
-    access_count integer not null,
-    auto_chunk boolean not null,
-    chunk_count integer not null,
-    embedding_model_id integer references embedding_models(id),
-    turn bigint not null
+    {declared_columns()}
 ) with (fillfactor = 90);
 create index idx_session on session_memories(session_id, memory_type, session_iter, turn, created_at, id);
 create index idx_agent on session_memories(agent_id, memory_type, session_iter, turn, created_at, id);

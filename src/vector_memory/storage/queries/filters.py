@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from vector_memory.domain import ANY, STORED, AsOf, Scope
+from vector_memory.domain.fields import FILTERS
 from vector_memory.storage.queries.lifecycle import CURRENT, CURRENT_THEN, EXPIRED, IN_STATE, OUTDATED, UNEXPIRED
 
 
@@ -13,12 +14,7 @@ class Filter(NamedTuple):
     parameters: dict[str, Any]
 
 
-CONDITIONS = {
-    "kind": "m.memory_type = %(kind)s",
-    "agent_id": "m.agent_id = %(agent_id)s",
-    "session_id": "m.session_id = %(session_id)s",
-    "session_iter": "m.session_iter = %(session_iter)s",
-    "task_code": "m.task_code = %(task_code)s",
+OWN = {
     "category": "{category:m} = %(category)s",
     "tags": "{has_tag:tags}",
     "own_agent_id": "m.agent_id <> %(own_agent_id)s",
@@ -31,6 +27,10 @@ CONDITIONS = {
     "as_of": CURRENT_THEN,
     "state": IN_STATE,
 }
+"""Conditions of filters that are not equal to a column of their name."""
+
+CONDITIONS = {one.in_scope: OWN.get(one.in_scope, f"m.{one.name} = %({one.in_scope})s") for one in FILTERS}
+"""The condition of each field of a Scope that is set, over a memory `m`."""
 
 LIFETIMES: dict[AsOf, list[str]] = {None: [CURRENT], ANY: [UNEXPIRED]}
 """Conditions for the values of `as_of` that are not times."""

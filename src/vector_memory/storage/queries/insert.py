@@ -8,7 +8,8 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from vector_memory.domain import TRAITS, Chunk, Fingerprint, NewMemory
+from vector_memory.domain import SENT, TRAITS, Chunk, Fingerprint, NewMemory
+from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.storage.connection import Asked, Queries, value_of
 from vector_memory.storage.json_columns import as_json
 from vector_memory.storage.queries.later import LaterChanges
@@ -39,19 +40,18 @@ where m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent
     and m.task_code is not distinct from %(task_code)s and {same_place}
 """
 
-INSERT_ROW = """
-insert into session_memories (
-    id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags, metadata,
-    content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, embedding_model_id,
-    turn{copied_columns}
-) values (
-    %(id)s, %(memory_type)s, %(agent_id)s, %(session_id)s, %(session_iter)s, %(task_code)s, %(content)s, %(title)s,
-    %(description)s, %(tags)s, %(metadata)s, %(content_hash)s, %(created_at)s, %(updated_at)s, %(accessed_at)s,
-    %(access_count)s, %(chunked)s, %(chunk_count)s, %(model_id)s,
-    case when %(is_dated)s then coalesce((
-        select turn from session_memories where created_at <= %(created_at)s order by created_at desc, id desc limit 1
-    ), 0) else %(turn)s end{copied_values}
-)
+TURN = """
+case when %(is_dated)s then coalesce((
+    select turn from session_memories where created_at <= %(created_at)s order by created_at desc, id desc limit 1
+), 0) else %(turn)s end
+"""
+
+STORED_AS = {one.name: f"%({one.name})s" for one in MEMORY_COLUMNS} | {"auto_chunk": "%(chunked)s", "turn": TURN}
+"""What is stored in each column."""
+
+INSERT_ROW = f"""
+insert into session_memories (id, embedding_model_id, {", ".join(STORED_AS)}{{copied_columns}})
+values (%(id)s, %(model_id)s, {", ".join(STORED_AS.values())}{{copied_values}})
 """
 
 # Of a memory that does not have all its vectors.
@@ -295,18 +295,18 @@ def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:
 
 def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
     """Return where a memory belongs, and the hash of its text: the same text in the same place is a duplicate."""
-    metadata = memory.metadata
-    return copied_from(metadata) | {
-        "content_hash": content_hash,
-        "kind": str(memory.kind),
-        "agent_id": memory.agent_id,
-        "session_id": memory.session_id,
-        "session_iter": memory.session_iter,
-        "task_code": memory.task_code,
-        # All as JSON: SQLite has no type for some JSON values. PostgreSQL reads no JSON that has NUL in a name.
-        "metadata": as_json(metadata),
-        "root": as_json({"root": metadata["root"]})[1:-1] if "root" in metadata else None,
-    }
+    metadata, place = memory.metadata, ("agent_id", "session_id", "session_iter", "task_code")
+    return (
+        copied_from(metadata)
+        | {name: getattr(memory, name) for name in place}
+        | {
+            "content_hash": content_hash,
+            "kind": str(memory.kind),
+            # All as JSON: SQLite has no type for some JSON values. PostgreSQL reads no JSON that has NUL in a name.
+            "metadata": as_json(metadata),
+            "root": as_json({"root": metadata["root"]})[1:-1] if "root" in metadata else None,
+        }
+    )
 
 
 def copied_from(metadata: dict[str, Any]) -> dict[str, str | None]:
@@ -329,14 +329,7 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
     return Memory(
         id=memory_id,
         memory_type=str(new.kind),
-        agent_id=new.agent_id,
-        session_id=new.session_id,
-        session_iter=new.session_iter,
-        task_code=new.task_code,
         content=new.content,
-        title=new.title,
-        description=new.description,
-        tags=list(new.tags),
         metadata=new.metadata,
         content_hash=content_hash,
         chunked=TRAITS[new.kind].chunked,
@@ -346,6 +339,7 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
         accessed_at=history.accessed_at,
         access_count=history.access_count,
         turn=memory_id,
+        **{name: getattr(new, name) for name in SENT} | {"tags": list(new.tags)},
     )
 
 

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from vector_memory.domain import STORED, MemoryKind, Scope
+from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import expired_memory, no_memory
 from vector_memory.storage.connection import Asked, Counted, Queries, Steps, read, value_of
@@ -35,13 +36,12 @@ from vector_memory.storage.records import (
     Origin,
 )
 
-ORIGIN = """
-m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at, m.turn
-"""
+ORIGIN = ", ".join(f"m.{one.name}" for one in fields(Origin))
+
+SELECTED = {one.name: f"m.{one.name}" for one in MEMORY_COLUMNS} | {"tags": "{tags:m} as tags"}
 
 COLUMNS = f"""
-{ORIGIN.rstrip()}, m.content, m.description, {{tags:m}} as tags, m.metadata, m.content_hash, m.updated_at,
-m.accessed_at, m.access_count, m.auto_chunk, m.chunk_count,
+m.id, {", ".join(SELECTED.values())},
 (select l.expires_at from memory_lifecycle l where l.memory_id = m.id) as expires_at,
 {PINNED} as pinned
 """

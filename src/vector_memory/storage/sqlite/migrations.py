@@ -1,13 +1,16 @@
 """Creates the tables of a file, and takes over the rows of a file of the original server."""
 
 import contextlib
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
 from vector_memory.domain import utc_now
+from vector_memory.domain.fields import REVISION
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.drafts import Rules, draft_of
@@ -17,7 +20,6 @@ from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.sqlite import legacy, schema
 from vector_memory.storage.sqlite.errors import RUN_FIX
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.schema_check import Schema, altered_names, read_schema
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 RECORD_TABLE = (
@@ -25,7 +27,7 @@ RECORD_TABLE = (
 )
 
 
-VERSION = 30
+VERSION = 30 + REVISION
 """The version of the tables in `schema`. Until the first release, files of all other versions are refused."""
 
 OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
@@ -40,6 +42,42 @@ DEVELOPMENT = (
     f"The database was written by a development version of vector-memory, and was not changed. {EXPORT_AND_IMPORT}"
 )
 FOREIGN = "The file is an SQLite database of another program and was not changed: choose another path."
+
+
+# Notices tables, indexes and triggers that are not those of this release, before anything else is read. sqlite-vec
+# crashes without its own tables, a view in place of a table can run forever, and another program's triggers would run
+# in our transactions. The file may contain other tables, views and indexes: our statements never use them.
+
+
+class SchemaObject(NamedTuple):
+    """A table, index, view or trigger, and the statement that creates it, as `normal` returns it."""
+
+    type: str
+    name: str
+    sql: str
+
+
+Schema = frozenset[SchemaObject]
+
+
+def read_schema(connection: apsw.Connection) -> Schema:
+    """Return everything in the file that a statement created."""
+    rows = connection.execute("select type, name, sql from sqlite_schema where sql is not null").fetchall()
+    return frozenset(SchemaObject(str(kind), str(name), normal(str(sql))) for kind, name, sql in rows)
+
+
+def altered_names(connection: apsw.Connection, expected: Schema) -> set[str]:
+    """Return the names of ours that are missing or defined differently, and those of unknown triggers."""
+    found = read_schema(connection)
+    return {item.name for item in (expected - found) | {item for item in found - expected if item.type == "trigger"}}
+
+
+@lru_cache(maxsize=256)
+def normal(sql: str) -> str:
+    """Return a statement without what does not matter: quotes, white space, case, the lengths of vectors."""
+    sql = re.sub(r"\s+", " ", sql.replace('"', "").lower())
+    sql = re.sub(r" ?([(),=;]) ?", r"\1", sql)
+    return re.sub(r"(float|bit)\[\d+\]", r"\1[]", re.sub(r"\bmain\.", "", sql)).strip()
 
 
 def require_ours(connection: apsw.Connection) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import apsw
 
 from vector_memory.domain import Fingerprint, utc_now
+from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType, MemoryField
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.storage.connection import UNLIMITED
 from vector_memory.storage.json_columns import object_in, texts_in
@@ -26,7 +27,7 @@ from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.legacy import CHUNKED
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.schema import TEXT_TABLES, ModelTables, tables_of
+from vector_memory.storage.sqlite.schema import TEXT_TABLES, TEXTS_OF, ModelTables, tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, uneven_tables
@@ -81,7 +82,7 @@ def known_ids(connection: apsw.Connection) -> list[int]:
 def readable_memory(connection: apsw.Connection, memory_id: int) -> Memory | None:
     """Return a memory with what can be read of its columns; None: there is no text."""
 
-    def value(column: str, default: Any = None) -> Any:
+    def value(column: str, wanted: type = str, default: Any = None) -> Any:
         # SQLite does not find a row that is not in order; a scan does.
         for condition in ("id = ?", "+id = ?"):
             bytes_of_text = f"iif(typeof({column}) = 'text', cast({column} as blob), {column})"
@@ -89,26 +90,28 @@ def readable_memory(connection: apsw.Connection, memory_id: int) -> Memory | Non
             found = attempt(lambda: fetch_value(connection, sql, (memory_id,)))  # noqa: B023 - is called at once
             if found is not None:
                 found = found.decode(errors="replace") if isinstance(found, bytes) else found
-                return found if isinstance(found, str if default is None else type(default)) else default
+                return found if isinstance(found, wanted) else default
         return default
 
     content = value("content")
     if content is None:
         return None
-    return Memory(
-        id=memory_id,
-        content=content,
-        tags=attempt(lambda: texts_in(value("tags"))) or [],
-        metadata=attempt(lambda: object_in(value("metadata"))) or {},
-        chunked=value("memory_type") in CHUNKED,
-        chunk_count=0,
-        **{name: value(name) for name in ("session_id", "task_code", "title", "description")},
-        **{name: value(name, "") for name in ("memory_type", "agent_id", "content_hash")},
-        **{name: value(name, utc_now()) for name in ("created_at", "updated_at", "accessed_at")},
-        session_iter=value("session_iter", 1),
-        access_count=value("access_count", 0),
-        turn=value("turn", 0),
-    )
+    found = {
+        column.name: value(column.name, str if column.values in TEXTS_OF else int, default_of(column))
+        for column in MEMORY_COLUMNS
+        if column.name not in ("content", "auto_chunk", "chunk_count")
+    }
+    found["tags"] = attempt(lambda: texts_in(found["tags"])) or []
+    found["metadata"] = attempt(lambda: object_in(found["metadata"])) or {}
+    chunked = found["memory_type"] in CHUNKED
+    return Memory(id=memory_id, content=content, chunked=chunked, chunk_count=0, **found)
+
+
+def default_of(column: MemoryField) -> Any:
+    """Return the value of a column of memories that cannot be read."""
+    if column.default is None and column.required:
+        return utc_now() if column.values is FieldType.TIME else ""
+    return column.default
 
 
 Judge = Callable[[WholeMemory], WholeMemory | None]

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import NamedTuple
 
+from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType
 from vector_memory.storage.queries.passages import FIRST_MODEL
 
 VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
@@ -22,30 +23,31 @@ SIGNATURES_PER_BLOCK = 1_024
 SIGNATURE_BITS = 64
 """The length of a signature is a multiple of these."""
 
-TEXT_TABLES = """
+TEXTS_OF = {FieldType.TEXT, FieldType.TIME, FieldType.LABELS, FieldType.OBJECT}
+"""Fields whose values are text; all others are whole numbers."""
+
+ONLY_HERE = {
+    "content": ["original_content text"],
+    "content_hash": ["embedding blob"],
+    "chunk_count": ["embedding_model_id integer references embedding_models(id)"],
+}
+"""The columns that not every engine has, by the one that they follow; those of the original server are never filled."""
+
+
+def columns_of_memories() -> str:
+    """Return the declarations of all columns of memories but the id."""
+    declared = []
+    for column in MEMORY_COLUMNS:
+        of_type = f"{column.name} {'text' if column.values in TEXTS_OF else 'integer'}"
+        default = "" if column.default is None else f" default {column.default!r}"
+        declared += [f"{of_type}{' not null' if column.required else ''}{default}", *ONLY_HERE.get(column.name, ())]
+    return ",\n    ".join(declared)
+
+
+TEXT_TABLES = f"""
 create table session_memories (
     id integer primary key autoincrement,
-    memory_type text not null,
-    agent_id text not null,
-    session_id text,
-    session_iter integer not null default 1,
-    task_code text,
-    content text not null,
-    original_content text,
-    title text,
-    description text,
-    tags text not null default '[]',
-    metadata text not null default '{}',
-    content_hash text not null,
-    embedding blob,
-    created_at text not null,
-    updated_at text not null,
-    accessed_at text not null,
-    access_count integer not null default 0,
-    auto_chunk integer not null default 0,
-    chunk_count integer not null default 0,
-    embedding_model_id integer references embedding_models(id),
-    turn integer not null default 0
+    {columns_of_memories()}
 ) strict;
 
 create table memory_chunks (

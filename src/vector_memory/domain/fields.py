@@ -1,0 +1,179 @@
+"""The fields of a memory, one row each. Tables, checks, filters, tools' parameters and commands' flags derive from it.
+
+A new one needs a row, a higher `REVISION`, and its type wherever values are typed: `MemoryFields`, `NewMemory`,
+`ScopeFilters` and `Scope` in `domain`, `Memory` in `storage.records`, `MemoryEntry` in `results.sessions`, and
+`MemoryLine` in `maintenance.transfer.lines`.
+"""
+
+from collections.abc import Callable
+from enum import Enum, StrEnum, auto
+from typing import Any, NamedTuple
+
+from vector_memory.domain.times import beginning_of, end_of
+from vector_memory.domain.validation import (
+    LARGEST,
+    MAX_DESCRIPTION,
+    MAX_IDENTIFIER,
+    MAX_QUERY,
+    MAX_TAGS,
+    MAX_TITLE,
+    C,
+    check_optional_label,
+    check_range,
+    check_tags,
+    parse_choice,
+    parse_iteration,
+)
+
+REVISION = 0
+"""Part of the version of each engine's tables: raise it with every change of a column here."""
+
+
+class MemoryKind(StrEnum):
+    """The kinds of memory; the values are the `memory_type` on the wire and in the database."""
+
+    SESSION_CONTEXT = "session_context"
+    INPUT_PROMPT = "input_prompt"
+    SYSTEM_MEMORY = "system_memory"
+    REPORT = "report"
+    REPORT_OBSERVATION = "report_observation"
+    WORKING_MEMORY = "working_memory"
+    KNOWLEDGE_BASE = "knowledge_base"
+    TAGGED = "tagged_memory"
+
+
+class State(StrEnum):
+    """What a memory can be, beside current: pinned, or superseded by a later one."""
+
+    PINNED = "pinned"
+    SUPERSEDED = "superseded"
+
+
+class Everything(Enum):
+    """What no caller can ask for: no text is equal to it."""
+
+    STORED = "stored"
+
+
+ANY, STORED = "any", Everything.STORED
+"""Values of `Scope.as_of`: also what was superseded; also what has expired and waits to be erased, for maintenance."""
+
+AsOf = str | Everything | None
+
+Check = Callable[[str, Any], Any]
+"""Returns a caller's value, which the error names, as it is kept. Raises ValidationError."""
+
+
+def label(most: int) -> Check:
+    """Return the check of a text of up to `most` characters."""
+    return lambda name, value: check_optional_label(name, value, most)
+
+
+def whole_number(least: int, most: int) -> Check:
+    """Return the check of a whole number."""
+    return lambda name, value: check_range(name, value, least, most)
+
+
+def choice(choices: type[C]) -> Check:
+    """Return the check of one of several choices."""
+    return lambda name, value: parse_choice(name, value, choices)
+
+
+def as_of(name: str, value: Any) -> AsOf:
+    """Return the end of a period, or ANY or STORED."""
+    return value if value in (ANY, STORED) else end_of(name, value, or_else=f'"{ANY}"')
+
+
+def iteration(_name: str, value: Any) -> int:
+    """Return the number of an iteration."""
+    return parse_iteration(value)
+
+
+def labels(_name: str, value: Any) -> tuple[str, ...]:
+    """Return tags without duplicates."""
+    return check_tags(value)
+
+
+class FieldType(Enum):
+    """What the values of a field are; each engine, the tools and the commands have types of their own for them."""
+
+    TEXT = auto()
+    TIME = auto()
+    NUMBER = auto()
+    ITERATION = auto()
+    """A number that callers may write as "v2"."""
+    ID = auto()
+    SWITCH = auto()
+    LABELS = auto()
+    OBJECT = auto()
+
+
+class MemoryField(NamedTuple):
+    """A column of `session_memories`, a filter of a `Scope`, or both. Its name is the one on the wire.
+
+    `check`: None if no caller sends it. `required`: never null. `default`: in a file, and of rows that cannot be read.
+    `stored`, `asked`: describes it as a parameter of the tools that store, and of those that search; None: they have
+    none. `flag`: that of commands which filter, and its help. `choices`: its only values.
+    """
+
+    name: str
+    values: FieldType = FieldType.TEXT
+    check: Check | None = None
+    required: bool = False
+    default: str | int | None = None
+    stored: str | None = None
+    asked: str | None = None
+    flag: tuple[str, str] | None = None
+    choices: type[StrEnum] | None = None
+
+    @property
+    def in_scope(self) -> str:
+        """Its name in a Scope."""
+        return "kind" if self.name == "memory_type" else self.name
+
+
+T, F, NAME = FieldType, MemoryField, label(MAX_IDENTIFIER)
+
+MEMORY_COLUMNS = (
+    F("memory_type", T.TEXT, choice(MemoryKind), required=True, flag=("kind", "Only this kind."), choices=MemoryKind),
+    F("agent_id", T.TEXT, NAME, required=True, stored="Default: the client", asked="Filter",
+      flag=("agent", "Only this agent.")),
+    F("session_id", T.TEXT, NAME, stored="Default: this one", asked="Filter", flag=("session", "Only this session.")),
+    F("session_iter", T.ITERATION, iteration, required=True, default=1, stored="Default 1", asked="Filter",
+      flag=("iter", "Only this iteration, such as 2 or v2.")),
+    F("task_code", T.TEXT, NAME, stored="Task label", asked="Filter", flag=("task", "Only this task.")),
+    F("content", required=True),
+    F("title", T.TEXT, label(MAX_TITLE), stored="Title"),
+    F("description", T.TEXT, label(MAX_DESCRIPTION), stored="One-line summary"),
+    F("tags", T.LABELS, labels, required=True, default="[]", stored=f"Up to {MAX_TAGS} labels",
+      flag=("tags", "Only memories with any of these tags; repeatable.")),
+    F("metadata", T.OBJECT, required=True, default="{}", stored="Any object"),
+    F("content_hash", required=True),
+    F("created_at", T.TIME, required=True),
+    F("updated_at", T.TIME, required=True),
+    F("accessed_at", T.TIME, required=True),
+    F("access_count", T.NUMBER, required=True, default=0),
+    F("auto_chunk", T.SWITCH, required=True, default=0),
+    F("chunk_count", T.NUMBER, required=True, default=0),
+    F("turn", T.ID, required=True, default=0),
+)  # fmt: skip
+"""Those of `session_memories` that every engine has, in this order, but the id."""
+
+FILTERS = (
+    *(column for column in MEMORY_COLUMNS if column.flag),
+    F("category", T.TEXT, NAME, asked="Filter", flag=("category", "Only this category.")),
+    F("own_agent_id", T.TEXT, NAME),
+    F("after_id", T.ID, whole_number(0, LARGEST)),
+    F("created_after", T.TIME, beginning_of, asked="Date or time",
+      flag=("since", "Only from this date or time on, such as 2026-10.")),
+    F("created_before", T.TIME, end_of, asked="Inclusive",
+      flag=("until", "Only until the end of this date or time (UTC).")),
+    F("as_of", T.TIME, as_of, asked=f'Time, or "{ANY}"',
+      flag=("as-of", f'What was current at the end of this date or time, or "{ANY}": superseded ones too.')),
+    F("containing", T.TEXT, label(MAX_QUERY),
+      flag=("containing", "Only memories with these letters in title or text.")),
+    F("project", T.TEXT, label(MAX_QUERY), flag=("project", "Only what hooks and imports stored of this folder.")),
+    F("state", T.TEXT, choice(State), flag=("state", "Only pinned memories, or only superseded ones."), choices=State),
+    F("sessions"),
+)  # fmt: skip
+"""Those of a Scope, in the order in which answers repeat them."""
