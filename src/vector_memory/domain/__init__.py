@@ -213,13 +213,13 @@ class ScopeFilters(TypedDict, total=False):
     tags: Sequence[str] | None
     own_agent_id: str | None
     after_id: int | None
-    created_after: str | None
-    created_before: str | None
-    as_of: AsOf
     containing: str | None
     project: str | None
     state: State | str | None
     sessions: tuple[str, ...] | None
+    created_after: str | None
+    created_before: str | None
+    as_of: AsOf
 
 
 UNTOLD = {"after_id", "sessions"}
@@ -248,13 +248,13 @@ class Scope:
     tags: tuple[str, ...]
     own_agent_id: str | None
     after_id: int | None
-    created_after: str | None
-    created_before: str | None
-    as_of: AsOf
     containing: str | None
     project: str | None
     state: State | None
     sessions: tuple[str, ...] | None
+    created_after: str | None
+    created_before: str | None
+    as_of: AsOf
 
     def __init__(self, kind: MemoryKind | str | None = None, **filters: Unpack[ScopeFilters]) -> None:
         given: dict[str, Any] = {"kind": kind, **filters}

@@ -84,16 +84,6 @@ def as_of(name: str, value: Any) -> AsOf:
     return value if value in (ANY, STORED) else end_of(name, value, or_else=f'"{ANY}"')
 
 
-def iteration(_name: str, value: Any) -> int:
-    """Return the number of an iteration."""
-    return parse_iteration(value)
-
-
-def labels(_name: str, value: Any) -> tuple[str, ...]:
-    """Return tags without duplicates."""
-    return check_tags(value)
-
-
 class FieldType(Enum):
     """What the values of a field are; each engine, the tools and the commands have types of their own for them."""
 
@@ -139,14 +129,14 @@ MEMORY_COLUMNS = (
     F("agent_id", T.TEXT, NAME, required=True, stored="Default: the client", asked="Filter",
       flag=("agent", "Only this agent.")),
     F("session_id", T.TEXT, NAME, stored="Default: this one", asked="Filter", flag=("session", "Only this session.")),
-    F("session_iter", T.ITERATION, iteration, required=True, default=1, stored="Default 1", asked="Filter",
-      flag=("iter", "Only this iteration, such as 2 or v2.")),
+    F("session_iter", T.ITERATION, lambda _name, value: parse_iteration(value), required=True, default=1,
+      stored="Default 1", asked="Filter", flag=("iter", "Only this iteration, such as 2 or v2.")),
     F("task_code", T.TEXT, NAME, stored="Task label", asked="Filter", flag=("task", "Only this task.")),
     F("content", required=True),
     F("title", T.TEXT, label(MAX_TITLE), stored="Title"),
     F("description", T.TEXT, label(MAX_DESCRIPTION), stored="One-line summary"),
-    F("tags", T.LABELS, labels, required=True, default="[]", stored=f"Up to {MAX_TAGS} labels",
-      flag=("tags", "Only memories with any of these tags; repeatable.")),
+    F("tags", T.LABELS, lambda _name, value: check_tags(value), required=True, default="[]",
+      stored=f"Up to {MAX_TAGS} labels", flag=("tags", "Only memories with any of these tags; repeatable.")),
     F("metadata", T.OBJECT, required=True, default="{}", stored="Any object"),
     F("content_hash", required=True),
     F("created_at", T.TIME, required=True),

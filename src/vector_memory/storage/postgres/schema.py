@@ -4,7 +4,8 @@ Every connection has this schema first in its search path, so statements name ta
 compared as SQLite does have the collation "C".
 """
 
-from vector_memory.domain.fields import MEMORY_COLUMNS, REVISION, FieldType
+from vector_memory.domain.fields import REVISION, FieldType
+from vector_memory.storage.queries.memories import DECLARED, declarations_of
 
 VERSION = 22 + REVISION
 """The version of these tables. Until the first release, schemas of all other versions are refused."""
@@ -22,7 +23,7 @@ create table namespace (
 ) with (fillfactor = 10);
 """
 
-TYPES = {
+TYPES = dict.fromkeys(FieldType, "integer") | {
     FieldType.TEXT: 'text collate "C"',
     FieldType.TIME: 'text collate "C"',
     FieldType.LABELS: 'text[] collate "C"',
@@ -30,7 +31,6 @@ TYPES = {
     FieldType.SWITCH: "boolean",
     FieldType.ID: "bigint",
 }
-"""Those of columns of memories; all others are integers."""
 
 # The category, the report that an observation is about (as JSON) and the project's folder are copied from the metadata.
 OTHERS = {
@@ -41,19 +41,10 @@ OTHERS = {
 """The columns that not every engine has, by the one that they follow."""
 
 
-def declared_columns() -> str:
-    """Return the declarations of all columns of memories but the id."""
-    declared = []
-    for column in MEMORY_COLUMNS:
-        of_type = f"{column.name} {TYPES.get(column.values, 'integer')}"
-        declared += [f"{of_type}{' not null' if column.required else ''}", *OTHERS.get(column.name, ())]
-    return ",\n    ".join(declared)
-
-
-MEMORIES = f"""
+MEMORIES = """
 create table session_memories (
     id bigint primary key,
-    {declared_columns()}
+    {columns}
 ) with (fillfactor = 90);
 create index idx_session on session_memories(session_id, memory_type, session_iter, turn, created_at, id);
 create index idx_agent on session_memories(agent_id, memory_type, session_iter, turn, created_at, id);
@@ -65,7 +56,7 @@ create index idx_content on session_memories(content_hash, session_id);
 create index idx_tags on session_memories using gin (tags);
 create index idx_observed_report on session_memories(about_report) where memory_type = 'report_observation';
 create index idx_without_vectors on session_memories(id) where embedding_model_id is null;
-"""
+""".replace(DECLARED, declarations_of(TYPES, OTHERS))
 
 # Only of memories that expire, were superseded or are pinned.
 LIFECYCLES = """

@@ -1,13 +1,13 @@
 """Whole memories: the rows of `session_memories`."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from vector_memory.domain import STORED, MemoryKind, Scope
-from vector_memory.domain.fields import MEMORY_COLUMNS
+from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import expired_memory, no_memory
 from vector_memory.storage.connection import Asked, Counted, Queries, Steps, read, value_of
@@ -47,6 +47,25 @@ m.id, {", ".join(SELECTED.values())},
 """
 
 EVERYTHING = Scope(as_of=STORED)
+
+DECLARED = "{columns}"
+"""What stands for the columns of memories, but the id, in the statement that creates their table."""
+
+
+def declarations_of(
+    types: Mapping[FieldType, str], others: Mapping[str, Sequence[str]], *, with_defaults: bool = False
+) -> str:
+    """Return the declarations of the columns of memories.
+
+    `others`: of those that not every engine has, by the one that they follow.
+    """
+    declarations = []
+    for one in MEMORY_COLUMNS:
+        default = "" if one.default is None or not with_defaults else f" default {one.default!r}"
+        declaration = f"{one.name} {types[one.values]}{' not null' if one.required else ''}{default}"
+        declarations += [declaration, *others.get(one.name, ())]
+    return ",\n    ".join(declarations)
+
 
 COUNTED = {
     "kind": "select m.memory_type as name from session_memories m where {condition}",

@@ -27,7 +27,7 @@ from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.legacy import CHUNKED
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.schema import TEXT_TABLES, TEXTS_OF, ModelTables, tables_of
+from vector_memory.storage.sqlite.schema import TEXT_TABLES, TYPES, ModelTables, tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, uneven_tables
@@ -97,7 +97,7 @@ def readable_memory(connection: apsw.Connection, memory_id: int) -> Memory | Non
     if content is None:
         return None
     found = {
-        column.name: value(column.name, str if column.values in TEXTS_OF else int, default_of(column))
+        column.name: value(column.name, str if TYPES[column.values] == "text" else int, default_of(column))
         for column in MEMORY_COLUMNS
         if column.name not in ("content", "auto_chunk", "chunk_count")
     }

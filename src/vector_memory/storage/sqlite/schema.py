@@ -3,7 +3,8 @@
 from functools import cache
 from typing import NamedTuple
 
-from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType
+from vector_memory.domain.fields import FieldType
+from vector_memory.storage.queries.memories import DECLARED, declarations_of
 from vector_memory.storage.queries.passages import FIRST_MODEL
 
 VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
@@ -23,8 +24,9 @@ SIGNATURES_PER_BLOCK = 1_024
 SIGNATURE_BITS = 64
 """The length of a signature is a multiple of these."""
 
-TEXTS_OF = {FieldType.TEXT, FieldType.TIME, FieldType.LABELS, FieldType.OBJECT}
-"""Fields whose values are text; all others are whole numbers."""
+TYPES = dict.fromkeys(FieldType, "integer") | dict.fromkeys(
+    (FieldType.TEXT, FieldType.TIME, FieldType.LABELS, FieldType.OBJECT), "text"
+)
 
 ONLY_HERE = {
     "content": ["original_content text"],
@@ -34,20 +36,10 @@ ONLY_HERE = {
 """The columns that not every engine has, by the one that they follow; those of the original server are never filled."""
 
 
-def columns_of_memories() -> str:
-    """Return the declarations of all columns of memories but the id."""
-    declared = []
-    for column in MEMORY_COLUMNS:
-        of_type = f"{column.name} {'text' if column.values in TEXTS_OF else 'integer'}"
-        default = "" if column.default is None else f" default {column.default!r}"
-        declared += [f"{of_type}{' not null' if column.required else ''}{default}", *ONLY_HERE.get(column.name, ())]
-    return ",\n    ".join(declared)
-
-
-TEXT_TABLES = f"""
+TEXT_TABLES = """
 create table session_memories (
     id integer primary key autoincrement,
-    {columns_of_memories()}
+    {columns}
 ) strict;
 
 create table memory_chunks (
@@ -122,7 +114,7 @@ create table canonical_tags (
     frequency integer not null default 0,
     created_at text not null
 ) strict;
-"""
+""".replace(DECLARED, declarations_of(TYPES, ONLY_HERE, with_defaults=True))
 """What cannot be derived. Deleting a memory does not lower the frequency of a tag."""
 
 # Everything that can be rebuilt from the text. Each model has tables of sqlite-vec of its own (`tables_of`). The states
