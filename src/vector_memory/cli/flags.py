@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -13,6 +13,7 @@ from pydantic import BaseModel, create_model
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, say
 from vector_memory.domain import ANY, MemoryKind, Scope, Window
+from vector_memory.domain.fields import FILTERS, FieldType, MemoryField
 from vector_memory.domain.text import near
 from vector_memory.domain.times import beginning_of, end_of
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
@@ -143,15 +144,27 @@ else:  # cyclopts would offer an enumeration's names, not its values
     # Only agents store tagged memories.
     KindOfFiles = Literal[tuple(kind.value for kind in MemoryKind if kind is not MemoryKind.TAGGED)]
 
-OfAgent = Annotated[str | None, Parameter(name="--agent", help="Only this agent.")]
-Since = Annotated[str | None, Parameter(name="--since", help="Only from this date or time on, such as 2026-10.")]
-Until = Annotated[str | None, Parameter(name="--until", help="Only until the end of this date or time (UTC).")]
+GIVEN_AS: dict[FieldType, Any] = {FieldType.NUMBER: int, FieldType.LABELS: list[str]}
+"""Types of flags of fields; all others are text."""
 
 
-AsOfTime = Annotated[
-    str | None,
-    Parameter(name="--as-of", help='What was current at the end of this date or time, or "any": superseded ones too.'),
-]
+def flag_of(one: MemoryField) -> Any:
+    """Return the annotation of the flag that filters by a field."""
+    flag, said = one.flag or ("", "")
+    given = Literal[tuple(map(str, one.choices))] if one.choices else GIVEN_AS.get(one.values, str)
+    return Annotated[given | None, Parameter(name=f"--{flag}", help=said)]
+
+
+FLAGS = {name: flag_of(one) for name, one in FILTERS.items() if one.flag}
+
+if TYPE_CHECKING:
+    OfAgent = str | None
+    Since = str | None
+    Until = str | None
+    AsOfTime = str | None
+else:
+    OfAgent, Since, Until = (FLAGS[name] for name in ("agent_id", "created_after", "created_before"))
+    AsOfTime = FLAGS["as_of"]
 
 
 def window(since: str | None, until: str | None, as_of: str | None = None) -> Window:
@@ -164,43 +177,33 @@ def window(since: str | None, until: str | None, as_of: str | None = None) -> Wi
     return Window(created_after=after, created_before=before, as_of=then)
 
 
-@Flags
 @dataclass(frozen=True)
-class FiltersInSession:
-    """Which memories of a session are listed."""
-
-    kind: Annotated[Kind | None, Parameter(help="Only this kind.")] = None
-    agent: OfAgent = None
-    iteration: Annotated[str | None, Parameter(name="--iter", help="Only this iteration, such as 2 or v2.")] = None
-    task: Annotated[str | None, Parameter(help="Only this task.")] = None
-    since: Since = None
-    until: Until = None
-    as_of: AsOfTime = None
-
-    def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
-        """Return the memories of a kind that pass. Raises ValidationError."""
-        times = window(self.since, self.until, self.as_of)
-        return Scope(kind, agent_id=self.agent, session_iter=self.iteration, task_code=self.task, **times, **more)
-
-
-@Flags
-@dataclass(frozen=True)
-class Filters(FiltersInSession):
+class ScopeFlags:
     """Which memories are searched or listed."""
 
-    session: Annotated[str | None, Parameter(help="Only this session.")] = None
-    category: Annotated[str | None, Parameter(help="Only this category.")] = None
-    tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None
-    state: Annotated[
-        Literal["pinned", "superseded"] | None, Parameter(help="Only pinned memories, or only superseded ones.")
-    ] = None
-    containing: Annotated[str | None, Parameter(help="Only memories with these letters in title or text.")] = None
-    project: Annotated[str | None, Parameter(help="Only what hooks and imports stored of this folder.")] = None
+    if TYPE_CHECKING:
+        kind: MemoryKind | None = None
+        session_id: str | None = None
 
     def scope(self, kind: MemoryKind | None, **more: Any) -> Scope:
         """Return the memories of a kind that pass. Raises ValidationError."""
-        own = {"category": self.category, "tags": self.tags, "state": self.state, "containing": self.containing}
-        return super().scope(kind, session_id=self.session, project=self.project, **own, **more)
+        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "kind"}
+        times = window(given.pop("created_after"), given.pop("created_before"), given.pop("as_of"))
+        return Scope(kind, **{**given, **times, **more})
+
+
+def scope_flags(*left_out: str) -> type[ScopeFlags]:
+    """Return the flags of all filters but these."""
+    flags = [(name, flag, field(default=None)) for name, flag in FLAGS.items() if name not in left_out]
+    return Flags(make_dataclass("Filters", flags, bases=(ScopeFlags,), namespace={"__module__": __name__}, frozen=True))
+
+
+if TYPE_CHECKING:
+    Filters = ScopeFlags
+    FiltersInSession = ScopeFlags
+else:
+    Filters = scope_flags()
+    FiltersInSession = scope_flags("session_id", "category", "tags", "containing", "project", "state")
 
 
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from vector_memory.domain.fields import ANY as ANY
-from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS, FieldType
+from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS
 from vector_memory.domain.fields import STORED as STORED
 from vector_memory.domain.fields import AsOf as AsOf
 from vector_memory.domain.fields import Everything as Everything
@@ -168,7 +168,10 @@ class NewMemory:
             extra["title"] = check_label("title", fields.get("title"), MAX_TITLE)
             category = check_optional_label("category", fields.get("category"), MAX_IDENTIFIER)
             extra["category"] = category or DEFAULT_CATEGORY
-        sent = {name: check(name, value) for name, check in SENT.items() if (value := fields.get(name)) is not None}
+        sent: dict[str, Any] = {"agent_id": MAIN_AGENT}
+        for name in SENT:
+            if (value := fields.get(name)) is not None:
+                sent[name] = value
         created_at, ttl_days = fields.get("created_at"), fields.get("ttl_days")
         return cls(
             kind=kind,
@@ -179,7 +182,7 @@ class NewMemory:
             supersedes=parse_ids("supersedes", fields.get("supersedes")),
             expires_at=check_lifetime(ttl_days, fields.get("expires_at")),
             ttl_days=ttl_days,
-            **{"agent_id": MAIN_AGENT} | sent,
+            **sent,
         )
 
     def __post_init__(self) -> None:
@@ -190,8 +193,8 @@ class NewMemory:
         elif self.session_id is not None:
             raise ValidationError(f"A {self.kind} belongs to no session: omit session_id.")
         for name, check in SENT.items():
-            if (value := getattr(self, name)) is not None:
-                check(name, value)
+            if (value := getattr(self, name)) not in (None, ()):
+                object.__setattr__(self, name, check(value))
 
 
 class Window(TypedDict, total=False):
@@ -258,11 +261,11 @@ class Scope:
 
     def __init__(self, kind: MemoryKind | str | None = None, **filters: Unpack[ScopeFilters]) -> None:
         given: dict[str, Any] = {"kind": kind, **filters}
-        for one in FILTERS:
-            value = given.pop(one.in_scope, None)
-            if one.check is not None and (value is not None or one.values is FieldType.LABELS):
-                value = one.check(one.name, value)
-            object.__setattr__(self, one.in_scope, value)
+        for name, one in FILTERS.items():
+            value = given.pop(name, None)
+            if one.check is not None and value not in one.unchecked:
+                value = one.check(value)
+            object.__setattr__(self, name, value)
         if given:
             raise TypeError(f"Scope has no {', '.join(given)}.")
         if self.state is State.SUPERSEDED and self.as_of is None:
@@ -284,7 +287,7 @@ class Scope:
 
     def as_filters(self) -> dict[str, Any]:
         """Return the filters that are set, by their wire names."""
-        named = {one.name: getattr(self, one.in_scope) for one in FILTERS if one.name not in UNTOLD}
+        named = {one.name: getattr(self, name) for name, one in FILTERS.items() if name not in UNTOLD}
         return {
             name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, StrEnum) else value
             for name, value in named.items()

@@ -5,8 +5,9 @@ A new one needs a row, a higher `REVISION`, and its type wherever values are typ
 `MemoryLine` in `maintenance.transfer.lines`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, StrEnum, auto
+from functools import partial
 from typing import Any, NamedTuple
 
 from vector_memory.domain.times import beginning_of, end_of
@@ -17,7 +18,6 @@ from vector_memory.domain.validation import (
     MAX_QUERY,
     MAX_TAGS,
     MAX_TITLE,
-    C,
     check_optional_label,
     check_range,
     check_tags,
@@ -60,28 +60,8 @@ ANY, STORED = "any", Everything.STORED
 
 AsOf = str | Everything | None
 
-Check = Callable[[str, Any], Any]
-"""Returns a caller's value, which the error names, as it is kept. Raises ValidationError."""
-
-
-def label(most: int) -> Check:
-    """Return the check of a text of up to `most` characters."""
-    return lambda name, value: check_optional_label(name, value, most)
-
-
-def whole_number(least: int, most: int) -> Check:
-    """Return the check of a whole number."""
-    return lambda name, value: check_range(name, value, least, most)
-
-
-def choice(choices: type[C]) -> Check:
-    """Return the check of one of several choices."""
-    return lambda name, value: parse_choice(name, value, choices)
-
-
-def as_of(name: str, value: Any) -> AsOf:
-    """Return the end of a period, or ANY or STORED."""
-    return value if value in (ANY, STORED) else end_of(name, value, or_else=f'"{ANY}"')
+Check = Callable[[Any], Any]
+"""Returns a caller's value as it is kept. Raises ValidationError, which names the field."""
 
 
 class FieldType(Enum):
@@ -103,7 +83,8 @@ class MemoryField(NamedTuple):
 
     `check`: None if no caller sends it. `required`: never null. `default`: in a file, and of rows that cannot be read.
     `stored`, `asked`: describes it as a parameter of the tools that store, and of those that search; None: they have
-    none. `flag`: that of commands which filter, and its help. `choices`: its only values.
+    none. `flag`: that of commands which filter, and its help. `choices`: its only values. `unchecked`: values that a
+    Scope takes as they are.
     """
 
     name: str
@@ -115,28 +96,34 @@ class MemoryField(NamedTuple):
     asked: str | None = None
     flag: tuple[str, str] | None = None
     choices: type[StrEnum] | None = None
-
-    @property
-    def in_scope(self) -> str:
-        """Its name in a Scope."""
-        return "kind" if self.name == "memory_type" else self.name
+    unchecked: Sequence[object] = (None,)
 
 
-T, F, NAME = FieldType, MemoryField, label(MAX_IDENTIFIER)
+T, F = FieldType, MemoryField
+
+
+def text(name: str, most: int = MAX_IDENTIFIER, **others: Any) -> MemoryField:
+    """Return a field that holds up to `most` characters."""
+    return MemoryField(name, FieldType.TEXT, partial(check_optional_label, name, maximum=most), **others)
+
+
+def choice(name: str, choices: type[StrEnum], **others: Any) -> MemoryField:
+    """Return a field that holds one of several choices."""
+    return MemoryField(name, FieldType.TEXT, partial(parse_choice, name, choices=choices), choices=choices, **others)
+
 
 MEMORY_COLUMNS = (
-    F("memory_type", T.TEXT, choice(MemoryKind), required=True, flag=("kind", "Only this kind."), choices=MemoryKind),
-    F("agent_id", T.TEXT, NAME, required=True, stored="Default: the client", asked="Filter",
-      flag=("agent", "Only this agent.")),
-    F("session_id", T.TEXT, NAME, stored="Default: this one", asked="Filter", flag=("session", "Only this session.")),
-    F("session_iter", T.ITERATION, lambda _name, value: parse_iteration(value), required=True, default=1,
-      stored="Default 1", asked="Filter", flag=("iter", "Only this iteration, such as 2 or v2.")),
-    F("task_code", T.TEXT, NAME, stored="Task label", asked="Filter", flag=("task", "Only this task.")),
+    choice("memory_type", MemoryKind, required=True, flag=("kind", "Only this kind.")),
+    text("agent_id", required=True, stored="Default: the client", asked="Filter", flag=("agent", "Only this agent.")),
+    text("session_id", stored="Default: this one", asked="Filter", flag=("session", "Only this session.")),
+    F("session_iter", T.ITERATION, parse_iteration, required=True, default=1, stored="Default 1", asked="Filter",
+      flag=("iter", "Only this iteration, such as 2 or v2.")),
+    text("task_code", stored="Task label", asked="Filter", flag=("task", "Only this task.")),
     F("content", required=True),
-    F("title", T.TEXT, label(MAX_TITLE), stored="Title"),
-    F("description", T.TEXT, label(MAX_DESCRIPTION), stored="One-line summary"),
-    F("tags", T.LABELS, lambda _name, value: check_tags(value), required=True, default="[]",
-      stored=f"Up to {MAX_TAGS} labels", flag=("tags", "Only memories with any of these tags; repeatable.")),
+    text("title", MAX_TITLE, stored="Title"),
+    text("description", MAX_DESCRIPTION, stored="One-line summary"),
+    F("tags", T.LABELS, check_tags, required=True, default="[]", stored=f"Up to {MAX_TAGS} labels",
+      unchecked=(), flag=("tags", "Only memories with any of these tags; repeatable.")),
     F("metadata", T.OBJECT, required=True, default="{}", stored="Any object"),
     F("content_hash", required=True),
     F("created_at", T.TIME, required=True),
@@ -149,21 +136,25 @@ MEMORY_COLUMNS = (
 )  # fmt: skip
 """Those of `session_memories` that every engine has, in this order, but the id."""
 
-FILTERS = (
-    *(column for column in MEMORY_COLUMNS if column.flag),
-    F("category", T.TEXT, NAME, asked="Filter", flag=("category", "Only this category.")),
-    F("own_agent_id", T.TEXT, NAME),
-    F("after_id", T.ID, whole_number(0, LARGEST)),
-    F("created_after", T.TIME, beginning_of, asked="Date or time",
+ONLY_FILTERS = (
+    text("category", asked="Filter", flag=("category", "Only this category.")),
+    text("own_agent_id"),
+    F("after_id", T.ID, partial(check_range, "after_id", minimum=0, maximum=LARGEST)),
+    F("created_after", T.TIME, partial(beginning_of, "created_after"), asked="Date or time",
       flag=("since", "Only from this date or time on, such as 2026-10.")),
-    F("created_before", T.TIME, end_of, asked="Inclusive",
+    F("created_before", T.TIME, partial(end_of, "created_before"), asked="Inclusive",
       flag=("until", "Only until the end of this date or time (UTC).")),
-    F("as_of", T.TIME, as_of, asked=f'Time, or "{ANY}"',
+    F("as_of", T.TIME, partial(end_of, "as_of", or_else=f'"{ANY}"'), asked=f'Time, or "{ANY}"',
+      unchecked=(None, ANY, STORED),
       flag=("as-of", f'What was current at the end of this date or time, or "{ANY}": superseded ones too.')),
-    F("containing", T.TEXT, label(MAX_QUERY),
-      flag=("containing", "Only memories with these letters in title or text.")),
-    F("project", T.TEXT, label(MAX_QUERY), flag=("project", "Only what hooks and imports stored of this folder.")),
-    F("state", T.TEXT, choice(State), flag=("state", "Only pinned memories, or only superseded ones."), choices=State),
+    text("containing", MAX_QUERY, flag=("containing", "Only memories with these letters in title or text.")),
+    text("project", MAX_QUERY, flag=("project", "Only what hooks and imports stored of this folder.")),
+    choice("state", State, flag=("state", "Only pinned memories, or only superseded ones.")),
     F("sessions"),
 )  # fmt: skip
-"""Those of a Scope, in the order in which answers repeat them."""
+
+FILTERS = {
+    "kind" if one.name == "memory_type" else one.name: one
+    for one in (*(column for column in MEMORY_COLUMNS if column.flag), *ONLY_FILTERS)
+}
+"""The fields of a Scope by their names there, in the order in which answers repeat them."""

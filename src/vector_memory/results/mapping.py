@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,8 +33,10 @@ R = TypeVar("R", FoundChunk, FoundSection, FoundMemory, FoundBeginning)
 ORIGIN = set(SharedProvenance.model_fields)
 """The fields that say where a found text comes from."""
 
-SHOWN = MemoryEntry.model_fields.keys() & {one.name for one in fields(Memory)}
+SHOWN = [one.name for one in fields(Memory) if one.name in MemoryEntry.model_fields]
 """The fields of a memory that results contain."""
+
+PLACE_OF, SHOWN_OF = attrgetter(*SharedProvenance.model_fields), attrgetter(*SHOWN)
 
 HASH_SHOWN = 16
 """Hex digits of the content's SHA-256 in results."""
@@ -77,7 +80,7 @@ def found_memory(memory: Memory, **ranked: Any) -> FoundMemory:
 def shown(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that results contain."""
     derived = {"content_hash": memory.content_hash[:HASH_SHOWN], "content_length": len(memory.content)}
-    return {name: getattr(memory, name) for name in SHOWN} | derived | {"pinned": memory.pinned or None}
+    return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | {"pinned": memory.pinned or None}
 
 
 def said_of_beginnings(entries: Sequence[StoredText]) -> str:
@@ -195,4 +198,4 @@ def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:
     """Return the fields that say where a found text comes from."""
-    return {name: getattr(source, name) for name in SharedProvenance.model_fields}
+    return dict(zip(SharedProvenance.model_fields, PLACE_OF(source), strict=True))

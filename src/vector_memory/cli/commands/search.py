@@ -58,9 +58,9 @@ def search(
     question = " ".join(query)
     settings = here.settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
     scopes = [filters.scope(one) for one in ([filters.kind] if filters.kind else MemoryKind)]
-    if filters.session is not None:
+    if filters.session_id is not None:
         with here.opened() as storage:
-            require_session(storage, filters.session)
+            require_session(storage, filters.session_id)
     with replace(here, settings=settings).store(read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
         page = Page(limit=limit, offset=offset, prefer=prefer, copies=copies)

@@ -100,8 +100,8 @@ def list_(
     """List memories of any kind, also knowledge and tagged notes, latest first."""
     scope = filters.scope(filters.kind)
     with here.opened() as storage:
-        if filters.session is not None:
-            require_session(storage, filters.session)
+        if filters.session_id is not None:
+            require_session(storage, filters.session_id)
         found = Overview(storage).timeline(scope, limit)
     if here.as_json:
         print_json(found.model_dump() | {"entries": [entry.model_dump() for entry in reversed(found.entries)]})

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastmcp.dependencies import Depends
 from fastmcp.server.dependencies import get_context
@@ -19,7 +19,8 @@ from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
 
 from vector_memory.domain import LATEST, LINES, SearchMode, SearchOrder
-from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
+from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS, FieldType
+from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT
 from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -95,37 +96,55 @@ FIRST_YEAR = 1970
 Store = Annotated[SessionMemoryStore, Depends(current_store)]
 OnProgress = Annotated[Callable[[int, int], None], Depends(current_progress)]
 
-# Who and where, for storing ...
-AgentId = Annotated[str | None, Field(description="Default: the client")]
-SessionId = Annotated[str | None, Field(description="Default: this one")]
-LatestIteration = Annotated[str | Number | None, Field(description="Iteration; default: the latest")]
-OptionalIteration = Annotated[str | Number | None, Field(description="Default 1")]
-TaskCode = Annotated[str | None, Field(description="Task label")]
+Parameters = Mapping[str, tuple[Any, ...]]
+"""Each parameter's annotation, followed by its default unless it is required."""
 
-# ... and for searching.
-OfAgent = Annotated[str | None, Field(description="Filter")]
-OfSession = Annotated[str | None, Field(description="Filter")]
+SENT_AS: dict[FieldType, tuple[Any, ...]] = {
+    FieldType.TEXT: (str,),
+    FieldType.TIME: (str, BeforeValidator(_year_as_text)),
+    FieldType.NUMBER: (WholeNumber,),
+    FieldType.ITERATION: (str | Number,),
+    # Stop at the first bad tag, so that a million bad tags give one message.
+    FieldType.LABELS: (list[str], Field(fail_fast=True), BeforeValidator(from_json)),
+    FieldType.OBJECT: (dict[str, object], BeforeValidator(from_json)),
+}
+"""What a client sends for a field, and how it is read."""
+
+
+def optional(values: FieldType, description: str) -> tuple[Any, None]:
+    """Return a parameter that may be left out."""
+    sent, *readers = SENT_AS[values]
+    return Annotated[sent | None, Field(description=description), *readers], None
+
+
+def all_but(parameters: Parameters, *names: str) -> Parameters:
+    """Return all parameters but those with these names."""
+    return {name: facts for name, facts in parameters.items() if name not in names}
+
+
+STORED: Parameters = {one.name: optional(one.values, one.stored) for one in MEMORY_COLUMNS if one.stored}
+"""What goes with a text that is stored."""
+
+FILTERED: Parameters = {one.name: optional(one.values, one.asked) for one in FILTERS.values() if one.asked}
+"""The filters of searches."""
+
+if TYPE_CHECKING:
+    OfAgent = str | None
+    OfSession = str | None
+    CreatedAfter = str | None
+    CreatedBefore = str | None
+    AsOf = str | None
+else:
+    OfAgent, OfSession = FILTERED["agent_id"][0], FILTERED["session_id"][0]
+    CreatedAfter, CreatedBefore, AsOf = (FILTERED[name][0] for name in ("created_after", "created_before", "as_of"))
+
 InSession = Annotated[str, Field(description='Session id, or "last"')]
-OfIteration = Annotated[str | Number | None, Field(description="Filter")]
-OfTask = Annotated[str | None, Field(description="Filter")]
-OfCategory = Annotated[str | None, Field(description="Filter")]
-CreatedAfter = Annotated[str | None, Field(description="Date or time"), BeforeValidator(_year_as_text)]
-CreatedBefore = Annotated[str | None, Field(description="Inclusive"), BeforeValidator(_year_as_text)]
-
-AsOf = Annotated[str | None, Field(description='Time, or "any"'), BeforeValidator(_year_as_text)]
+LatestIteration = Annotated[str | Number | None, Field(description="Iteration; default: the latest")]
 
 # Content.
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]
 Document = Annotated[str, Field(description=f"Markdown with headings, up to {MAX_CONTENT} characters")]
-Title = Annotated[str | None, Field(description="Title")]
-Description = Annotated[str | None, Field(description="One-line summary")]
-Tags = Annotated[
-    # Stop at the first bad tag, so that a million bad tags give one message.
-    list[str] | None, Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True), BeforeValidator(from_json)
-]
 TtlDays = Annotated[StrictFloat | None, Field(description="Lifetime"), BeforeValidator(from_json)]
-Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
-
 Supersedes = Annotated[
     list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), BeforeValidator(from_json)
 ]
@@ -159,9 +178,6 @@ Corrects = Annotated[Switch, Field(description="Part of it is wrong")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
 ]
-
-Parameters = Mapping[str, tuple[Any, ...]]
-"""Each parameter's annotation, followed by its default unless it is required."""
 
 
 def declared(

@@ -21,10 +21,8 @@ from vector_memory.results.sessions import (
 from vector_memory.results.shortening import size, value_size
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
+    FILTERED,
     READS,
-    AsOf,
-    CreatedAfter,
-    CreatedBefore,
     Detail,
     Explain,
     InSession,
@@ -33,11 +31,6 @@ from vector_memory.server.tools.params import (
     MaxTokens,
     Mode,
     Neighbours,
-    OfAgent,
-    OfCategory,
-    OfIteration,
-    OfSession,
-    OfTask,
     OneQuery,
     OptionalQuery,
     Order,
@@ -47,6 +40,7 @@ from vector_memory.server.tools.params import (
     Query,
     Skip,
     Store,
+    all_but,
     declared,
     found_by,
 )
@@ -54,26 +48,12 @@ from vector_memory.server.tools.params import (
 if TYPE_CHECKING:
     from vector_memory.search.explaining import Grain
 
-DATES: Parameters = {
-    "created_after": (CreatedAfter, None),
-    "created_before": (CreatedBefore, None),
-    "as_of": (AsOf, None),
-}
-AGENT: Parameters = {"agent_id": (OfAgent, None)}
-SESSIONS: Parameters = {
-    **AGENT,
-    "session_id": (OfSession, None),
-    "session_iter": (OfIteration, None),
-    "task_code": (OfTask, None),
-    **DATES,
-}
+SESSIONS = all_but(FILTERED, "category")
 """The filters for memories of sessions."""
 
-KNOWLEDGE: Parameters = {**AGENT, "category": (OfCategory, None), **DATES}
+KNOWLEDGE = all_but(FILTERED, "session_id", "session_iter", "task_code")
 SESSION: Parameters = {"session_id": (InSession,)}
-IN_SESSION: Parameters = {**AGENT, "session_iter": (OfIteration, None), **DATES}
-
-SCOPE = SESSIONS.keys() | KNOWLEDGE.keys()
+IN_SESSION = all_but(SESSIONS, "session_id", "task_code")
 
 NEWEST: Parameters = {"query": (OptionalQuery, None)}
 ONE: Parameters = {"query": (Query,)}
@@ -141,7 +121,7 @@ def searching(
     ) -> Result:
         from vector_memory.search.probes import asked  # noqa: PLC0415 - needs numpy, and a list of tools does not
 
-        filters = SCOPE & given.keys()
+        filters = FILTERED.keys() & given.keys()
         scope = Scope(kind, **dict(zip(filters, map(given.pop, filters), strict=True)))
         page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail, prefer=prefer)
         asks, order = asked(query, queries), given.get("order")

@@ -7,38 +7,34 @@ from fastmcp.tools import tool
 from pydantic import BeforeValidator, Field
 
 from vector_memory.domain import DEFAULT_CATEGORY, MAIN_AGENT, MemoryKind
+from vector_memory.domain.fields import FieldType
 from vector_memory.results.documents import AmendResult, SupersedeResult
 from vector_memory.results.overview import ReviewResult
 from vector_memory.results.sessions import StoreMemoryResult
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     READS,
+    STORED,
     STORES,
-    AgentId,
     Content,
     Corrects,
-    Description,
     Document,
     Limit,
     MemoryId,
-    Metadata,
     OfSession,
     OnProgress,
-    OptionalIteration,
     Parameters,
     ReportId,
-    SessionId,
     Store,
     Supersedes,
     Switch,
-    Tags,
-    TaskCode,
-    Title,
     TtlDays,
     WholeNumber,
+    all_but,
     declared,
     found_by,
     from_json,
+    optional,
 )
 from vector_memory.server.tools.waiting import stored
 from vector_memory.server.turns import in_writers_thread
@@ -47,21 +43,11 @@ COMMON: Parameters = {"store": (Store,), "on_progress": (OnProgress,)}
 TEXT: Parameters = {**COMMON, "content": (Content,)}
 DOCUMENT: Parameters = {**COMMON, "content": (Document,)}
 
-AGENT: Parameters = {"agent_id": (AgentId, None)}
-PLACE: Parameters = {"session_id": (SessionId, None), "session_iter": (OptionalIteration, None)}
-TASK: Parameters = {"task_code": (TaskCode, None)}
-FACTS: Parameters = {
-    "description": (Description, None),
-    "tags": (Tags, None),
-    "metadata": (Metadata, None),
-    "ttl_days": (TtlDays, None),
-    "supersedes": (Supersedes, None),
-}
-
-BY_AGENT: Parameters = {**AGENT, **PLACE, **TASK, "title": (Title, None), **FACTS}
+BY_AGENT: Parameters = {**STORED, "ttl_days": (TtlDays, None), "supersedes": (Supersedes, None)}
 """What goes with a memory of any agent in a session."""
 
-BY_MAIN_AGENT: Parameters = {**PLACE, "agent_id": (AgentId, MAIN_AGENT), **TASK, "title": (Title, None), **FACTS}
+PLACE: Parameters = {name: STORED[name] for name in ("session_id", "session_iter")}
+BY_MAIN_AGENT: Parameters = {**PLACE, **BY_AGENT, "agent_id": (STORED["agent_id"][0], MAIN_AGENT)}
 
 
 def storing(
@@ -121,9 +107,9 @@ TOOLS = (
             **COMMON,
             "title": (Annotated[str, Field(description="Title")],),
             "content": (Document,),
-            **AGENT,
-            "category": (Annotated[str | None, Field(description=f"Default {DEFAULT_CATEGORY}")], None),
-            **FACTS,
+            "agent_id": STORED["agent_id"],
+            "category": optional(FieldType.TEXT, f"Default {DEFAULT_CATEGORY}"),
+            **all_but(BY_AGENT, *PLACE, "task_code", "title"),
         },
         "remember this, save memory, lasting fact, convention, decision, lesson",
         title="Store knowledge base entry",

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from vector_memory.domain import ANY, MemoryKind, Page, Scope, SearchMode, best_of, utc_now
+from vector_memory.domain.fields import FILTERS as FIELDS
 from vector_memory.domain.validation import LARGEST, MAX_LIMIT, parse_choice
 from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
 from vector_memory.files.memory import ListedFile
@@ -39,18 +40,12 @@ SESSIONS = 100
 FOUND = 20
 """Results of a search."""
 
+RENAMED = {"iter": "iteration", "containing": "text"}
+
 FILTERS = {
-    "kind": "kind",
-    "agent": "agent_id",
-    "session": "session_id",
-    "iteration": "session_iter",
-    "task": "task_code",
-    "category": "category",
-    "project": "project",
-    "since": "created_after",
-    "until": "created_before",
-    "text": "containing",
-    "state": "state",
+    RENAMED.get(one.flag[0], one.flag[0]): name
+    for name, one in FIELDS.items()
+    if one.flag is not None and one.name not in ("tags", "as_of")
 }
 """The filters of a list as addresses name them, and as a Scope does. `tag` may be repeated; `state` may be "any"."""
 

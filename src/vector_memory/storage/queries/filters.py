@@ -29,7 +29,7 @@ OWN = {
 }
 """Conditions of filters that are not equal to a column of their name."""
 
-CONDITIONS = {one.in_scope: OWN.get(one.in_scope, f"m.{one.name} = %({one.in_scope})s") for one in FILTERS}
+CONDITIONS = {name: OWN.get(name, f"m.{one.name} = %({name})s") for name, one in FILTERS.items()}
 """The condition of each field of a Scope that is set, over a memory `m`."""
 
 LIFETIMES: dict[AsOf, list[str]] = {None: [CURRENT], ANY: [UNEXPIRED]}

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from vector_memory.domain import SENT, TRAITS, Chunk, Fingerprint, NewMemory
@@ -53,6 +54,8 @@ INSERT_ROW = f"""
 insert into session_memories (id, embedding_model_id, {", ".join(STORED_AS)}{{copied_columns}})
 values (%(id)s, %(model_id)s, {", ".join(STORED_AS.values())}{{copied_values}})
 """
+
+AS_SENT = attrgetter(*SENT)
 
 # Of a memory that does not have all its vectors.
 UNINDEXED = """
@@ -295,18 +298,18 @@ def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:
 
 def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
     """Return where a memory belongs, and the hash of its text: the same text in the same place is a duplicate."""
-    metadata, place = memory.metadata, ("agent_id", "session_id", "session_iter", "task_code")
-    return (
-        copied_from(metadata)
-        | {name: getattr(memory, name) for name in place}
-        | {
-            "content_hash": content_hash,
-            "kind": str(memory.kind),
-            # All as JSON: SQLite has no type for some JSON values. PostgreSQL reads no JSON that has NUL in a name.
-            "metadata": as_json(metadata),
-            "root": as_json({"root": metadata["root"]})[1:-1] if "root" in metadata else None,
-        }
-    )
+    metadata = memory.metadata
+    return copied_from(metadata) | {
+        "content_hash": content_hash,
+        "kind": str(memory.kind),
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+        # All as JSON: SQLite has no type for some JSON values. PostgreSQL reads no JSON that has NUL in a name.
+        "metadata": as_json(metadata),
+        "root": as_json({"root": metadata["root"]})[1:-1] if "root" in metadata else None,
+    }
 
 
 def copied_from(metadata: dict[str, Any]) -> dict[str, str | None]:
@@ -339,7 +342,7 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
         accessed_at=history.accessed_at,
         access_count=history.access_count,
         turn=memory_id,
-        **{name: getattr(new, name) for name in SENT} | {"tags": list(new.tags)},
+        **dict(zip(SENT, AS_SENT(new), strict=True)) | {"tags": list(new.tags)},
     )
 
 
