@@ -104,6 +104,9 @@ DEFAULT_CATEGORY = "general"
 SENT = {one.name: one.check for one in MEMORY_COLUMNS if one.check is not None and one.stored is not None}
 """The checks of the columns that a caller may send, all but the metadata."""
 
+PARSED = {"session_iter", "tags"}
+"""Those whose values callers may send in other types."""
+
 
 class MemoryFields(TypedDict, total=False):
     """The optional fields of a new memory. `NewMemory.of` checks which kinds need which."""
@@ -169,9 +172,9 @@ class NewMemory:
             category = check_optional_label("category", fields.get("category"), MAX_IDENTIFIER)
             extra["category"] = category or DEFAULT_CATEGORY
         sent: dict[str, Any] = {"agent_id": MAIN_AGENT}
-        for name in SENT:
+        for name, check in SENT.items():
             if (value := fields.get(name)) is not None:
-                sent[name] = value
+                sent[name] = check(value) if name in PARSED else value
         created_at, ttl_days = fields.get("created_at"), fields.get("ttl_days")
         return cls(
             kind=kind,
@@ -193,8 +196,8 @@ class NewMemory:
         elif self.session_id is not None:
             raise ValidationError(f"A {self.kind} belongs to no session: omit session_id.")
         for name, check in SENT.items():
-            if (value := getattr(self, name)) not in (None, ()):
-                object.__setattr__(self, name, check(value))
+            if name not in PARSED and (value := getattr(self, name)) is not None:
+                check(value)
 
 
 class Window(TypedDict, total=False):
