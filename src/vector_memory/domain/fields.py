@@ -136,6 +136,13 @@ MEMORY_COLUMNS = (
 )  # fmt: skip
 """Those of `session_memories` that every engine has, in this order, but the id."""
 
+NAMED = ("session_id", "agent_id", "task_code")
+"""Columns of names: a secret in one is refused, because others have to know the name."""
+
+TEXTS = [one.name for one in MEMORY_COLUMNS if one.stored and one.values in (T.TEXT, T.LABELS, T.OBJECT)]
+WRITTEN = {"content", *TEXTS}.difference(NAMED)
+"""Columns from which secrets are removed."""
+
 ONLY_FILTERS = (
     text("category", asked="Filter", flag=("category", "Only this category.")),
     text("own_agent_id"),

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from vector_memory.chunking import title_of
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Scope, utc_now
+from vector_memory.domain.fields import NAMED, WRITTEN
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
@@ -188,10 +189,10 @@ class MemoryWriter:
         """
         if not self.redacts(captured=captured):
             return memory, 0
-        names = {name: getattr(memory, name) for name in ("session_id", "agent_id", "task_code")}
+        names = {name: getattr(memory, name) for name in NAMED}
         if not captured:
             require_no_secret(**names)
-        texts = {name: getattr(memory, name) for name in ("content", "title", "description", "metadata")}
+        texts = {name: getattr(memory, name) for name in WRITTEN}
         kept, count = redact_within({**names, **texts, "tags": list(memory.tags)})
         return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_now
+from vector_memory.domain.fields import WRITTEN
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
@@ -46,7 +47,7 @@ K = TypeVar("K", bound=ReportKey)
 
 PARENT = "parent_report_id"
 
-REDACTED = {"content", "title", "description", "tags", "metadata", "chunks"}
+REDACTED = {*WRITTEN, "chunks"}
 """Fields of a line from which secrets are removed; those of chunks are headings."""
 
 MAX_PASSAGES = 4 * MAX_CHUNKS
