@@ -20,7 +20,7 @@ from search.test_exact import fill, open_store
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.search import judge, rank
-from vector_memory.search.rank import of_best_memories
+from vector_memory.search.rank import best_of_memories
 from vector_memory.settings import Settings
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.queries.candidates import Likely
@@ -63,10 +63,15 @@ def test_among_a_few_of_thousands_of_passages_are_nearly_all_of_the_best(
 def test_whole_memories_are_chosen_by_their_best_units(units: list[tuple[int, float]], count: int) -> None:
     owners = np.array([owner for owner, _ in units], np.int64)
     scores = np.array([score for _, score in units])
-    highest = {owner: max(score for other, score in units if other == owner) for owner, _ in units}
-    best = sorted(highest, key=lambda owner: (-highest[owner], owner))[:count]
-    expected = [place for place, (owner, _) in enumerate(units) if owner in best]
-    assert of_best_memories(scores, owners, count).tolist() == expected
+    ids, similarities = np.arange(len(units)), np.where(scores > 0.2, scores, np.nan)
+    best = {
+        owner: max((score, -place) for place, (other, score) in enumerate(units) if other == owner) for owner in owners
+    }
+    expected = sorted(best, key=lambda owner: (-best[owner][0], owner))[:count]
+    chosen, nearest = best_of_memories(scores, ids, owners, similarities, count)
+    assert [(owners[place], place) for place in chosen] == [(owner, -best[owner][1]) for owner in expected]
+    highest = [best[owner][0] if best[owner][0] > 0.2 else None for owner in owners]
+    assert [None if np.isnan(value) else value for value in nearest] == highest
 
 
 def test_close_matches_elsewhere_are_counted_with_few_vectors_and_only_among_the_newest_memories(

@@ -380,20 +380,21 @@ class Ranking:
         shares = similarities if words is None else rounded(words.shares[entries])
         both = words is not None and self._question.vector is not None
         scores = fused_scores(similarities, shares, weight) if both else shares
-        chosen = of_best_memories(scores, owners, count) if memories else best(scores, ids, count)
+        if memories:
+            chosen, own = best_of_memories(scores, ids, owners, similarities, count)
+        else:
+            chosen, own = best(scores, ids, count), similarities
         near = similarities[: len(compared)]
         nearest = np.sort(compared[best(near, ids[: len(compared)], depth)]) if both else compared
         has_words = are_in(with_words, entries[chosen])
-        is_near = ~has_words | are_in(
-            nearest, entries[chosen]
-        )  # without any of the words, it is here because it is near
-        columns = (ids, owners, scores, similarities, shares)
+        # What has none of the words is here because it is near.
+        is_near = ~has_words | are_in(nearest, entries[chosen])
+        columns = (owners if memories else ids, owners, scores, own, shares)
         rows = zip(*(column[chosen].tolist() for column in columns), is_near.tolist(), has_words.tolist(), strict=True)
         hits = [
             Hit(unit, owner, score, clipped(cosine), SOURCES[near, word], None if words is None else share)
             for unit, owner, score, cosine, share, near, word in rows
         ]
-        hits = best_of_each_memory(sort_hits(hits))[:count] if memories else hits
         closest = clipped(float(near.max())) if len(near) else None
         return SearchHits(hits, closest, measured.partial, None if words is None else words.covered, weight)
 
@@ -547,11 +548,18 @@ class WordsWorth:
         return ids[best(rounded(self._words.shares[entries]), ids, count)]
 
 
-def of_best_memories(scores: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> Numbers:
-    """Return the positions of the units that belong to the `count` memories with the best units."""
-    memories, positions = np.unique(owners, return_inverse=True)
-    highest = np.full(len(memories), -np.inf)
-    np.maximum.at(highest, positions, scores)
-    is_best = np.zeros(len(memories), np.bool_)
-    is_best[best(highest, memories, count)] = True
-    return np.flatnonzero(is_best[positions])
+def best_of_memories(
+    scores: NDArray[np.float64], ids: Numbers, owners: Numbers, similarities: NDArray[np.float64], count: int
+) -> tuple[Numbers, NDArray[np.float64]]:
+    """Return the position of the best unit of each of the `count` memories that have the best ones, best first.
+
+    And for each unit the highest similarity of its memory's units, without those that are NaN.
+    """
+    memories, places = np.unique(owners, return_inverse=True)
+    highest, nearest = np.full(len(memories), -np.inf), np.full(len(memories), np.nan)
+    np.maximum.at(highest, places, scores)
+    np.fmax.at(nearest, places, similarities)
+    leading = np.flatnonzero(scores == highest[places])
+    leading = leading[np.lexsort((ids[leading], places[leading]))]
+    first: Numbers = leading[np.searchsorted(places[leading], best(highest, memories, count))]
+    return first, nearest[places]
