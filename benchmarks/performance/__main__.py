@@ -7,6 +7,9 @@ of passages, in a file made by benchmarks/scale.py, which is kept if --files nam
 run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs
 writes the tables into docs/lab/performance.md and the plots into docs/images.
 
+The part `straight`, if it is named, is the table of a search beside the original design, with goals; see straight.py.
+`--before CHECKOUT` measures another checkout of this repository in the same run.
+
 The part `engines` compares SQLite and PostgreSQL in the largest of the files, if it is named.
 """
 
@@ -16,6 +19,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,9 +32,9 @@ import processes
 import searching
 import starting
 import storing
+import straight
 from client import ROOT, Server
 from files import make, size_mb
-from plots import draw
 from tables import markdown, write_into_docs
 
 import engines
@@ -124,6 +128,14 @@ def compare_engines(options: argparse.Namespace, folder: Path) -> Report:
     }
 
 
+def straight_through(options: argparse.Namespace, folder: Path) -> Report:
+    """Measure a search beside the original design, and beside another checkout."""
+    checkouts = {"ours": ROOT} | ({"before": options.before.resolve()} if options.before else {})
+    place, rounds = options.files or folder, options.rounds
+    figures = straight.measure(checkouts, options.passages, place, options.documents, rounds)
+    return {"straight": figures, "load after": round(os.getloadavg()[0], 1)}
+
+
 PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "start": start,
     "store": store,
@@ -131,15 +143,19 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "lock": lock,
     "processes": share,
     "search": search,
+    "straight": straight_through,
     "engines": compare_engines,
 }
-UNLESS_NAMED = ("engines",)
+UNLESS_NAMED = ("straight", "engines")
 """Parts that run only if they are named."""
 
 
 def machine() -> Report:
     """Say what ran the benchmark, and how busy it was with other things before."""
+    command = ["git", "-C", ROOT, "describe", "--always", "--dirty"]
+    commit = subprocess.run(command, check=False, capture_output=True, text=True)
     return {
+        "commit": commit.stdout.strip(),
         "processor": platform.machine(),
         "CPUs": os.cpu_count(),
         "Python": platform.python_version(),
@@ -157,6 +173,8 @@ def main() -> None:
         "--documents", type=Path, default=ROOT / "docs", help="Markdown that files and reports are made of"
     )
     parser.add_argument("--runs", type=int, default=5, help="starts of each server")
+    parser.add_argument("--rounds", type=int, default=3, help="of the part straight, after the first")
+    parser.add_argument("--before", type=Path, help="another checkout, for the part straight")
     parser.add_argument("--stores", type=int, default=STORES, help="of each process")
     parser.add_argument("--seconds", type=float, default=1.0, help="at most, for each way of searching a scope")
     parser.add_argument("--json", type=Path)
@@ -177,6 +195,8 @@ def main() -> None:
         options.json.write_text(json.dumps(report, indent=1))
     if options.docs:
         write_into_docs(report)
+        from plots import draw  # noqa: PLC0415 - only figures for the page need Matplotlib
+
         draw(report)
 
 

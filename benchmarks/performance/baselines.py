@@ -67,9 +67,7 @@ class Baselines:
     def _fill(self, source: Path) -> None:
         self._connection.execute("attach ? as source", (f"file:{source}?mode=ro",))
         with self._connection:
-            self._connection.execute(
-                "create virtual table flat using vec0(id integer primary key, embedding float[384])"
-            )
+            self._connection.execute(FLAT_TABLE)
             self._connection.execute(PLACE_TABLE)
             self._connection.executemany(
                 "insert into flat values (?, ?)",

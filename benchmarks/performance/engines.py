@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -145,10 +146,8 @@ def alternated(
     made: dict[str, list[int]] = {name: [] for name in stores}
     for query in queries:
         for name, (store, meter) in stores.items():
-            meter.reset()
             trips()
-            took = timed(lambda: GRAINS["fine"](store, query, scope))  # noqa: B023 - called at once
-            times[name].append(took - meter.embedding)
+            times[name].append(meter.beyond_embedding(partial(GRAINS["fine"], store, query, scope)))
             made[name].append(trips())
     return {name: summary(own[1:]) | {"round trips": statistics.median(made[name][1:])} for name, own in times.items()}
 
@@ -182,9 +181,8 @@ def stored(addresses: dict[str, Address], engine: Embedder) -> Figure:
         for what, (kind, make, count) in STORES.items():
             for number in range(count + 1):
                 for name, (store, meter) in stores.items():
-                    meter.reset()
-                    took = timed(lambda: store.store_memory(kind, make(number), session_id=name))  # noqa: B023
-                    times[what][name].append(took - meter.embedding - meter.tokenizing)
+                    storing = partial(store.store_memory, kind, make(number), session_id=name)
+                    times[what][name].append(meter.beyond_embedding(storing))
     return {what: {name: summary(own[1:]) for name, own in each.items()} for what, each in times.items()}
 
 

@@ -1,5 +1,7 @@
 """The files that are searched: how they come to be, and which scopes they hold."""
 
+import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +12,10 @@ import numpy as np
 import sqlite_vec
 from client import ROOT
 from numpy.typing import NDArray
+from texts import SENTENCE
 
 from vector_memory.domain import Scope
 
-SCALE = ROOT / "benchmarks" / "scale.py"
 SMALL_SESSION, LARGE_SESSION = 2_500, 50_000
 SHARES = (0.5, 0.1, 0.01, 0.001)
 
@@ -25,11 +27,29 @@ class Part(NamedTuple):
     passages: int
 
 
-def make(path: Path, passages: int, documents: Path, cache: Path) -> None:
+def make(path: Path, passages: int, documents: Path, cache: Path, checkout: Path = ROOT) -> None:
     """Create a file with this many passages of the documents in a folder; `cache`: a folder for their vectors."""
-    sessions = [str(size) for size in (SMALL_SESSION, LARGE_SESSION) if size * 2 <= passages]
+    sessions = [str(size) for size in (SMALL_SESSION, LARGE_SESSION) if size * 2 <= passages] or [str(passages)]
     options = ["--passages", str(passages), "--cache", str(cache), "--sessions", *sessions]
-    subprocess.run([sys.executable, str(SCALE), str(path), str(documents), *options], check=True, capture_output=True)
+    command = [sys.executable, str(checkout / "benchmarks" / "scale.py"), str(path), str(documents), *options]
+    subprocess.run(command, check=True, capture_output=True, env=environment(checkout))
+
+
+def environment(checkout: Path) -> dict[str, str]:
+    """Return variables with which a process uses the package of a checkout, and one thread for a product."""
+    return {**os.environ, "PYTHONPATH": str(checkout / "src"), "OPENBLAS_NUM_THREADS": "1"}
+
+
+def file_for(checkout: Path, passages: int, place: Path, documents: Path) -> Path:
+    """Return a file with this many passages that the package of a checkout opens; it is made if there is none."""
+    for path in (place / f"{passages}.db", place / f"{passages}-{checkout.name}.db"):
+        if not path.exists():
+            make(path, passages, documents, place / "documents", checkout)
+        opens = "import sys; from vector_memory.store import SessionMemoryStore as S; S(sys.argv[1]).count_memories()"
+        command = [sys.executable, "-c", opens, str(path)]
+        if not subprocess.run(command, check=False, capture_output=True, env=environment(checkout)).returncode:
+            return path
+    raise SystemExit(f"The package in {checkout} does not open {path}: remove that file.")
 
 
 def parts(connection: apsw.Connection) -> dict[str, Part]:
@@ -66,6 +86,18 @@ def shares(connection: apsw.Connection) -> dict[str, Part]:
         field, value = nearest(choices, round(share * whole))
         count = choices[field, value]
         found[f"{share:.1%}"] = Part(Scope(main, **{field: value}), count)
+    return found
+
+
+def sentences(connection: apsw.Connection, session_id: str | None) -> list[str]:
+    """Return sentences that a session holds, in the same random order for everybody."""
+    sql = """
+        select distinct c.content from memory_chunks c join session_memories m on m.id = c.parent_id
+        where m.session_id = ? order by c.content
+    """
+    texts = [content for (content,) in connection.execute(sql, (session_id,))]
+    found = list(dict.fromkeys(" ".join(each.split()) for text in texts for each in SENTENCE.findall(text)))
+    random.Random(1).shuffle(found)  # noqa: S311 - protects nothing
     return found
 
 

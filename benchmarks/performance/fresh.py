@@ -12,7 +12,6 @@ processes that keep the processors busy.
 
 import argparse
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,15 +24,13 @@ from itertools import islice
 from pathlib import Path
 
 from client import ROOT, Server
-from texts import report
+from texts import SENTENCE, report
 from timing import summary
 
 SESSION = "fresh"
 PROMPT = "a prompt to another server"
 LIMIT = 5
 IN_A_NOTE = 3
-SENTENCE = re.compile(r"(?<=[.:?] )[A-Z][^.|\[\]*<>#]{50,250}\.(?= )")
-"""A sentence of a page without the marks of tables, links and lists."""
 
 
 class Fresh:

@@ -1,11 +1,11 @@
-"""What every operation takes in a large file: searching, storing, deleting, a backup, the doctor, another model.
+"""What every operation takes in a large file: the first search, storing, deleting, a backup, the doctor, another model.
 
     uv run --group benchmark benchmarks/performance/large.py FILE [FILE ...] [--runs 20] [--seconds 120]
 
 Each FILE is one that `benchmarks/scale.py` made, with vectors of the default model and without states of tokens. It is
 changed: what is stored is deleted again, but another model remains begun. Each part runs in a process of its own, whose
 memory is given as RssAnon, with RSS in brackets. "Cold" is the first search after the pages of the file were dropped
-from memory. Times of searches, stores and deletions are of the processor, by the thread, without embedding; all others
+from memory. Times of stores and deletions are of the processor, by the thread, without embedding; all others
 are of the clock. Another model is played by an engine of random vectors, for so many seconds.
 """
 
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
@@ -88,16 +88,8 @@ def metered() -> MeteredEmbedder:
     return MeteredEmbedder(load_embedder(WITHOUT_STATES), time.thread_time)
 
 
-def beyond_embedding(embedder: MeteredEmbedder, action: Callable[[], object]) -> float:
-    """Return the milliseconds of the processor that an action takes besides embedding and tokenizing."""
-    embedder.reset()
-    began = time.thread_time()
-    action()
-    return (time.thread_time() - began) * 1000 - embedder.embedding - embedder.tokenizing
-
-
-def searches(path: Path, runs: int, _seconds: float) -> Cells:
-    """Search each scope: cold, and then again and again."""
+def searches(path: Path, _runs: int, _seconds: float) -> Cells:
+    """Search each scope cold: the part `straight` does so again and again."""
     with closing(opened(path)) as connection:
         where = parts(connection)
     for name, part in where.items():
@@ -109,12 +101,6 @@ def searches(path: Path, runs: int, _seconds: float) -> Cells:
         with SessionMemoryStore(path, WITHOUT_STATES, embedder=embedder) as store:
             GRAINS["fine"](store, question(0), part.scope)
             yield f"{name}: opened and searched, cold, s", f"{time.perf_counter() - began:.2f}"
-            for grain in ("fine", "medium", "coarse, best"):
-                ask = partial(GRAINS[grain], store, scope=part.scope)
-                ask(question(runs))
-                times = [beyond_embedding(embedder, partial(ask, question(number))) for number in range(1, runs)]
-                yield f"{name}, {grain}, ms", shown(times)
-    yield "memory after searches", memory()
 
 
 def changes(path: Path, runs: int, _seconds: float) -> Cells:
@@ -130,12 +116,12 @@ def changes(path: Path, runs: int, _seconds: float) -> Cells:
         texts = {"note": ("working_memory", prompt), "report of 5,000 tokens": ("report", report)}
         for name, (kind, text) in texts.items():
             contents = [text(number) for number in range(1, runs)]
-            times = [beyond_embedding(embedder, partial(add, kind, content)) for content in contents]
+            times = [embedder.beyond_embedding(partial(add, kind, content)) for content in contents]
             yield f"storing a {name}, ms", shown(times)
         times, written = [], []
         for number in stored:
             before = log.stat().st_size
-            times.append(beyond_embedding(embedder, partial(store.delete_memory, number)))
+            times.append(embedder.beyond_embedding(partial(store.delete_memory, number)))
             written.append(max(0, log.stat().st_size - before))
         yield "deleting one of them, ms", shown(times)
         yield "written to the log, kB, median", f"{statistics.median(written) / 1000:.0f}"

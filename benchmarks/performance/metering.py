@@ -1,17 +1,16 @@
 """An embedder that says how much time is spent in it."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from timing import Clock
+from timing import Clock, timed
 
-from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding import Embedder, Vectors
-from vector_memory.embedding.description import Calibration
-from vector_memory.embedding.embedder import Encoded, EncodedQuestion
+from vector_memory.embedding import Embedder
 
-Value = TypeVar("Value")
+CLOCKS = {"embed": "embedding", "encode": "embedding", "encode_query": "embedding", "token_spans": "tokenizing"}
+"""The clock of each method; everything else is the engine's own."""
 
 
 class MeteredEmbedder:
@@ -23,53 +22,23 @@ class MeteredEmbedder:
         self.embedding = 0.0
         self.tokenizing = 0.0
 
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """The engine's own."""
-        return self._engine.fingerprint
-
-    @property
-    def tokens_per_vector(self) -> int:
-        """The engine's own."""
-        return self._engine.tokens_per_vector
-
-    @property
-    def has_states(self) -> bool:
-        """The engine's own."""
-        return self._engine.has_states
-
-    def token_spans(self, text: str) -> list[Span]:
-        """Return the spans of the engine's tokens."""
-        spans, took = self._clocked(lambda: self._engine.token_spans(text))
-        self.tokenizing += took
-        return spans
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the engine's vectors."""
-        return self.encode(texts).vectors
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the engine's vectors and states of tokens."""
-        encoded, took = self._clocked(lambda: self._engine.encode(texts))
-        self.embedding += took
-        return encoded
-
-    def encode_query(self, text: str) -> EncodedQuestion:
-        """Return the engine's vector and states of a question."""
-        encoded, took = self._clocked(lambda: self._engine.encode_query(text))
-        self.embedding += took
-        return encoded
-
-    def calibration_for(self, question: str) -> Calibration:
-        """Return the engine's."""
-        return self._engine.calibration_for(question)
+    def __getattr__(self, name: str) -> Any:
+        """Return what the engine has, its methods with a clock."""
+        found = getattr(self._engine, name)
+        return partial(self._clocked, CLOCKS[name], found) if name in CLOCKS else found
 
     def reset(self) -> None:
         """Set both clocks to zero."""
         self.embedding = self.tokenizing = 0.0
 
-    def _clocked(self, action: Callable[[], Value]) -> tuple[Value, float]:
-        """Return what an action returns, and the milliseconds it took."""
+    def beyond_embedding(self, action: Callable[[], object]) -> float:
+        """Return the milliseconds that an action takes besides embedding and tokenizing."""
+        self.reset()
+        return timed(action, self._clock) - self.embedding - self.tokenizing
+
+    def _clocked(self, name: str, method: Callable[..., object], *arguments: object, **named: object) -> object:
+        """Return what a method returns, and add the milliseconds it takes to a clock."""
         begin = self._clock()
-        value = action()
-        return value, (self._clock() - begin) * 1000
+        value = method(*arguments, **named)
+        setattr(self, name, getattr(self, name) + (self._clock() - begin) * 1000)
+        return value

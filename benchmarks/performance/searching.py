@@ -15,7 +15,6 @@ from files import Part, opened, parts, shares
 from grains import GRAINS
 from metering import MeteredEmbedder
 from numpy.typing import NDArray
-from profiling import profile
 from texts import question
 from timing import Figures, repeated, timed
 
@@ -39,14 +38,12 @@ def measure(path: Path, engine: Embedder, seconds: float) -> dict[str, object]:
     with SessionMemoryStore(path, embedder=meter) as store:
         ours = {name: ours_in(store, meter, part.scope, seconds) for name, part in where.items()}
         fine = GRAINS["fine"]
-        profiles = {name: profile_of(store, meter, part.scope) for name, part in where.items()}
         by_share = {name: {"fine": ours_once(store, meter, fine, part, seconds)} for name, part in filtered.items()}
     with Baselines(path) as baselines:
         others = {name: others_in(baselines, engine, part.scope, seconds) for name, part in where.items()}
     return {
         "passages": {name: part.passages for name, part in (where | filtered).items()},
         "searches": {name: ours[name] | others[name] for name in where},
-        "profiles": profiles,
         "filters": by_share,
     }
 
@@ -67,29 +64,13 @@ def ours_once(
     embedding: list[float] = []
 
     def once(number: int) -> float:
-        took = beyond_embedding(store, meter, search, part.scope)
+        took = meter.beyond_embedding(lambda: search(store, question(next(NUMBERS)), part.scope))
         if number:
             embedding.append(meter.embedding)
         return took
 
     figures = repeated(once, runs=RUNS, seconds=seconds)
     return figures | {"embedding p50": float(np.median(embedding))}
-
-
-def beyond_embedding(
-    store: SessionMemoryStore,
-    meter: MeteredEmbedder,
-    search: Callable[[SessionMemoryStore, str, Scope], object],
-    scope: Scope,
-) -> float:
-    """Ask something new; return the milliseconds that it takes beyond embedding the query."""
-    meter.reset()
-    return timed(lambda: search(store, question(next(NUMBERS)), scope), time.thread_time) - meter.embedding
-
-
-def profile_of(store: SessionMemoryStore, meter: MeteredEmbedder, scope: Scope) -> dict[str, float]:
-    """Say where the time of a fine search in a scope goes."""
-    return profile(lambda _: beyond_embedding(store, meter, GRAINS["fine"], scope))
 
 
 def others_in(baselines: Baselines, engine: Embedder, scope: Scope, seconds: float) -> dict[str, Figures]:

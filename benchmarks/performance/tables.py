@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import engine_tables
+import straight
 from cells import cell, number, table
 from client import ROOT
 from searching import GRAINS
@@ -15,6 +16,7 @@ BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 BLOCKS = {
     "measured": ("start", "store", "threads", "receipt", "receipts", "lock", "processes"),
     "searches": ("search",),
+    "straight": ("straight",),
     "engines": ("engines",),
 }
 """The parts whose tables are replaced together."""
@@ -34,6 +36,7 @@ def markdown(report: dict[str, Any]) -> str:
         "lock": lock,
         "processes": processes,
         "search": search,
+        "straight": straight.tables,
         "engines": engine_tables.of,
     }
     tables = [lines for name, table in made.items() if name in report for lines in table(report[name])]
@@ -148,15 +151,6 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
         ["every grain beyond embedding, processor ms, p50", "passages in the file", *GRAINS],
         (
             [scope, f"{int(size):,}", *(number(figures[size]["searches"][scope][grain]["p50"]) for grain in GRAINS)]
-            for scope in scopes
-            for size in sizes
-        ),
-    )
-    parts = list(figures[sizes[0]]["profiles"][scopes[0]])
-    yield table(
-        ["where a fine search spends its time, processor ms, p50", "passages in the file", *parts],
-        (
-            [scope, f"{int(size):,}", *(number(figures[size]["profiles"][scope][part]) for part in parts)]
             for scope in scopes
             for size in sizes
         ),

@@ -1,5 +1,8 @@
 """Texts to store and to ask: words that a session of agents would write, every one of them different."""
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 
 SUBJECTS = ("proxy", "ledger", "index", "queue", "snapshot", "token", "shard", "invoice", "cache", "scheduler")
@@ -11,6 +14,9 @@ QUESTIONS = (
     "who is allowed to restart the proxy",
     "what happens when a token expires",
 )
+SENTENCE = re.compile(r"(?<=[.:?] )[A-Z][^.|\[\]*<>#]{50,250}\.(?= )")
+"""A sentence of a page without the marks of tables, links and lists."""
+WORDS_OF_A_QUESTION = 12
 SENTENCES_PER_SECTION = 22
 SECTIONS_PER_REPORT = 15
 """A report of 5,100 of the model's tokens."""
@@ -41,3 +47,11 @@ def prompt(number: int) -> str:
 def question(number: int) -> str:
     """Return a question that no other equals, so that no query's vector is remembered."""
     return f"{QUESTIONS[number % len(QUESTIONS)]}, case {number}"
+
+
+def mixed(number: int, sentences: Sequence[str]) -> str:
+    """Return a question that no other equals; every second one is the beginning of a stored sentence."""
+    if number % 2 or not sentences:
+        return question(number)
+    words = sentences[number // 2 % len(sentences)].split()
+    return f"{' '.join(words[:WORDS_OF_A_QUESTION])}, case {number}"
