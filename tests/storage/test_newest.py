@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.storage.records import ListPosition
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
 
@@ -28,7 +29,8 @@ def test_the_newest_of_a_scope_are_found_without_sorting_it(name: str, tmp_path:
     database = Database(tmp_path / "memory.db", dimensions=16)
     with database.read() as connection:
         connection.exec_trace = note
-        SqliteReader(connection).list_memories(SCOPES[name], 10)
+        for after in (None, ListPosition(2, 40, "2026-01-01T00:00:00+00:00", 42)):
+            SqliteReader(connection).list_memories(SCOPES[name], 10, after=after)
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
     database.close()

@@ -114,15 +114,15 @@ def choice(name: str, choices: type[StrEnum], **others: Any) -> MemoryField:
 
 MEMORY_COLUMNS = (
     choice("memory_type", MemoryKind, required=True, flag=("kind", "Only this kind.")),
-    text("agent_id", required=True, stored="Default: the client", asked="Filter", flag=("agent", "Only this agent.")),
+    text("agent_id", required=True, stored="Default: client", asked="Filter", flag=("agent", "Only this agent.")),
     text("session_id", stored="Default: this one", asked="Filter", flag=("session", "Only this session.")),
     F("session_iter", T.ITERATION, parse_iteration, required=True, default=1, stored="Default 1", asked="Filter",
       flag=("iter", "Only this iteration, such as 2 or v2.")),
     text("task_code", stored="Task label", asked="Filter", flag=("task", "Only this task.")),
     F("content", required=True),
     text("title", MAX_TITLE, stored="Title"),
-    text("description", MAX_DESCRIPTION, stored="One-line summary"),
-    F("tags", T.LABELS, check_tags, required=True, default="[]", stored=f"Up to {MAX_TAGS} labels",
+    text("description", MAX_DESCRIPTION, stored="Summary"),
+    F("tags", T.LABELS, check_tags, required=True, default="[]", stored=f"Up to {MAX_TAGS}",
       unchecked=(), flag=("tags", "Only memories with any of these tags; repeatable.")),
     F("metadata", T.OBJECT, required=True, default="{}", stored="Any object"),
     F("content_hash", required=True),

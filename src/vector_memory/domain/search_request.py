@@ -71,8 +71,8 @@ class Page:
     `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, where whole memories are
     asked for. `prefer` "latest": among results on one subject, the latest leads. `copies`: near copies are results of
     their own. `is_part`: of an answer to several questions, which chooses itself: weak matches follow the others, and
-    what is too long comes whole. `only_here`: no other scope is searched if nothing matches well. Raises
-    ValidationError.
+    what is too long comes whole. `only_here`: no other scope is searched if nothing matches well. `cursor`: instead of
+    an offset the `next_cursor` of a list, which goes on after what was shown. Raises ValidationError.
     """
 
     limit: int = 10
@@ -83,6 +83,7 @@ class Page:
     copies: bool = False
     is_part: bool = False
     only_here: bool = False
+    cursor: str | None = None
 
     def __post_init__(self) -> None:
         if self.detail not in (None, LINES):
@@ -91,6 +92,8 @@ class Page:
             raise ValidationError(f'prefer must be "{LATEST}": leave it out for the best match first.')
         check_range("limit", self.limit, 1, MAX_LIMIT)
         check_range("offset", self.offset, 0, MAX_OFFSET)
+        if self.cursor is not None and self.offset:
+            raise ValidationError("Send cursor or offset: a cursor says where the list goes on.")
         if self.max_tokens is not None:
             check_range("max_tokens", self.max_tokens, MIN_TOKENS, LARGEST)
 
@@ -102,9 +105,9 @@ class Page:
         return value
 
     @classmethod
-    def of_notes(cls, limit: int, offset: int, prefer: str | None = None) -> "Page":
+    def of_notes(cls, limit: int, offset: int, prefer: str | None = None, cursor: str | None = None) -> "Page":
         """Return a page of tagged memories. Raises ValidationError."""
-        return cls(limit=check_range("limit", limit, 1, MAX_NOTES), offset=offset, prefer=prefer)
+        return cls(limit=check_range("limit", limit, 1, MAX_NOTES), offset=offset, prefer=prefer, cursor=cursor)
 
     @property
     def folds(self) -> bool:

@@ -225,7 +225,7 @@ def at_boundary(text: str) -> str:
 
 
 class Packed(NamedTuple, Generic[T]):
-    """The results of a page that fit, those that did not, and the offset of the next page, if any.
+    """The results of a page that fit, those that did not, and the offset or cursor of the next page, if any.
 
     `left_out`: the number of results that did not fit; `omitted` lists the first of them.
     """
@@ -234,10 +234,18 @@ class Packed(NamedTuple, Generic[T]):
     omitted: list[Omitted]
     next_offset: int | None
     left_out: int = 0
+    next_cursor: str | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the answer."""
         return {"results": self.results, "omitted": self.omitted, "next_offset": self.next_offset}
+
+    def listed(self, cursors: Sequence[str], page: Page) -> "Packed[T]":
+        """Return it with the cursor after its last result, without the offset if a cursor was sent."""
+        if self.next_offset is None or not cursors:
+            return self
+        following = self.next_offset if page.cursor is None else None
+        return self._replace(next_offset=following, next_cursor=cursors[max(1, len(self.results)) - 1])
 
 
 def omitted_memory(entry: StoredText) -> Omitted:
@@ -253,14 +261,15 @@ def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: 
     nouns = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     sentences = [f"{count} {nouns}."] if count else []
     sentences += notes
+    again = "next_cursor as cursor" if answer.next_offset is None else f"offset={answer.next_offset}"
     if left_out:
         named = "see omitted" if left_out == len(answer.omitted) else f"the first {len(answer.omitted)} are in omitted"
         sentences.append(
             f"{left_out}{' more' if count else ''} did not fit into the answer: {named}; read them with {read_with}, "
-            f"or repeat with offset={answer.next_offset}{'' if count else ' or a larger max_tokens'}."
+            f"or repeat with {again}{'' if count else ' or a larger max_tokens'}."
         )
-    elif answer.next_offset is not None:
-        sentences.append(f"For more, repeat with offset={answer.next_offset}.")
+    elif answer.next_offset is not None or answer.next_cursor is not None:
+        sentences.append(f"For more, repeat with {again}.")
     return " ".join(sentences) or "No more results: send a smaller offset."
 
 

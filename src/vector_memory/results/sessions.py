@@ -28,6 +28,7 @@ LATER = "Newer memories on its subject, which may correct it; the newest first"
 LATER_MORE = "Further ones"
 OBSERVATIONS = "Corrections of the report, and additions"
 COPIES = "Older memories that say the same"
+NEXT_CURSOR = "Set if a list goes on: send it as cursor, and nothing doubles while others store"
 REDACTED = "Private parts and secrets removed"
 SUPERSEDED = 'Superseded memories in the scope that were left out; as_of="any" finds them'
 
@@ -263,6 +264,7 @@ class SearchMemoriesResult(SearchResult):
 
     results: list[FoundMemory] = Field(default=[])
     lines: list[str] = unless_empty([], "In place of results, if detail is lines: id, date, agent, text")
+    next_cursor: str | None = unless_empty(description=NEXT_CURSOR)
     query: str | None = None
     filters: dict[str, Any] = Field(default={})
     limit: int

@@ -12,6 +12,7 @@ from vector_memory.results.sessions import (
     LATER,
     LATER_MORE,
     MATCH,
+    NEXT_CURSOR,
     REDACTED,
     SCORE,
     SUPERSEDED,
@@ -96,6 +97,7 @@ class RecentTaggedResult(Result):
     count: int = 0
     superseded: int = unless_zero(SUPERSEDED)
     next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
+    next_cursor: str | None = unless_empty(description=NEXT_CURSOR)
     omitted: list[Omitted] = unless_empty([], "Results that did not fit")
 
 

@@ -1,12 +1,16 @@
 """The values that storage returns. Times are ISO 8601 in UTC, so that they sort as text."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from vector_memory.domain import Chunk, Fingerprint
+from vector_memory.domain import Chunk, Fingerprint, Scope
 from vector_memory.domain.validation import parse_id
+from vector_memory.errors import ValidationError
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
@@ -311,6 +315,45 @@ class Cursor:
 
     def __str__(self) -> str:
         return str(self.memory_id)
+
+
+LIST_CURSOR = re.compile(r"(d?)(\d{1,18})\.(\d{1,18})\.([0-9a-f]{8})\.([ -~]{1,64})")
+
+
+class ListPosition(NamedTuple):
+    """After which memory a list goes on, in the order of the list, whatever is stored meanwhile.
+
+    `turn`: None if it is to be looked up. Cursors do not tell it: a dated memory has that of one before it, which may
+    be hidden from a limited token. All others have their own id.
+    """
+
+    session_iter: int
+    turn: int | None
+    created_at: str
+    id: int
+
+    @classmethod
+    def parse(cls, cursor: str, listing: str) -> Self:
+        """Return the position of a list's cursor. Raises ValidationError if it is of another list, or none."""
+        match = LIST_CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+        if match is None:
+            raise ValidationError("cursor must be the next_cursor of an answer: leave it out to begin with the first.")
+        dated, session_iter, number, of, created_at = match.groups()
+        if of != listing:
+            raise ValidationError("This cursor is of a list with other filters or another order: repeat them with it.")
+        return cls(int(session_iter), None if dated else int(number), created_at, int(number))
+
+
+def cursor_after(memory: Memory, listing: str) -> str:
+    """Return the cursor of a list after a memory, for `ListPosition.parse`."""
+    dated = "" if memory.turn == memory.id else "d"
+    return f"{dated}{memory.session_iter}.{memory.id}.{listing}.{memory.created_at}"
+
+
+def listing_of(scope: Scope, order: Order) -> str:
+    """Return eight digits that tell a list from those with other filters or another order."""
+    described = json.dumps([scope.as_filters(), order], sort_keys=True)
+    return blake2b(described.encode(errors="replace"), digest_size=4).hexdigest()
 
 
 class Lease(NamedTuple):

@@ -24,6 +24,7 @@ from vector_memory.storage.records import (
     History,
     Later,
     Link,
+    ListPosition,
     Memory,
     Moment,
     NamedBy,
@@ -133,8 +134,10 @@ class LimitedReader(Limited[Reader]):
     def unread(self, scope: Scope, before: str) -> list[int]:
         return self._whole.unread(self.visible(scope), before)
 
-    def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
-        return self._whole.list_memories(self.visible(scope), limit, offset, order=order)
+    def list_memories(
+        self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest", after: ListPosition | None = None
+    ) -> list[Memory]:
+        return self._whole.list_memories(self.visible(scope), limit, offset, order=order, after=after)
 
     def pinned(self, scope: Scope, limit: int) -> list[Memory]:
         return self._whole.pinned(self.visible(scope), limit)

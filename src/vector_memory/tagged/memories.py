@@ -199,9 +199,11 @@ class TaggedMemories:
         messages += [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
         return TaggedFilters(scope, messages)
 
-    def list_recent(self, limit: int = 10, offset: int = 0, **window: Unpack[Window]) -> RecentTaggedResult:
-        """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
-        page = Page.of_notes(limit, offset)
+    def list_recent(
+        self, limit: int = 10, offset: int = 0, *, cursor: str | None = None, **window: Unpack[Window]
+    ) -> RecentTaggedResult:
+        """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset` or a `cursor`."""
+        page = Page.of_notes(limit, offset, cursor=cursor)
         scope = replace(ALL_TAGGED, **window)
         found = self._coarse.scoped(scope, page)
         return RecentTaggedResult(
@@ -209,7 +211,7 @@ class TaggedMemories:
             total=self._count(scope),
             count=len(found.results),
             message=found.message,
-            **found.model_dump(include={"next_offset", "omitted", "superseded"}),
+            **found.model_dump(include={"next_offset", "next_cursor", "omitted", "superseded"}),
         )
 
     def get(self, memory_id: str | int, offset: int = 0) -> TaggedMemoryResult:

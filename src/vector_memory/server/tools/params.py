@@ -146,28 +146,29 @@ Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} character
 Document = Annotated[str, Field(description=f"Markdown with headings, up to {MAX_CONTENT} characters")]
 TtlDays = Annotated[StrictFloat | None, Field(description="Lifetime"), BeforeValidator(from_json)]
 Supersedes = Annotated[
-    list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), BeforeValidator(from_json)
+    list[WholeNumber] | None, Field(description="Replaced ids", fail_fast=True), BeforeValidator(from_json)
 ]
 
 # Queries and limits.
 Query = Annotated[str, Field(description="Question")]
 OneQuery = Annotated[str | None, Field(description="Question")]
-Queries = Annotated[list[str] | None, Field(description="Or up to 5 focused probes"), BeforeValidator(from_json)]
+Queries = Annotated[list[str] | None, Field(description="Or up to 5 probes"), BeforeValidator(from_json)]
 OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset")]
-MaxTokens = Annotated[WholeNumber | None, Field(description="Of the answer")]
+After = Annotated[str | None, Field(description="next_cursor")]
+MaxTokens = Annotated[WholeNumber | None, Field(description="Cap")]
 Explain = Annotated[
     str | Number | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
 ]
-Detail = Annotated[str | None, Field(description="One line a memory", json_schema_extra={"enum": [LINES]})]
+Detail = Annotated[str | None, Field(description="One line each", json_schema_extra={"enum": [LINES]})]
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
 Mode = Annotated[str | None, Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)})]
 Prefer = Annotated[str | None, Field(description="For state", json_schema_extra={"enum": [LATEST]})]
 LatestFirst = Annotated[Switch, Field(description="false: oldest first")]
 Order = Annotated[
     str | None,
-    Field(description="Default relevance with a query, else recent", json_schema_extra={"enum": list(SearchOrder)}),
+    Field(description="Default relevance with query, else recent", json_schema_extra={"enum": list(SearchOrder)}),
 ]
 
 # Ids, as returned by a store or search.

@@ -23,6 +23,7 @@ from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     FILTERED,
     READS,
+    After,
     Detail,
     Explain,
     InSession,
@@ -64,8 +65,9 @@ NEAR: Parameters = {"neighbours": (Neighbours, 1)}
 PREFER: Parameters = {"prefer": (Prefer, None)}
 MODE: Parameters = {"search_mode": (Mode, None), **PREFER}
 DETAIL: Parameters = {"detail": (Detail, None)}
-BY_TIME: Parameters = {"latest_first": (LatestFirst, True), **DETAIL}
-ORDER: Parameters = {"order": (Order, None), **PREFER, **DETAIL}
+CURSOR: Parameters = {"cursor": (After, None)}
+BY_TIME: Parameters = {"latest_first": (LatestFirst, True), **DETAIL, **CURSOR}
+ORDER: Parameters = {"order": (Order, None), **PREFER, **DETAIL, **CURSOR}
 NO_MORE: Parameters = {}
 
 
@@ -85,7 +87,7 @@ class AnswerForm(NamedTuple):
 
 
 STATES = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 5, BY_TIME)
-WHOLE = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 10, PREFER)
+WHOLE = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 10, {**PREFER, **CURSOR})
 CHUNKS = AnswerForm("search_chunks", FineSearchResult, "chunk", "_specific_chunks", ": chunks", 10, MODE)
 SECTIONS = AnswerForm("search_sections", MediumSearchResult, "section", "_section_context", ": sections", 5, MODE)
 DOCUMENTS = AnswerForm("search_documents", CoarseSearchResult, "document", "_full_documents", ": documents", 3, ORDER)
@@ -117,13 +119,14 @@ def searching(
         queries: list[str] | None = None,
         search_mode: str | None = None,
         latest_first: bool = True,
+        cursor: str | None = None,
         **given: Any,
     ) -> Result:
         from vector_memory.search.probes import asked  # noqa: PLC0415 - needs numpy, and a list of tools does not
 
         filters = FILTERED.keys() & given.keys()
         scope = Scope(kind, **dict(zip(filters, map(given.pop, filters), strict=True)))
-        page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail, prefer=prefer)
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail, prefer=prefer, cursor=cursor)
         asks, order = asked(query, queries), given.get("order")
         if asks is None and answers.search == "search_memories":
             search = partial(store.search_scoped, scope, latest_first=latest_first)

@@ -32,6 +32,7 @@ from vector_memory.server.tools.params import (
     DELETES,
     READS,
     STORES,
+    After,
     AsOf,
     CreatedAfter,
     CreatedBefore,
@@ -125,10 +126,11 @@ def list_recent_memories(
     created_before: CreatedBefore = None,
     as_of: AsOf = None,
     offset: Skip = 0,
+    cursor: After = None,
 ) -> RecentTaggedResult:
     """Tagged notes: read the most recent ones, newest first."""
     window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
-    return store.tagged.list_recent(limit, offset, **window)
+    return store.tagged.list_recent(limit, offset, cursor=cursor, **window)
 
 
 @tool(title="Get tagged note by id", annotations=READS)

@@ -28,6 +28,7 @@ from vector_memory.storage.records import (
     CountedBy,
     Cursor,
     Expendable,
+    ListPosition,
     Memory,
     Neighbour,
     Neighbours,
@@ -66,6 +67,8 @@ def declarations_of(
         declarations += [declaration, *others.get(one.name, ())]
     return ",\n    ".join(declarations)
 
+LISTED = "(m.session_iter, m.turn, m.created_at, m.id)"
+AFTER = "(%(listed_session_iter)s, %(listed_turn)s, %(listed_created_at)s, %(listed_id)s)"
 
 COUNTED = {
     "kind": "select m.memory_type as name from session_memories m where {condition}",
@@ -204,15 +207,19 @@ class MemoryQueries(PassageQueries):
         found = yield Asked(neighbours_from_row, NEIGHBOURS, parameters)
         return dict(found)
 
-    def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
-        """Return up to `limit` memories of a scope after the first `offset`."""
+    def list_memories(
+        self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest", after: ListPosition | None = None
+    ) -> list[Memory]:
+        """Return up to `limit` memories of a scope after a position, and then after the first `offset`."""
         condition, direction = memory_filter(scope), "desc" if order == "newest" else "asc"
+        beyond = "" if after is None else f"and {LISTED} {'<' if order == 'newest' else '>'} {AFTER}"
         sql = f"""
-            select {COLUMNS} from session_memories m where {condition.sql}
+            select {COLUMNS} from session_memories m where {condition.sql} {beyond}
             order by m.session_iter {direction}, m.turn {direction}, m.created_at {direction}, m.id {direction}
             limit %(limit)s offset %(offset)s
         """
         parameters = condition.parameters | {"limit": limit, "offset": offset}
+        parameters |= {} if after is None else {f"listed_{name}": value for name, value in after._asdict().items()}
         return self.connection.fetch(memory_from_row, sql, parameters)
 
     def pinned(self, scope: Scope, limit: int) -> list[Memory]:
