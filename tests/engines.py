@@ -31,6 +31,7 @@ ON_BOTH = (
     "commands/test_show.py", "commands/test_superseding_commands.py", "commands/test_syncing.py", "hooks", "report",
     "search/test_change_of_model.py", "search/test_coarse.py", "search/test_confidence.py", "search/test_copies.py",
     "search/test_dates.py", "search/test_explaining.py", "search/test_later.py", "search/test_lines.py",
+    "search/test_list_cursors.py",
     "search/test_medium.py", "search/test_misspelt.py", "search/test_names_above.py", "search/test_paging.py",
     "search/test_probes.py", "search/test_unread_scripts.py", "tagged", "test_amending.py", "test_any_metadata.py",
     "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_clocks.py", "test_deadly_texts.py",

@@ -236,3 +236,16 @@ async def test_a_memory_that_is_read_has_the_keys_of_a_hit(lean: Client, filled:
     assert {"memory_id": 1, "agent": "ops", "date": "2026-03-01T10:20Z"}.items() <= read.items()
     assert STEPS in read["content"]
     assert not {"agent_id", "created_at", "expanded_content"} & read.keys()
+
+
+async def test_a_list_goes_on_after_its_cursor(lean: Client, filled: SessionMemoryStore) -> None:
+    whole = [one.id for one in filled.search_documents(None, Scope("report"), Page(limit=100)).results]
+    arguments: dict[str, Any] = {"limit": 1}
+    ids = []
+    while len(ids) <= len(whole):
+        answer = (await lean.call_tool("search_reports_full_documents", arguments)).structured_content or {}
+        ids += [one["memory_id"] for one in answer["results"]]
+        if "next_cursor" not in answer:
+            break
+        arguments["cursor"] = answer["next_cursor"]
+    assert ids == whole

@@ -61,9 +61,19 @@ from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import Retrieval, Retriever
-from vector_memory.storage.base import Storage
+from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import require_all
-from vector_memory.storage.records import ChunkOutline, Memory, Neighbours, Origin, StoredChunk
+from vector_memory.storage.records import (
+    ChunkOutline,
+    ListPosition,
+    Memory,
+    Neighbours,
+    Order,
+    Origin,
+    StoredChunk,
+    cursor_after,
+    listing_of,
+)
 
 CHUNKS_PER_SECTION = 5
 """Chunks to search for each requested section."""
@@ -76,6 +86,8 @@ MERGE_RATIO = 0.6
 
 NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
 
+NO_LIST = "cursor is for lists of the newest: with a query, send next_offset as offset."
+
 NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_BASE: "knowledge base entry"}
 """Names of kinds in results that differ from the kind's own name."""
 
@@ -86,7 +98,8 @@ H = TypeVar("H", FineSearchResult, MediumSearchResult)
 class Looked(NamedTuple):
     """What was found for a page, and what is to be said of it.
 
-    `more`: further results follow. `left_out`: how many weak ones the page does not show.
+    `more`: further results follow. `left_out`: how many weak ones the page does not show. `cursors`: of a list, those
+    after each of `found`.
     """
 
     found: Sequence[Any]
@@ -95,6 +108,7 @@ class Looked(NamedTuple):
     more: bool = False
     left_out: int = 0
     superseded: Superseded = Superseded()
+    cursors: Sequence[str] = ()
 
 
 class Search:
@@ -190,7 +204,7 @@ class Search:
 
     def _with_hits(self, kind: type[H], looked: "Looked", page: Page) -> H:
         """Return an answer with chunks or sections."""
-        found, judgement, around, more, left_out, superseded = looked
+        found, judgement, around, more, left_out, superseded, _ = looked
         noun, read_with, omitted = HITS[kind]
         notes = said_with(judgement.notes, left_out, superseded.number)
 
@@ -241,20 +255,25 @@ class Search:
         return self._answer(CoarseSearchResult, looked, scope, page, query)
 
     def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> Looked:
+        order: Order = "newest" if latest_first else "oldest"
+        listing = listing_of(scope, order)
         with self._timer.time(f"search_coarse_{scope.kind}"), self._storage.read() as reader:
-            memories = reader.list_memories(
-                scope, page.limit + 1, page.offset, order="newest" if latest_first else "oldest"
-            )
+            after = None if page.cursor is None else position_of(reader, page.cursor, listing)
+            memories = reader.list_memories(scope, page.limit + 1, page.offset, order=order, after=after)
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, scope, [memory.id for memory in memories])
             shown = [memory.id for memory in memories[: page.limit]]
             later = reader.run(self.retriever.later_of(reader, shown, scope, page))
-            notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
+            notes = [nothing_stored(reader, scope)] if not memories and not (page.offset or after) else []
         found = [found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
         said = Judgement(notes=(*notes, *filter(None, [note])))
-        return Looked(with_notes(found, observations), said, more=len(memories) > page.limit, superseded=superseded)
+        listed, more = with_notes(found, observations), len(memories) > page.limit
+        cursors = [cursor_after(memory, listing) for memory in memories]
+        return Looked(listed, said, more=more, superseded=superseded, cursors=cursors)
 
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
+        if page.cursor is not None:
+            raise ValidationError(NO_LIST)
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self.retriever.prepare(query, mode, scope)
             count, folds = whole_runs(needed_for(page)), self.retriever.folds(scope, page)
@@ -322,17 +341,19 @@ class Search:
 
     def _found_fields(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields of an answer, with as many results as fit, or one line for each memory."""
-        _, judgement, known, more, left_out, superseded = looked
+        _, judgement, known, more, left_out, superseded, cursors = looked
         found = [one.model_copy(update={"superseded_by": superseded.by.get(one.id, [])}) for one in looked.found]
         if page.detail == LINES:
             lines, answer = listed(budget, found, page, more=more)
+            answer = answer.listed(cursors, page)
             fields = {"lines": lines, "next_offset": answer.next_offset}
         else:
             shared = budget.share(found)
             shown = budget.with_more(shared, beside(shared, known)) if known else shared
-            answer = budget.packed(found, shown, page, omitted_memory, more=more)
+            answer = budget.packed(found, shown, page, omitted_memory, more=more).listed(cursors, page)
             fields = answer.fields()
         return fields | {
+            "next_cursor": answer.next_cursor,
             "total_results": counted_with_copies(answer.results),
             "confidence": judgement.confidence,
             "weak": left_out,
@@ -340,6 +361,17 @@ class Search:
             "elsewhere": judgement.elsewhere,
             "message": summary(answer, said_with(judgement.notes, left_out, superseded.number), scope, self._read_with),
         }
+
+
+def position_of(reader: Reader, cursor: str, listing: str) -> ListPosition:
+    """Return where the list goes on. Raises ValidationError."""
+    position = ListPosition.parse(cursor, listing)
+    if position.turn is not None:
+        return position
+    found = reader.origins([position.id]).get(position.id)
+    if found is None:
+        raise ValidationError("The memory after which this list goes on is gone: begin the list again, without cursor.")
+    return position._replace(turn=found.turn)
 
 
 def summary(answer: Packed[FoundMemory], notes: Sequence[str], scope: Scope, read_with: str) -> str:

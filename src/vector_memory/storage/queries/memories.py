@@ -67,6 +67,7 @@ def declarations_of(
         declarations += [declaration, *others.get(one.name, ())]
     return ",\n    ".join(declarations)
 
+
 LISTED = "(m.session_iter, m.turn, m.created_at, m.id)"
 AFTER = "(%(listed_session_iter)s, %(listed_turn)s, %(listed_created_at)s, %(listed_id)s)"
 
