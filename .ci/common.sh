@@ -11,6 +11,25 @@ heading() {
   printf '\n== %s (%d s)\n' "$*" "$SECONDS"
 }
 
+# Starts a stage beside what follows: its title, and a command. `together` shows what it printed.
+titles=() processes=()
+beside() {
+  ( "${@:2}" ) >"$scratch/beside.${#titles[@]}" 2>&1 &
+  titles+=("$1") processes+=($!)
+}
+
+# Waits for the stages that run beside each other. One that has failed ends the run.
+together() {
+  local one failed=()
+  for one in "${!titles[@]}"; do
+    wait "${processes[one]}" || failed+=("${titles[one]}.")
+    heading "${titles[one]}"
+    cat "$scratch/beside.$one"
+  done
+  [ ${#failed[@]} = 0 ] || { printf '\nFailed: %s\n' "${failed[*]}"; exit 1; }
+  titles=() processes=()
+}
+
 # Installs packages on Debian as root, and tries again if the mirror fails for a moment.
 apt() {
   command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 0
