@@ -47,7 +47,7 @@ UNMEASURED = (
     "search/test_two_processes.py", "search/test_unread_scripts.py", "tools/test_answers.py", "tools/test_caps.py",
     "tools/test_injection.py", "tools/test_tool_failures.py",
 )  # fmt: skip
-"""Tests that compute for long and reach little that others do not: counting branches doubles their time."""
+"""Tests that compute for long and reach little that others do not: counting branches more than doubles their time."""
 
 ENOUGH_MEMORY = 4 * 2**30
 WORKERS_PER_CORE, MEMORY_PER_WORKER = 3, 2**30  # tests wait half of the time; a worker was seen to take 700 MB
@@ -107,10 +107,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Do not measure what takes long; on PostgreSQL, speak the newer protocol only, and skip what is about files."""
+    """Measure the first case of each test, unless it takes long; on PostgreSQL, leave out what is not about the engine.
+
+    That is the older protocol, and files.
+    """
+    measured = set[str]()
     for item in items:
-        if item.path.relative_to(TESTS).as_posix().startswith(UNMEASURED):
+        test = item.nodeid.partition("[")[0]
+        if test in measured or item.path.relative_to(TESTS).as_posix().startswith(UNMEASURED):
             item.add_marker("no_cover")
+        measured.add(test)
     if config.option.engine == "sqlite":
         return
     older = ERAS["2025-11-25"]
