@@ -10,6 +10,8 @@ import pytest
 from hook_texts import ANSWER, PROMPT
 from servers import CLIENT, Server
 
+pytestmark = pytest.mark.sqlite("its servers have files")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

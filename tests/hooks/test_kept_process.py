@@ -15,6 +15,8 @@ from servers import Server
 from vector_memory.outbox.folder import outbox_of_memory
 from waiting import eventually
 
+pytestmark = pytest.mark.sqlite("its servers have files")
+
 REPORTS = [
     f"# Finding {number}\n\nThe migration holds a lock on the orders table, in release {number}, for long."
     for number in range(5)

@@ -15,6 +15,8 @@ from tool_calls import SESSION_TOOLS, good_arguments, with_text
 from vector_memory.server.tools.memory_tool import MemoryTool
 from waiting import PATIENCE
 
+pytestmark = pytest.mark.sqlite("its servers have files")
+
 SECRET = "zanzibar-hunter2"  # noqa: S105 - a marker for stored content
 
 RAISES = f"""
