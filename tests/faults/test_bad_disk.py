@@ -33,7 +33,7 @@ WAYS = {
 }
 every_way = pytest.mark.parametrize(("codes", "lasting"), WAYS.values(), ids=WAYS)
 
-STEP = effort(quick=7, long=1)
+STEP = effort(quick=11, long=1)
 """From one operation that fails to the next."""
 
 ADVICE = re.compile(r"free some space|check the disk|check that its (folder|disk)")
@@ -155,7 +155,7 @@ def upgrade(path: Path) -> None:
 def test_an_upgrade_or_a_backfill_that_meets_a_fault_loses_no_memory_and_the_next_one_finishes(
     disk: BadDisk, tmp_path: Path, codes: Codes, lasting: bool
 ) -> None:
-    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=401, long=7)):
+    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=1_201, long=7)):
         path = copied_original(tmp_path / str(attempt.at))
         attempt(upgrade, path)
         assert texts(path) == original_texts(), attempt

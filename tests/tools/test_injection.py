@@ -58,7 +58,7 @@ HOSTILE = (
 NAMES = [text for text in HOSTILE if "\0" not in text]
 """Those that may be stored as names: NUL is refused."""
 
-SHARES = effort(quick=4, long=1)
+SHARES = effort(quick=6, long=1)
 """A parameter of a tool is given one text out of so many; all texts come to each tool that has so many parameters."""
 
 SCOPED_BY = ("agent_id", "session_id", "task_code", "category")
