@@ -49,6 +49,9 @@ UNMEASURED = (
 )  # fmt: skip
 """Tests that compute for long and reach little that others do not: counting branches more than doubles their time."""
 
+FIRST_MEASURED = ("chunking", "commands/test_", "hooks", "search", "storage/engine", "tools")
+"""Tests whose further cases reach little that the first does not."""
+
 ENOUGH_MEMORY = 4 * 2**30
 WORKERS_PER_CORE, MEMORY_PER_WORKER = 3, 2**30  # tests wait half of the time; a worker was seen to take 700 MB
 
@@ -107,14 +110,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Measure the first case of each test, unless it takes long; on PostgreSQL, leave out what is not about the engine.
+    """Measure little of what takes long; on PostgreSQL, leave out what is not about the engine.
 
     That is the older protocol, and files.
     """
     measured = set[str]()
     for item in items:
-        test = item.nodeid.partition("[")[0]
-        if test in measured or item.path.relative_to(TESTS).as_posix().startswith(UNMEASURED):
+        test, place = item.nodeid.partition("[")[0], item.path.relative_to(TESTS).as_posix()
+        if place.startswith(UNMEASURED) or (test in measured and place.startswith(FIRST_MEASURED)):
             item.add_marker("no_cover")
         measured.add(test)
     if config.option.engine == "sqlite":
