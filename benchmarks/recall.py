@@ -63,12 +63,12 @@ def found(ranking: Ranking, depth: int) -> list[int]:
 def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[str, Asked]]:
     """Yield each question by meaning, and by meaning and words."""
     source, embedder = reader.candidates, load_embedder(Settings())
-    units = source.indexed(scope, [])
-    for text in questions(reader, units.units.ids[units.units.inside].tolist(), count):
+    every = source.indexed(scope, [])
+    for text in questions(reader, every.units.ids[every.units.inside].tolist(), count):
         query, terms = embedder.encode_query(text).vector, query_terms(text)
-        yield "meaning", Asked(source, scope, Question(query, None), ScopeData(units))
-        with_words = ScopeData(source.indexed(scope, buckets_of(terms)))
-        yield "meaning and words", Asked(source, scope, Question(query, terms), with_words)
+        yield "meaning", Asked(source, scope, Question(query, None), ScopeData(every))
+        words = source.indexed(scope, buckets_of(terms))
+        yield "meaning and words", Asked(source, scope, Question(query, terms), ScopeData(words))
 
 
 def interval(values: NDArray[np.float64]) -> str:

@@ -103,7 +103,7 @@ def compare(question: States, units: Mapping[int, Sequence[bytes | None]]) -> di
     nearest = np.zeros((len(passages), asked), np.float32)
     scores = np.zeros(len(passages))
     scale = float(np.sqrt(dimensions * 2 / np.pi))
-    for first, last in parts_of(lengths * width):
+    for first, last in runs_of(lengths * width):
         compared = first + np.flatnonzero(lengths[first:last])
         if asked and len(compared):
             products = products_with(question, b"".join(passages[first:last]), width)
@@ -116,7 +116,7 @@ def compare(question: States, units: Mapping[int, Sequence[bytes | None]]) -> di
     return dict(zip(units, map(Compared, *best, np.add.reduceat(lengths, starts).tolist()), strict=True))
 
 
-def parts_of(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def runs_of(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield runs of passages with these sizes that have at most MOST_BYTES together, or are one passage."""
     first, total = 0, 0
     for place, size in enumerate(sizes.tolist()):

@@ -14,7 +14,7 @@ from vector_memory.files.folder import MemoryFolder, is_daily
 from vector_memory.files.index_file import FileIndex
 from vector_memory.files.indexer import NO_TEXT, file_scope
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.search.explaining import SHOWN, Ranking, Trace, compared, not_compared
+from vector_memory.search.explaining import SHOWN, RankedUnits, Trace, compared, not_compared
 from vector_memory.search.judge import CANDIDATES, level_of_each
 from vector_memory.search.messages import NO_CLOSE_MATCH, read_as
 from vector_memory.search.question import Question, prepare
@@ -164,7 +164,7 @@ class FileExplaining:
         hits, limit = [chunk.hit for chunk in found.hits], self._limit
         fates = ["in this answer" if place < limit else "behind the limit" for place in range(len(hits))]
         scores = [hit.score for hit in hits]
-        ranking = Ranking(found.question, hits, range(len(hits)), fates, scores, range(limit))
+        ranking = RankedUnits(found.question, hits, range(len(hits)), fates, scores, range(limit))
         trace = {
             "compared": compared(found.question),
             "queryWords": list(found.question.terms or ()),
@@ -175,7 +175,7 @@ class FileExplaining:
             trace["file"] = {"path": self._folder.shown(path), **self._why(reader, found, ranking, path)}
         return trace
 
-    def _candidate(self, found: FileHits, ranking: Ranking, place: int) -> Trace:
+    def _candidate(self, found: FileHits, ranking: RankedUnits, place: int) -> Trace:
         """Return how the chunk in a place of the ranking was measured."""
         chunk = found.hits[place]
         measured = ranking.candidate(place, "", chunk.text)
@@ -187,7 +187,7 @@ class FileExplaining:
             **{name: measured[name] for name in MEASURES},
         }
 
-    def _why(self, reader: Reader, found: FileHits, ranking: Ranking, path: str) -> Trace:
+    def _why(self, reader: Reader, found: FileHits, ranking: RankedUnits, path: str) -> Trace:
         """Say where in the ranking a file is, or why it is not there."""
         place = next((place for place, hit in enumerate(found.hits) if hit.path == path), None)
         if place is not None:

@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     shown: range | None = None
 
 
-class Ranking(NamedTuple):
+class RankedUnits(NamedTuple):
     """All units that were compared, best first, and the results that they belong to.
 
     `places`: of each unit's result among all results; None: in none. `fates`: what became of each unit. `scores`: of
@@ -138,7 +138,7 @@ class Explaining:
             return told if number is None else told | {"memory": why(retrieval.reader, scope, ranking, number)}
 
 
-def ranking_of(retrieval: Retrieval, asked: Asked, *, folds: bool) -> Ranking:
+def ranking_of(retrieval: Retrieval, asked: Asked, *, folds: bool) -> RankedUnits:
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
     found, scope, grain, most = retrieval.everything(), retrieval.scope, asked.grain, chunks_for(asked.page)
     hits = judged(found, retrieval.question)
@@ -171,7 +171,7 @@ def ranking_of(retrieval: Retrieval, asked: Asked, *, folds: bool) -> Ranking:
             return f"sections are made of the best {most} chunks"
         return f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({retrieval.threshold:g})"
 
-    return Ranking(
+    return RankedUnits(
         replace(retrieval.question, weight=found.weight),
         hits,
         list(map(place_of.get, keys)),
@@ -222,7 +222,7 @@ def formula(question: Question, *, late: bool) -> str:
     return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula
 
 
-def candidates(reader: Reader, scope: Scope, ranking: Ranking, indices: Sequence[int]) -> list[Trace]:
+def candidates(reader: Reader, scope: Scope, ranking: RankedUnits, indices: Sequence[int]) -> list[Trace]:
     """Return how these candidates were measured."""
     hits = [ranking.hits[index] for index in indices]
     ids = [hit.id for hit in hits]
@@ -237,7 +237,7 @@ def candidates(reader: Reader, scope: Scope, ranking: Ranking, indices: Sequence
     return [ranking.candidate(index, *units[ranking.hits[index].id]) for index in indices]
 
 
-def why(reader: Reader, scope: Scope, ranking: Ranking, memory_id: int) -> Trace:
+def why(reader: Reader, scope: Scope, ranking: RankedUnits, memory_id: int) -> Trace:
     """Say where a memory ranks, or why it does not rank."""
     units = [index for index, hit in enumerate(ranking.hits) if hit.memory_id == memory_id]
     if units:
@@ -255,7 +255,7 @@ def why_listed(reader: Reader, scope: Scope, memory_id: int) -> Trace:
     return {"id": memory_id, "why": said or "It passes the filters; it is on the page of its iteration and time."}
 
 
-def not_compared(ranking: Ranking, lacks: str) -> str:
+def not_compared(ranking: RankedUnits, lacks: str) -> str:
     """Say why nothing of a memory or a file in the scope is in the ranking. `lacks`: why it has no cosine."""
     if len(ranking.hits) >= MAX_DEPTH:
         return f"At least {MAX_DEPTH:,} others come before it."
