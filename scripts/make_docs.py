@@ -1,8 +1,8 @@
 """Write the generated docs: `uv run python scripts/make_docs.py`; with --check only say whether they are fresh.
 
 docs/commands.md comes from the commands' own help, docs/configuration.md from the settings, docs/tools.md from the
-tools, docs/schema.md from an empty memory. What stands between marks such as "public sets" is made of the results of
-benchmarks/public.
+tools, docs/schema.md from an empty memory, and src/vector_memory/server/early.json from the first answers of servers.
+What stands between marks such as "public sets" is made of the results of benchmarks/public.
 """
 
 import inspect
@@ -26,12 +26,15 @@ from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "public"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "benchmarks" / "public")]
 
+from early_answers import early_answers
 from result_tables import filled
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+
+EARLY = ROOT / "src" / "vector_memory" / "server" / "early.json"
 
 MEASURED = (ROOT / "README.md", DOCS / "quality.md", DOCS / "lab" / "benchmarks.md")
 """Pages with tables of measured figures, which are otherwise written by hand."""
@@ -74,6 +77,7 @@ def main() -> None:
         "schema.md": schema,
     }
     texts = {DOCS / name: "\n".join(lines()) + "\n" for name, lines in pages.items()}
+    texts[EARLY] = "\n".join(early_answers()) + "\n"
     texts |= {page: filled(page.read_text(encoding="utf-8")) for page in MEASURED}
     stale = []
     for page, text in texts.items():

@@ -69,6 +69,7 @@ from types import FrameType
 from typing import NoReturn
 
 from vector_memory.errors import ConfigurationError, VectorMemoryError
+from vector_memory.server.early import answer_early
 
 RARELY = 100_000
 """Allocations between garbage collections: imported objects stay, and collecting takes a tenth of the start time."""
@@ -90,6 +91,7 @@ def main() -> None:
     if words in (["-h"], ["--help"]):
         sys.stdout.write(__doc__)
         return
+    answer_early(words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # unprintable characters must not raise
     from vector_memory.cli import arguments, commands

@@ -20,13 +20,14 @@ from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.server import guide
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, SessionMemoryStore
+from vector_memory.server.early import client_of, key_of
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
 from vector_memory.server.instructions import instructions_for
 from vector_memory.server.prompts import add_completions, add_prompts
 from vector_memory.server.resources import add_resources
 from vector_memory.server.shutdown import end_process, stop_on_signals
-from vector_memory.server.stdio import Wire, take_standard_streams
+from vector_memory.server.stdio import Wire
 from vector_memory.server.tools import may_wait_to_write, offered
 from vector_memory.server.tools.failures import UnknownTools
 from vector_memory.settings import (
@@ -281,7 +282,8 @@ def run_server(
     end = partial(end_process, memory.close)
     stop_on_signals(end)
     try:
-        wire = Wire(*take_standard_streams(), end, is_writing)
+        client = client_of(key_of(offer))
+        wire = Wire(client.source, client.sink, end, is_writing, client.answered)
         if not IN_STORE.isdisjoint(offer.chosen()):
             memory.open_storage()
         server = create_server(memory.open_store, offer, memory.open_files, project_at(address))

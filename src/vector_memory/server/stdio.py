@@ -5,8 +5,9 @@ requests when the input ends.
 """
 
 import asyncio
-import os
+import logging
 import select
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from pydantic_core import from_json
 
 from vector_memory.server.fastmcp_adapter import (
     MessageStream,
@@ -21,11 +23,11 @@ from vector_memory.server.fastmcp_adapter import (
     coerce_request_id,
     create_client_server_memory_streams,
 )
-from vector_memory.server.jsonrpc import PIECE, RefusedLineError, as_line, is_hook_call, is_id, read_line, read_message
+from vector_memory.server.jsonrpc import RefusedLineError, as_line, is_hook_call, is_id, read_line, read_message
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.storage.cancellation import Call, current_call
 
-STDIN, STDOUT, STDERR = range(3)
+logger = logging.getLogger(__name__)
 
 READS_AT_ONCE, WRITES_AT_ONCE, LONG_AT_ONCE = 64, 16, 4
 """Requests in progress. More would wait inside the server, where they delay others."""
@@ -44,10 +46,11 @@ SECONDS_BETWEEN_LOOKS = 0.05
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request, as text until it begins. `settled`: it is answered, or never will be."""
+    """A request, as text until it begins. `settled`: it is answered, or never will be. `answer`: sent already."""
 
     line: bytes
     settled: asyncio.Future[None]
+    answer: bytes | None = None
     call: Call = field(default_factory=Call)
 
 
@@ -58,7 +61,9 @@ Lane = asyncio.Queue[Request]
 class Wire:
     """A client's messages, from `source` to the server and from the server to `sink`.
 
-    `at_end` is called when the input has ended and its requests are answered, or when nobody reads the answers.
+    `answered`: the first requests that were answered before, with their answers; the server's own are only compared.
+    `answered`: requests that were answered early, in their order, with the answers; those of the server are only
+    compared with these. `at_end` is called when the input has ended and its requests are answered, or when nobody reads the answers.
     `is_writing` tells which requests may wait for the database's write lock. These, and long lines, wait in separate
     lanes, so that all other requests are answered in the meantime. Hook calls wait for no others: a client gives them
     up after seconds, and nobody repeats them.
@@ -70,11 +75,13 @@ class Wire:
         sink: BinaryIO,
         at_end: Callable[[], object],
         is_writing: Callable[[JSONRPCRequest], bool] = lambda _request: False,
+        answered: deque[tuple[bytes, bytes]] | None = None,
     ) -> None:
         self._source = source
         self._sink = sink
         self._at_end = at_end
         self._is_writing = is_writing
+        self._answered = deque() if answered is None else answered
         # Separate threads: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
@@ -118,10 +125,13 @@ class Wire:
         """Pass a message on. Only requests wait: a request in progress may be waiting for any other message."""
         match message:
             case JSONRPCRequest():
-                request = Request(line, asyncio.get_running_loop().create_future())
+                answer = self._answered.popleft()[1] if self._answered and self._answered[0][0] == line else None
+                request = Request(line, asyncio.get_running_loop().create_future(), answer)
                 self._open.setdefault(coerce_request_id(message.id), []).append(request)
                 self._lane_of(message, line).put_nowait(request)
                 self._bytes_open += len(line)
+                if answer is not None:  # a later request may have the same id
+                    await asyncio.wait([request.settled], timeout=SECONDS_TO_ANSWER)
                 while self._bytes_open > MAX_BYTES_OPEN:
                     await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
                 return
@@ -160,9 +170,20 @@ class Wire:
     async def _carry_out(self, from_server: AsyncIterable[SessionMessage | Exception]) -> None:
         async for item in from_server:
             if isinstance(item, SessionMessage):
-                await self._write(item.message)
-                if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
-                    self._settle(item.message.id)
+                await self._answer(item.message)
+
+    async def _answer(self, message: JSONRPCMessage) -> None:
+        """Write a message, unless it answers what was answered early."""
+        request_id = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
+        if request_id is None:
+            await self._write(message)
+            return
+        request = next(iter(self._open.get(coerce_request_id(request_id), ())), None)
+        if request is None or request.answer is None:
+            await self._write(message)
+        elif from_json(as_line(message)) != from_json(request.answer):
+            logger.error("The early answer to %s differs from the server's", read_message(request.line).method)
+        self._settle(request_id)
 
     async def _write(self, message: JSONRPCMessage) -> None:
         try:
@@ -190,17 +211,3 @@ def is_hung_up(sink: BinaryIO) -> bool:
     poller = select.poll()
     poller.register(sink, 0)
     return bool(poller.poll(0))
-
-
-def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output for the protocol only.
-
-    From now on, reading standard input returns end of file, and printing goes to standard error.
-    """
-    # The next file opened would get the number of a closed standard descriptor: occupy it.
-    while (nothing := os.open(os.devnull, os.O_RDWR)) <= STDERR:
-        pass
-    source, sink = os.fdopen(os.dup(STDIN), "rb", PIECE), os.fdopen(os.dup(STDOUT), "wb")
-    os.dup2(nothing, STDIN)
-    os.dup2(STDERR, STDOUT)
-    return source, sink

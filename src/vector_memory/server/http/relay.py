@@ -48,13 +48,14 @@ from vector_memory.outbox.folder import outbox_for, user_folder
 from vector_memory.redaction import redact
 from vector_memory.results.sessions import Result
 from vector_memory.server.app import add_listed
+from vector_memory.server.early import take_standard_streams
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
 from vector_memory.server.hooks import HEARD_AT, HOOKS
 from vector_memory.server.hooks.capture import outcome_in_time
 from vector_memory.server.http.remote import Remote, Sender, Speaker, call_of, heard_in
 from vector_memory.server.instructions import instructions_for
 from vector_memory.server.shutdown import end_process, stop_on_signals
-from vector_memory.server.stdio import Wire, take_standard_streams
+from vector_memory.server.stdio import Wire
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.server.turns import in_intake_thread

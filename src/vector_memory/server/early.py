@@ -1,0 +1,335 @@
+"""Answers a client's first requests while FastMCP is imported, which takes longer than some clients wait.
+
+`early.json` describes what a server says for each combination of options; scripts/early_answers.py writes it. The
+client's lines are kept and handed on to the server, unchanged. What is not as clients usually send it, the server alone
+answers. Whatever this module imports delays the first answer.
+"""
+
+import io
+import json
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from vector_memory.settings import ServerOptions
+
+DESCRIPTION = os.path.join(os.path.dirname(__file__), "early.json")  # noqa: PTH118, PTH120 - pathlib takes 10 ms
+
+PIECE = 2**16
+"""Bytes that are read at once. Longer lines are left to the server."""
+
+MOST_BYTES = 2**20
+"""No more is read before the server is ready."""
+
+SECONDS_TO_ASK = 0.1
+"""How long imports wait for the first request: both at once would be slower."""
+
+LARGEST = 2**53
+
+ENVELOPE = "io.modelcontextprotocol/"
+VERSION, CLIENT, CAPABILITIES = (
+    f"{ENVELOPE}{name}" for name in ("protocolVersion", "clientInfo", "clientCapabilities")
+)
+
+STDIN, STDOUT, STDERR = range(3)
+
+PREFIX = "VECTOR_MEMORY_"
+OPTIONS = {
+    "PROFILE": ("full", "core", "all"),
+    "ANSWERS": ("", "full", "lean"),
+    "TOOLSETS": ("session", "tagged", "session,tagged"),
+    "READ_ONLY": ("false", "true"),
+}
+"""What may be given, the default first. Memory files have locations of their own, which are checked."""
+
+LOCATIONS = ("DATABASE_PATH", "WORKING_DIR")
+
+
+def key_of(offer: "ServerOptions") -> str:
+    """Return the name of a combination of options in the description."""
+    return key(offer.chosen(), offer.profile, is_lean=offer.is_lean, read_only=offer.read_only)
+
+
+def key(toolsets: Iterable[str], profile: str, *, is_lean: bool, read_only: bool) -> str:
+    """Return the name of these options in the description."""
+    return " ".join([*toolsets, profile, *["lean"] * is_lean, *["read-only"] * read_only])
+
+
+@cache
+def description() -> dict[str, Any]:
+    """Return what servers say: nothing if other releases of the libraries are installed, which may differ."""
+    with open(DESCRIPTION, encoding="utf-8") as file:  # noqa: PTH123
+        described: dict[str, Any] = json.load(file)
+    if not all(map(is_installed, described["libraries"])):
+        described["configurations"] = {}
+    return described
+
+
+def is_installed(distribution: str) -> bool:
+    """Return whether a release such as `fastmcp-4.2.3` is installed. `importlib.metadata` would take 30 ms."""
+    return any(os.path.isdir(f"{folder}/{distribution}.dist-info") for folder in sys.path)  # noqa: PTH112
+
+
+class Answers:
+    """What the server would answer, line by line. Once it might not be known, nothing more is answered."""
+
+    def __init__(self, described: Mapping[str, Any], offered: str) -> None:
+        self._described, self._offered = described, described["configurations"][offered]
+        self._asked: set[str] = set()
+        self._era: str | None = None
+        self._is_initialized = False
+        self.is_silent = False
+
+    def to(self, line: bytes) -> bytes | None:
+        """Return the answer to a line, which ends with a line end; None: it needs none, or the server answers it."""
+        if self.is_silent or line.isspace():
+            return None
+        try:
+            message = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            message = None
+        match message:
+            case {"jsonrpc": "2.0", "method": str(method), "id": request_id} if is_id(request_id):
+                return self._to_request(line, message, method)
+            case {"jsonrpc": "2.0", "method": str(method)} if "id" not in message:
+                return None
+        self.is_silent = True
+        return None
+
+    def _to_request(self, line: bytes, message: dict[str, Any], method: str) -> bytes | None:
+        params = message.get("params", {})
+        is_plain = isinstance(params, dict) and message.keys() <= {"jsonrpc", "method", "id", "params"}
+        if self._era is None:
+            meta = params.get("_meta") if is_plain else None
+            is_modern = method != "initialize" and isinstance(meta, dict) and VERSION in meta
+            self._era = "modern" if is_modern else "legacy"
+            self.is_silent = not is_plain
+        # Some clients use an id again: which of the server's answers is whose could not be told.
+        is_new = str(message["id"]) not in self._asked
+        self._asked.add(str(message["id"]))
+        # JSON that only Python accepts: halves of characters, NaN.
+        if not is_plain or not is_new or b"\\u" in line or b"NaN" in line or b"Infinity" in line:
+            return None
+        result = self._modern(method, params) if self._era == "modern" else self._legacy(method, params)
+        if result is None:
+            return None
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    def _legacy(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        if not has_only_token(params.get("_meta", {})):
+            return None
+        match method, params:
+            case "initialize", {"protocolVersion": str(version), "capabilities": given, "clientInfo": client, **others}:
+                if not (are_capabilities(given) and is_client(client) and others.keys() <= {"_meta"}):
+                    return None
+                self._is_initialized = True
+                agreed = version if version in self._described["handshakes"] else self._described["handshakes"][-1]
+                return {"protocolVersion": agreed, **self._value("initialize")}
+            case "ping", _ if params.keys() <= {"_meta"}:
+                return {}
+            case "tools/list", _ if params.keys() <= {"_meta"} and self._is_initialized:
+                return {"tools": self._tools()}
+        return None
+
+    def _modern(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        match params:
+            case {"_meta": {**meta}} if len(params) == 1:
+                version, given = meta.pop(VERSION, None), meta.pop(CAPABILITIES, None)
+                client = meta.pop(CLIENT, None)
+                if version != self._described["modern"] or not are_capabilities(given) or not has_only_token(meta):
+                    return None
+                if client is not None and not is_client(client):
+                    return None
+                if method == "server/discover":
+                    return dict(self._value("discover"))
+                if method == "tools/list":
+                    return {"tools": self._tools(), **self._value("list")}
+        return None
+
+    def _value(self, name: str) -> dict[str, Any]:
+        value: dict[str, Any] = self._described["values"][self._offered[name]]
+        return value
+
+    def _tools(self) -> list[dict[str, Any]]:
+        """Return the tools: what several of them have in common is described once."""
+        values = self._described["values"]
+        return [
+            {name: values[part] if name.endswith("Schema") else part for name, part in values[tool].items()}
+            for tool in self._offered["tools"]
+        ]
+
+
+def is_id(value: object) -> bool:
+    """Return whether a value can be the id of a request, whatever reads it."""
+    return isinstance(value, str) or (
+        isinstance(value, int) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+    )
+
+
+def has_only_token(meta: object) -> bool:
+    """Return whether the metadata of a request are at most a token for progress."""
+    return isinstance(meta, dict) and meta.keys() <= {"progressToken"} and all(map(is_id, meta.values()))
+
+
+def are_capabilities(given: object, depth: int = 6) -> bool:
+    """Return whether a client's capabilities are objects in objects, down to settings of its own."""
+    if not isinstance(given, dict) or not depth:
+        return False
+    for name, value in given.items():
+        is_setting = name == "listChanged" or depth < 4  # noqa: PLR2004 - of experiments and extensions
+        if not are_capabilities(value, depth - 1) and not (is_setting and isinstance(value, bool)):
+            return False
+    return True
+
+
+def is_client(given: object) -> bool:
+    """Return whether a client's description of itself consists of texts, its name and version among them."""
+    return isinstance(given, dict) and given.keys() >= {"name", "version"} and set(map(type, given.values())) == {str}
+
+
+class EarlyClient(io.RawIOBase):
+    """A client's lines: answered while nobody else reads them, then read again from the first one on.
+
+    `source`: the lines again. `sink`: where answers go. `answered`: what was answered, line and answer.
+    """
+
+    def __init__(self, source: BinaryIO, sink: BinaryIO, answers: Answers | None) -> None:
+        self._source, self.sink, self._answers = source, sink, answers
+        self.source = io.BufferedReader(self, PIECE)
+        self.answered: deque[tuple[bytes, bytes]] = deque()
+        self._lines = bytearray()
+        self._handed_on, self._is_mine = 0, True
+        self._stopping, self._stop = os.pipe()
+        self._asked = threading.Event()
+        self._thread = threading.Thread(target=self._answer, name="early", daemon=True)
+        self._thread.start()
+
+    def wait_for_request(self) -> None:
+        """Wait, but not long, until the first request is answered or left to the server."""
+        self._asked.wait(SECONDS_TO_ASK)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the client's bytes, first those that were read already. From now on nothing is answered here."""
+        if self._is_mine:
+            os.close(self._stop)
+            self._thread.join()
+            os.close(self._stopping)
+            self._is_mine = False
+        rest = bytes(self._lines[self._handed_on : self._handed_on + len(buffer)])
+        self._handed_on += len(rest)
+        if not rest:
+            self._lines.clear()
+            rest = os.read(self._source.fileno(), len(buffer))
+        buffer[: len(rest)] = rest
+        return len(rest)
+
+    def _answer(self) -> None:
+        begin = 0
+        while self._answers and len(self._lines) < MOST_BYTES:
+            if self._stopping in select.select([self._source, self._stopping], [], [])[0]:
+                break
+            piece = os.read(self._source.fileno(), PIECE)
+            if not piece:
+                break
+            self._lines += piece
+            while end := self._lines.find(b"\n", begin) + 1:
+                self._take(bytes(self._lines[begin:end]))
+                begin = end
+        self._asked.set()
+
+    def _take(self, line: bytes) -> None:
+        answer = self._answers.to(line) if self._answers and len(line) < PIECE else None
+        if answer:
+            try:
+                self.sink.write(answer)
+                self.sink.flush()
+            except OSError:  # nobody reads any more, and nothing was stored
+                os._exit(0)
+            self.answered.append((line, answer))
+        self._asked.set()
+
+
+_client: EarlyClient | None = None
+
+
+def client_of(offered: str) -> EarlyClient:
+    """Return the process's client over standard input and output. `offered`: the key of what it is offered."""
+    global _client  # noqa: PLW0603 - a process has one
+    if _client is None:
+        described = description()
+        answers = Answers(described, offered) if offered in described["configurations"] else None
+        _client = EarlyClient(*take_standard_streams(), answers)
+        _client.wait_for_request()
+    return _client
+
+
+def answer_early(words: Sequence[str]) -> None:
+    """Answer the client of a server that is about to start, if the command line is certainly valid."""
+    if words[:1] not in ([], ["serve"]) and not words[0].startswith("-"):
+        return
+    offered = plain_options(words[words[:1] == ["serve"] :], os.environ)
+    if offered is not None and not os.isatty(STDIN):
+        client_of(offered)
+
+
+def plain_options(words: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    """Return the key of what flags and variables offer; None if they have to be looked at closely.
+
+    A setting's invalid variable is ignored, so only other variables matter.
+    """
+    own = {name: value for name, value in variables.items() if value and name.startswith((PREFIX, "CWE_"))}
+    given = {name.removeprefix(PREFIX): value for name, value in own.items() if name not in description()["ignored"]}
+    flags: dict[str, str] = {}
+    rest = deque(words)
+    while rest:
+        flag, is_joined, value = rest.popleft().partition("=")
+        if flag == "--read-only" and not is_joined and (not rest or rest[0].startswith("--")):
+            value = "true"
+        elif not is_joined and rest:
+            value = rest.popleft()
+        name = flag.removeprefix("--").replace("-", "_").upper()
+        if not value or value.startswith("-") or name in flags or flag != f"--{name.lower().replace('_', '-')}":
+            return None
+        flags[name] = value
+    if not flags.keys().isdisjoint(LOCATIONS):
+        given = {name: value for name, value in given.items() if name not in LOCATIONS}
+    given |= flags
+    if not given.keys() <= {*OPTIONS, *LOCATIONS} or not is_plain_location(given, variables.get("CLAUDE_PROJECT_DIR")):
+        return None
+    profile, answers, toolsets, read_only = (given.get(name, default) for name, (default, *_) in OPTIONS.items())
+    if any(given.get(name, choices[0]) not in choices for name, choices in OPTIONS.items()):
+        return None
+    is_lean = (answers or ("lean" if profile == "core" else "full")) == "lean"
+    return key(toolsets.split(","), profile, is_lean=is_lean, read_only=read_only == "true")
+
+
+def is_plain_location(given: Mapping[str, str], project: str | None) -> bool:
+    """Return whether a memory is in a folder that exists, or will be created in one."""
+    path, *others = [given[name] for name in LOCATIONS if name in given] or [project or "."]
+    folder = os.path.dirname(os.path.abspath(path)) if "DATABASE_PATH" in given else path  # noqa: PTH100, PTH120
+    return not others and not path.startswith("~") and not {"$", ":"} & {*path} and os.path.isdir(folder)  # noqa: PTH112
+
+
+def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Return standard input and output for the protocol only.
+
+    From now on, reading standard input returns end of file, and printing goes to standard error.
+    """
+    # The next file opened would get the number of a closed standard descriptor: occupy it.
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    source, sink = os.fdopen(os.dup(STDIN), "rb", PIECE), os.fdopen(os.dup(STDOUT), "wb")
+    os.dup2(nothing, STDIN)
+    os.dup2(STDERR, STDOUT)
+    return source, sink
