@@ -30,12 +30,12 @@ MOST_BYTES = 2**20
 SECONDS_TO_ASK = 0.1
 """How long imports wait for the first request: both at once would be slower."""
 
-LARGEST = 2**53
+LARGEST, DEEP = 2**53, 100
+"""What any reader of JSON can read: smaller integers, and fewer objects and lists in each other."""
 
 ENVELOPE = "io.modelcontextprotocol/"
-VERSION, CLIENT, CAPABILITIES = (
-    f"{ENVELOPE}{name}" for name in ("protocolVersion", "clientInfo", "clientCapabilities")
-)
+VERSION, CLIENT = f"{ENVELOPE}protocolVersion", f"{ENVELOPE}clientInfo"
+CAPABILITIES = f"{ENVELOPE}clientCapabilities"
 
 STDIN, STDOUT, STDERR = range(3)
 
@@ -113,8 +113,7 @@ class Answers:
         # Some clients use an id again: which of the server's answers is whose could not be told.
         is_new = str(message["id"]) not in self._asked
         self._asked.add(str(message["id"]))
-        # JSON that only Python accepts: halves of characters, NaN.
-        if not is_plain or not is_new or b"\\u" in line or b"NaN" in line or b"Infinity" in line:
+        if not is_plain or not is_new or not is_common(line):
             return None
         result = self._modern(method, params) if self._era == "modern" else self._legacy(method, params)
         if result is None:
@@ -166,6 +165,11 @@ class Answers:
         ]
 
 
+def is_common(line: bytes) -> bool:
+    """Return whether a line has nothing that readers of JSON understand differently: escapes, NaN, deep nesting."""
+    return not any(odd in line for odd in (b"\\u", b"NaN", b"Infinity")) and line.count(b"{") + line.count(b"[") < DEEP
+
+
 def is_id(value: object) -> bool:
     """Return whether a value can be the id of a request, whatever reads it."""
     return isinstance(value, str) or (
@@ -178,15 +182,25 @@ def has_only_token(meta: object) -> bool:
     return isinstance(meta, dict) and meta.keys() <= {"progressToken"} and all(map(is_id, meta.values()))
 
 
-def are_capabilities(given: object, depth: int = 6) -> bool:
-    """Return whether a client's capabilities are objects in objects, down to settings of its own."""
-    if not isinstance(given, dict) or not depth:
+def are_capabilities(given: object) -> bool:
+    """Return whether a client's capabilities are objects in objects; those of others may contain anything."""
+    if not isinstance(given, dict):
         return False
-    for name, value in given.items():
-        is_setting = name == "listChanged" or depth < 4  # noqa: PLR2004 - of experiments and extensions
-        if not are_capabilities(value, depth - 1) and not (is_setting and isinstance(value, bool)):
-            return False
-    return True
+    known = {name: value for name, value in given.items() if name not in ("experimental", "extensions")}
+    others = [given[name] for name in given.keys() - known.keys()]
+    return are_objects(known) and all(isinstance(it, dict) and all(map(is_object, it.values())) for it in others)
+
+
+def are_objects(given: object) -> bool:
+    """Return whether a value is an object of such objects."""
+    return isinstance(given, dict) and all(
+        isinstance(value, bool) if name == "listChanged" else are_objects(value) for name, value in given.items()
+    )
+
+
+def is_object(given: object) -> bool:
+    """Return whether a value is an object."""
+    return isinstance(given, dict)
 
 
 def is_client(given: object) -> bool:
@@ -237,7 +251,7 @@ class EarlyClient(io.RawIOBase):
     def _answer(self) -> None:
         begin = 0
         while self._answers and len(self._lines) < MOST_BYTES:
-            if self._stopping in select.select([self._source, self._stopping], [], [])[0]:
+            if self._stopping in select.select([self._source.fileno(), self._stopping], [], [])[0]:
                 break
             piece = os.read(self._source.fileno(), PIECE)
             if not piece:
@@ -311,7 +325,8 @@ def plain_options(words: Sequence[str], variables: Mapping[str, str]) -> str | N
     if any(given.get(name, choices[0]) not in choices for name, choices in OPTIONS.items()):
         return None
     is_lean = (answers or ("lean" if profile == "core" else "full")) == "lean"
-    return key(toolsets.split(","), profile, is_lean=is_lean, read_only=read_only == "true")
+    offered = key(toolsets.split(","), profile, is_lean=is_lean, read_only=read_only == "true")
+    return offered if offered in description()["configurations"] else None
 
 
 def is_plain_location(given: Mapping[str, str], project: str | None) -> bool:

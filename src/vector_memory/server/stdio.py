@@ -61,9 +61,9 @@ Lane = asyncio.Queue[Request]
 class Wire:
     """A client's messages, from `source` to the server and from the server to `sink`.
 
-    `answered`: the first requests that were answered before, with their answers; the server's own are only compared.
     `answered`: requests that were answered early, in their order, with the answers; those of the server are only
-    compared with these. `at_end` is called when the input has ended and its requests are answered, or when nobody reads the answers.
+    compared with these. `at_end` is called when the input has ended and its requests are answered, or when nobody reads
+    the answers.
     `is_writing` tells which requests may wait for the database's write lock. These, and long lines, wait in separate
     lanes, so that all other requests are answered in the meantime. Hook calls wait for no others: a client gives them
     up after seconds, and nobody repeats them.
@@ -182,7 +182,7 @@ class Wire:
         if request is None or request.answer is None:
             await self._write(message)
         elif from_json(as_line(message)) != from_json(request.answer):
-            logger.error("The early answer to %s differs from the server's", read_message(request.line).method)
+            logger.error("An early answer differs from the server's: %s", from_json(request.line)["method"])
         self._settle(request_id)
 
     async def _write(self, message: JSONRPCMessage) -> None:
