@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
 from vector_memory.server.app import create_server
-from vector_memory.server.early import CAPABILITIES, PREFIX, VERSION, key_of
+from vector_memory.server.early import CAPABILITIES, PREFIX, VERSION, all_tools, description, key_of
 from vector_memory.server.fastmcp_adapter import (
     MessageStream,
     SessionMessage,
@@ -20,6 +20,7 @@ from vector_memory.server.fastmcp_adapter import (
     serve_streams,
 )
 from vector_memory.server.jsonrpc import as_line, read_message
+from vector_memory.server.tools import made
 from vector_memory.settings import Answers, Profile, ServerOptions, Settings, Toolset
 
 LIBRARIES = ("fastmcp", "mcp", "mcp-types")
@@ -68,6 +69,20 @@ def unopened() -> Any:
 
 
 def early_answers() -> Iterator[str]:
+    """Yield the file's lines. What it says now is not asked."""
+    kept = description()["configurations"]
+    description()["configurations"] = {}
+    for remembered in (all_tools, made):
+        remembered.cache_clear()
+    try:
+        yield from lines()
+    finally:
+        description()["configurations"] = kept
+        for remembered in (all_tools, made):
+            remembered.cache_clear()
+
+
+def lines() -> Iterator[str]:
     """Yield the file's lines: a value that several answers have in common is written once."""
     values: dict[str, int] = {}
 

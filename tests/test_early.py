@@ -26,7 +26,9 @@ from vector_memory.server.app import create_server
 from vector_memory.server.early import Answers, EarlyClient, description, key_of, plain_options
 from vector_memory.server.fastmcp_adapter import serve_streams
 from vector_memory.server.stdio import Wire
-from vector_memory.settings import ServerOptions
+from vector_memory.server.tools import functions_of, memory_tool
+from vector_memory.server.tools.memory_tool import MemoryTool
+from vector_memory.settings import ServerOptions, Toolset
 
 LIBRARY = "fastmcp-0.0.1"
 STRANGERS = ("1999-01-01", "2026-07-28", "")
@@ -268,6 +270,12 @@ def test_with_other_releases_of_the_libraries_nothing_is_answered_early(monkeypa
     assert not description.__wrapped__()["configurations"]
     monkeypatch.undo()
     assert not early.is_installed(LIBRARY)
+
+
+def test_a_tool_that_is_described_is_the_one_that_would_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = {function: MemoryTool.of(function) for function in functions_of(Toolset)}
+    monkeypatch.setattr(memory_tool, "all_tools", dict)
+    assert described == {function: MemoryTool.of(function) for function in described}
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """The server around the tools."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from fastmcp import Client, FastMCP
@@ -11,7 +13,7 @@ import vector_memory
 from eras import Call
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.server.app import create_server
+from vector_memory.server.app import LOOKS_AT_FIRST_CALLS, create_server, work_in_background
 from vector_memory.server.instructions import INSTRUCTIONS, instructions_for
 from vector_memory.server.tools import offered
 from vector_memory.settings import Profile, ServerOptions, Settings, Toolset
@@ -112,6 +114,24 @@ async def test_a_read_only_server_offers_only_tools_that_read(store: SessionMemo
     assert {"get_memory_by_id", "search_reports_specific_chunks", "list_sessions"} <= hints.keys()
     assert all(answer.is_error for answer in refused)
     assert found.structured_content["total_results"] == 1
+
+
+@pytest.mark.parametrize(("answered", "looks"), [(1, 1), (4, 4), (None, LOOKS_AT_FIRST_CALLS)])
+async def test_background_work_waits_for_the_first_answers_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, answered: int | None, looks: int
+) -> None:
+    """It begins as soon as a look finds no request unanswered, or after the last look."""
+    monkeypatch.setattr("vector_memory.server.app.SECONDS_UNASKED", 0)
+    part, begun = MagicMock(), []
+
+    def is_busy() -> bool:
+        begun.append(part.start_background_work.called)
+        return len(begun) != answered
+
+    working = asyncio.create_task(work_in_background(lambda: [part], is_busy))
+    await until(lambda: part.start_background_work.called)
+    working.cancel()
+    assert begun == [False] * looks
 
 
 async def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

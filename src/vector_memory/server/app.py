@@ -54,6 +54,9 @@ logger = logging.getLogger(__name__)
 SECONDS_UNASKED = 0.3
 """Background work starts after this delay: clients list the tools at once, and both would be slower."""
 
+LOOKS_AT_FIRST_CALLS = 10
+"""So often it is put off while a call is unanswered: the first ones may have waited for imports."""
+
 SECONDS_BETWEEN_LOOKS = 1.0
 
 OFTEN = 700
@@ -109,8 +112,12 @@ def create_server(
     open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
     project: Project = NO_PROJECT,
     over_http: OverHttp | None = None,
+    is_busy: Callable[[], bool] = bool,
 ) -> FastMCP:
-    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
+    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends.
+
+    `is_busy`: whether a client waits for an answer, and background work not to begin.
+    """
     openers: dict[str, Callable[[], AbstractContextManager[Part]]] = {}
     if not IN_STORE.isdisjoint(offer.chosen()):
         openers[MEMORY] = open_store
@@ -125,7 +132,7 @@ def create_server(
                 parts["conversation"] = Conversation(project, not offer.read_only, over_http is not None)
             if over_http is not None or "files" in openers:
                 parts.opened()
-            background = asyncio.create_task(work_in_background(parts.opened))
+            background = asyncio.create_task(work_in_background(parts.opened, is_busy))
             try:
                 yield parts
             finally:
@@ -167,9 +174,12 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
         guide.add_guide(server, read_only=offer.read_only)
 
 
-async def work_in_background(opened: Callable[[], Sequence[Part]]) -> None:
-    """Start the background work of the parts that `opened` returns, then unload idle parts."""
-    await asyncio.sleep(SECONDS_UNASKED)
+async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Callable[[], bool] = bool) -> None:
+    """Start the background work of the parts that `opened` returns after the first calls, then unload idle parts."""
+    for _ in range(LOOKS_AT_FIRST_CALLS):
+        await asyncio.sleep(SECONDS_UNASKED)
+        if not is_busy():
+            break
     parts = opened()
     for part in parts:
         part.start_background_work()
@@ -286,7 +296,7 @@ def run_server(
         wire = Wire(client.source, client.sink, end, is_writing, client.answered)
         if not IN_STORE.isdisjoint(offer.chosen()):
             memory.open_storage()
-        server = create_server(memory.open_store, offer, memory.open_files, project_at(address))
+        server = create_server(memory.open_store, offer, memory.open_files, project_at(address), is_busy=wire.is_busy)
         asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:
         raise

@@ -48,6 +48,7 @@ OPTIONS = {
 }
 """What may be given, the default first. Memory files have locations of their own, which are checked."""
 
+TOOLSETS = ("session", "tagged", "files")
 LOCATIONS = ("DATABASE_PATH", "WORKING_DIR")
 
 
@@ -74,6 +75,23 @@ def description() -> dict[str, Any]:
 def is_installed(distribution: str) -> bool:
     """Return whether a release such as `fastmcp-4.2.3` is installed. `importlib.metadata` would take 30 ms."""
     return any(os.path.isdir(f"{folder}/{distribution}.dist-info") for folder in sys.path)  # noqa: PTH112
+
+
+def tools_of(described: Mapping[str, Any], offered: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tools that a server offers, as it lists them: their schemas are described apart."""
+    values = described["values"]
+    return [
+        {name: values[part] if name.endswith("Schema") else part for name, part in values[tool].items()}
+        for tool in offered["tools"]
+    ]
+
+
+@cache
+def all_tools() -> dict[str, dict[str, Any]]:
+    """Return each tool with all its parameters, by name. Empty if they are not described."""
+    described = description()
+    offered = described["configurations"].get(key(TOOLSETS, "all", is_lean=False, read_only=False), {"tools": ()})
+    return {tool["name"]: tool for tool in tools_of(described, offered)}
 
 
 class Answers:
@@ -157,12 +175,7 @@ class Answers:
         return value
 
     def _tools(self) -> list[dict[str, Any]]:
-        """Return the tools: what several of them have in common is described once."""
-        values = self._described["values"]
-        return [
-            {name: values[part] if name.endswith("Schema") else part for name, part in values[tool].items()}
-            for tool in self._offered["tools"]
-        ]
+        return tools_of(self._described, self._offered)
 
 
 def is_common(line: bytes) -> bool:
@@ -244,6 +257,7 @@ class EarlyClient(io.RawIOBase):
         self._handed_on += len(rest)
         if not rest:
             self._lines.clear()
+            wait_for(self._source.fileno())  # some clients hand over a pipe that does not block
             rest = os.read(self._source.fileno(), len(buffer))
         buffer[: len(rest)] = rest
         return len(rest)
@@ -251,7 +265,7 @@ class EarlyClient(io.RawIOBase):
     def _answer(self) -> None:
         begin = 0
         while self._answers and len(self._lines) < MOST_BYTES:
-            if self._stopping in select.select([self._source.fileno(), self._stopping], [], [])[0]:
+            if self._stopping in wait_for(self._source.fileno(), self._stopping):
                 break
             piece = os.read(self._source.fileno(), PIECE)
             if not piece:
@@ -272,6 +286,14 @@ class EarlyClient(io.RawIOBase):
                 os._exit(0)
             self.answered.append((line, answer))
         self._asked.set()
+
+
+def wait_for(*descriptors: int) -> list[int]:
+    """Wait until at least one of these can be read or has ended; return those."""
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poller.poll()]
 
 
 _client: EarlyClient | None = None
@@ -332,7 +354,7 @@ def plain_options(words: Sequence[str], variables: Mapping[str, str]) -> str | N
 def is_plain_location(given: Mapping[str, str], project: str | None) -> bool:
     """Return whether a memory is in a folder that exists, or will be created in one."""
     path, *others = [given[name] for name in LOCATIONS if name in given] or [project or "."]
-    folder = os.path.dirname(os.path.abspath(path)) if "DATABASE_PATH" in given else path  # noqa: PTH100, PTH120
+    folder = (os.path.dirname(path) or ".") if "DATABASE_PATH" in given else path  # noqa: PTH120
     return not others and not path.startswith("~") and not {"$", ":"} & {*path} and os.path.isdir(folder)  # noqa: PTH112
 
 

@@ -103,6 +103,10 @@ class Wire:
             for task in carrying:
                 task.cancel()
 
+    def is_busy(self) -> bool:
+        """Return whether a request is unanswered."""
+        return bool(self._open)
+
     async def _carry_in(self) -> None:
         loop = asyncio.get_running_loop()
         while True:

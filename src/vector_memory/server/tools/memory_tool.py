@@ -6,12 +6,13 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, cast, get_args
+from typing import Any, cast, get_args, get_type_hints
 
 from fastmcp.decorators import get_fastmcp_meta
 from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_context
+from fastmcp.server.dependencies import get_context, transform_context_annotations
 from fastmcp.tools import FunctionTool, ToolResult
+from fastmcp.tools.function_tool import ToolMeta
 from mcp_types import TextContent
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,6 +24,8 @@ from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.conversation import conversation_of, with_names
 from vector_memory.server.current_store import MEMORY
+from vector_memory.server.early import all_tools
+from vector_memory.server.fastmcp_adapter import read_docstring
 from vector_memory.server.tools.failures import (
     LEAN,
     admitting_failures,
@@ -67,7 +70,13 @@ class MemoryTool(FunctionTool):
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "MemoryTool":
-        """Return the tool for a function decorated with `@tool`."""
+        """Return the tool for a function decorated with `@tool`.
+
+        Making its schemas takes 12 ms, so they are read if they are described. What checks arguments is made when the
+        tool is called first.
+        """
+        if described := all_tools().get(function.__name__):
+            return cls._described(function, described)
         made = cast("MemoryTool", cls.from_function(function))
         return made.model_copy(
             update={
@@ -75,6 +84,21 @@ class MemoryTool(FunctionTool):
                 "meta": HANDED_ON | (made.meta or {}),
                 "output_schema": inlined(compact(admitting_failures(made.output_schema or {"properties": {}}))),
             }
+        )
+
+    @classmethod
+    def _described(cls, function: Callable[..., Any], described: dict[str, Any]) -> "MemoryTool":
+        said = cast("ToolMeta", get_fastmcp_meta(function))
+        return cls(
+            fn=transform_context_annotations(function),
+            return_type=get_type_hints(function, include_extras=True)["return"],
+            name=function.__name__,
+            title=said.title,
+            description=read_docstring(function).description,
+            annotations=said.annotations,
+            meta=HANDED_ON | (said.meta or {}),
+            parameters=described["inputSchema"],
+            output_schema=described["outputSchema"],
         )
 
     def brief(self) -> "MemoryTool":
