@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, nullcontext
 from importlib.metadata import version
 from itertools import combinations, product
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
@@ -70,16 +70,16 @@ def unopened() -> Any:
 
 def early_answers() -> Iterator[str]:
     """Yield the file's lines. What it says now is not asked."""
-    kept = description()["configurations"]
-    description()["configurations"] = {}
-    for remembered in (all_tools, made):
-        remembered.cache_clear()
-    try:
+    with patch.dict(description(), configurations={}):
+        forget()
         yield from lines()
-    finally:
-        description()["configurations"] = kept
-        for remembered in (all_tools, made):
-            remembered.cache_clear()
+    forget()
+
+
+def forget() -> None:
+    """Forget the tools, which are made of what the file says."""
+    all_tools.cache_clear()
+    made.cache_clear()
 
 
 def lines() -> Iterator[str]:

@@ -306,12 +306,16 @@ def test_an_answer_that_differs_from_the_servers_is_logged_and_not_sent_twice(
     given.flush()
     said = [json.loads(answers.readline())["id"] for _ in range(2)]
     given.close()
+    rest: list[bytes] = []
+    reading = threading.Thread(target=lambda: rest.extend(answers))
+    reading.start()
     wire = Wire(early_client.source, early_client.sink, lambda: None, answered=early_client.answered)
     with caplog.at_level(logging.ERROR, stdio.__name__):
         asyncio.run(serve_streams(create_server(MagicMock(), ServerOptions(read_only=True)), wire.streams()))
     early_client.sink.close()
     assert said == [1, 3]
-    (called,) = map(json.loads, answers)
+    reading.join()
+    (called,) = map(json.loads, rest)
     assert called["id"] == 3
     assert "tools" not in called["result"]
     assert [record.getMessage().rpartition(" ")[2] for record in caplog.records if record.name == stdio.__name__] == [
