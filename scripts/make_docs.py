@@ -6,6 +6,7 @@ What stands between marks such as "public sets" is made of the results of benchm
 """
 
 import inspect
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from vector_memory.cli.arguments import MODELS, accepted
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
 from vector_memory.results.sessions import Result
+from vector_memory.server.early import description
 from vector_memory.server.tools import CURATING, by_purpose, made, offered
 from vector_memory.server.tools.failures import compact
 from vector_memory.server.tools.memory_tool import MemoryTool
@@ -76,8 +78,9 @@ def main() -> None:
         "tools.md": tools,
         "schema.md": schema,
     }
-    texts = {DOCS / name: "\n".join(lines()) + "\n" for name, lines in pages.items()}
-    texts[EARLY] = "\n".join(early_answers()) + "\n"
+    texts = {EARLY: "\n".join(early_answers()) + "\n"}
+    description().update(json.loads(texts[EARLY]))  # the pages show the tools that it describes
+    texts |= {DOCS / name: "\n".join(lines()) + "\n" for name, lines in pages.items()}
     texts |= {page: filled(page.read_text(encoding="utf-8")) for page in MEASURED}
     stale = []
     for page, text in texts.items():
