@@ -46,6 +46,8 @@ def run(tmp_path: Path) -> Callable[..., str]:
             assert before in text
             text = text.replace(before, before + after)
         (copy / file).write_text(text)
+    early = copy / "server/early.json"  # scripts/make_docs.py would describe the parameter there
+    early.write_text(json.dumps(json.loads(early.read_text()) | {"configurations": {}}))
     path = f"{copy.parent}{os.pathsep}{TESTS}"
     environment = os.environ | {"PYTHONPATH": path, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
 
