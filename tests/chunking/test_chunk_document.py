@@ -177,8 +177,7 @@ def test_a_fence_without_an_end_is_cut_like_text_so_that_no_chunk_is_too_long(op
 )
 def test_a_fence_amid_html_or_indented_text_is_not_split_either(shell: str) -> None:
     indent = {"=": "    ", ">": "> "}.get(shell[0], "")
-    lines = ["```", *[PROSE] * 2, "```"]
-    fence = f"\n{indent}".join(lines)
+    fence = f"\n{indent}".join(["```", *[PROSE] * 2, "```"])
     text = f"{PROSE}\n\n" + shell.format(fence if shell[0] == ">" else indent + fence)
     assert sorted(chunk.text.count("```") for chunk in cut(text))[-2:] == [0, 2]
 
@@ -222,8 +221,7 @@ def test_neighbours_of_one_section_share_whole_words_up_to_the_overlap() -> None
 
 
 def test_an_overlap_never_reaches_over_a_heading_or_a_fence() -> None:
-    text = f"# A\n{PROSE}\n## B\n{PROSE}\n\n```\nx y\n```\n\n{PROSE}"
-    chunks = cut(text, size=12, overlap=6)
+    chunks = cut(f"# A\n{PROSE}\n## B\n{PROSE}\n\n```\nx y\n```\n\n{PROSE}", size=12, overlap=6)
     assert [chunk.text.split("\n")[0] for chunk in chunks if "## B" in chunk.text] == ["## B"]
     assert sum(chunk.text.count("x y") for chunk in chunks) == 1
     lone, *_ = after = cut(f"# {'title ' * 9}\n## {'part ' * 9}\n{PROSE}", size=12, overlap=6)
@@ -261,8 +259,7 @@ def test_importing_the_package_loads_no_splitter_no_parser_and_no_tokenizer() ->
 
 
 def test_a_header_names_title_section_position_and_memory_type() -> None:
-    chunk = cut("# T\n\n## A\n\none two")[0]
-    assert header("My report", "report", chunk, 15) == (
+    assert header("My report", "report", cut("# T\n\n## A\n\none two")[0], 15) == (
         "Document: My report\nSection: # T > ## A\nPosition: chunk 1 of 15, beginning\nType: report"
     )
 
@@ -277,8 +274,7 @@ def test_a_header_leaves_out_a_title_and_a_section_that_do_not_exist() -> None:
 def test_thirds_go_by_the_position_between_the_first_chunk_and_the_last(count: int, thirds: str) -> None:
     document = cut("\n".join(f"# H{number}\nbody" for number in range(count)) + " more" * 9)
     assert len(document) == count
-    said = [header(None, "report", chunk, count).split(", ")[1][0] for chunk in document]
-    assert "".join(said) == thirds
+    assert "".join([header(None, "report", chunk, count).split(", ")[1][0] for chunk in document]) == thirds
 
 
 MORE = MAX_CHUNKS + 1_000
@@ -323,5 +319,4 @@ def test_sections_are_joined_under_the_heading_that_they_share() -> None:
 
 
 def test_a_document_with_the_maximum_number_of_sections_is_cut_at_each() -> None:
-    chunks = chunk_document("# a\nb\n" * MAX_CHUNKS, estimate_tokens, 450, 50)
-    assert len(chunks) == MAX_CHUNKS
+    assert len(chunk_document("# a\nb\n" * MAX_CHUNKS, estimate_tokens, 450, 50)) == MAX_CHUNKS

@@ -29,8 +29,7 @@ def test_a_page_of_the_fastapi_documentation_keeps_its_long_console_output_whole
         (111, "section", "## Containers and Docker"),
         (143, "section", "## Recap"),
     ]
-    title = "# Server Workers - Uvicorn with Workers"
-    assert {chunk.headings[0] for chunk in chunks} == {title}
+    assert {chunk.headings[0] for chunk in chunks} == {"# Server Workers - Uvicorn with Workers"}
     assert [chunk.oversized for chunk in chunks] == [False, False, True, False, False, False, False, False]
 
 
