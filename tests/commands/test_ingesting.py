@@ -118,8 +118,7 @@ def test_an_interrupted_run_continues(tmp_path: Path, run: Run, monkeypatch: pyt
         return read(file)
 
     monkeypatch.setattr(ingesting, "text_in_file", interrupted)
-    ended = run("ingest", "notes", "--session", "s")
-    assert ended == (
+    assert run("ingest", "notes", "--session", "s") == (
         130,
         "",
         "vector-memory: interrupted; progress is saved: run the same command again to continue.\n",

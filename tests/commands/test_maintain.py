@@ -201,12 +201,10 @@ def test_models_calls_nothing_installed_that_cannot_be_used(
 @pytest.mark.usefixtures("memory")
 def test_models_lists_a_model_of_the_users_own_and_reembed_changes_over_to_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
-    own = Tiny(tmp_path / "own")
-    flags = ("--embedding-model", str(own.folder), "--embedding-dim", "64")
+    flags = ("--embedding-model", str(Tiny(tmp_path / "own").folder), "--embedding-dim", "64")
     assert run("models", *flags, "--json").json["models"][-1]["name"] == "tiny"
     assert "The vectors are from tiny@" in run("reembed", *flags).out
-    found = run("search", "lease", *flags, "--json").json
-    assert "by words only" not in str(found.get("message"))
+    assert "by words only" not in str(run("search", "lease", *flags, "--json").json.get("message"))
 
 
 def test_invalid_arguments_are_reported_in_json_too(run: Run) -> None:

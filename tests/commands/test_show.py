@@ -123,8 +123,7 @@ def test_a_timeline_says_who_stored_what(run: Run) -> None:
 @pytest.mark.usefixtures("memory")
 def test_a_mistyped_session_is_said_with_the_one_that_is_meant(words: list[str], run: Run) -> None:
     """An empty answer would look as if nothing were stored."""
-    sentence = 'vector-memory: There is no session "outgae": did you mean "outage"?\n'
-    assert run(*words, "outgae") == (1, "", sentence)
+    assert run(*words, "outgae") == (1, "", 'vector-memory: There is no session "outgae": did you mean "outage"?\n')
     assert run(*words, "Outage").err.endswith('did you mean "outage"?\n')
     assert run(*words, "xyz").err.endswith("run `vector-memory sessions` to list them.\n")
 
@@ -186,10 +185,8 @@ def test_a_stored_text_cannot_steer_the_terminal(memory: Path, run: Run) -> None
             "report", f"{nasty} lock", session_id=nasty, agent_id=nasty, task_code=nasty, title=nasty, tags=[nasty]
         )
     for words in (["show", 6], ["sessions"], ["timeline", nasty], ["stats", nasty], ["search", "lock"]):
-        said = run(*words).out
-        assert not set(said) & set(nasty) - set("]0;title31m")
-        ended = run(*words, "--json")
-        assert ended.out.replace("\n", "").isprintable()
+        assert not set(run(*words).out) & set(nasty) - set("]0;title31m")
+        assert run(*words, "--json").out.replace("\n", "").isprintable()
     assert run("show", 6, "--json").json["title"] == nasty
     refused = run("export", "-o", f"none/{nasty}", "--json")
     assert refused.err.removesuffix("\n").isprintable()

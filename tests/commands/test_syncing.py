@@ -48,8 +48,7 @@ def test_an_edited_file_replaces_what_came_of_it_before(notes: Path, tmp_path: P
     (notes / "a.md").write_text("# A\n\nEdited.")
     (notes / "b.md").unlink()
     (notes / "c.md").write_text("# C\n\nThird.")
-    ended = run("ingest", "notes", "--sync")
-    assert ended.out.splitlines() == [
+    assert run("ingest", "notes", "--sync").out.splitlines() == [
         "Updated: notes/a.md",
         "Removed: notes/b.md",
         "Stored 1 file in session notes; 1 updated; 0 unchanged; 1 removed; 0 failed.",

@@ -146,8 +146,7 @@ def test_another_entry_of_this_name_is_shown_with_what_differs(run: Run, home: P
     theirs = {"command": "/old/vector-memory", "args": ["serve"], "env": {"LOG_LEVEL": "DEBUG"}}
     text = json.dumps({"mcpServers": {"vector-memory": theirs}}, indent=2)
     (home / ".cursor" / "mcp.json").write_text(text, encoding="utf-8")
-    shown = run("install", "cursor", "--yes").out
-    assert '-      "command": "/old/vector-memory",' in shown
+    assert '-      "command": "/old/vector-memory",' in run("install", "cursor", "--yes").out
     assert written(CLIENTS["cursor"], InstallScope.USER)["env"] == {"LOG_LEVEL": "DEBUG"}, "what the user added stays"
     assert (home / ".cursor" / "mcp.json.before-vector-memory").read_text(encoding="utf-8") == text
 
@@ -358,8 +357,7 @@ def test_applications_keep_their_files_where_the_system_says(
 
 @pytest.mark.usefixtures("claude")
 def test_the_file_of_claude_code_is_changed_by_its_own_command(run: Run, home: Path) -> None:
-    shown = run("install", "claude", "--yes")
-    words = shlex.split(shown.out.partition("\n$ ")[2].partition("\n")[0])
+    words = shlex.split(run("install", "claude", "--yes").out.partition("\n$ ")[2].partition("\n")[0])
     assert words[:6] == ["claude", "mcp", "add-json", "--scope", "user", "vector-memory"]
     held = json.loads((home / ".claude.json").read_text(encoding="utf-8"))
     assert held["mcpServers"]["vector-memory"] == json.loads(words[6])

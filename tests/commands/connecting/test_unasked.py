@@ -129,8 +129,7 @@ def test_a_file_that_the_client_does_not_read_is_refused_with_the_reason(
     ended = run("install", name, "--yes")
     assert ended.code == 2
     assert f"{home / file}, line 2, column 3: this client does not read files with comments" in ended.err
-    snippet = json.loads(ended.err.partition("\n\n")[2])
-    assert hooks.found(snippet, "vector-memory") == OURS_IN[name]
+    assert hooks.found(json.loads(ended.err.partition("\n\n")[2]), "vector-memory") == OURS_IN[name]
     assert everything(tmp_path) == before, "not even the tools"
 
 
@@ -207,8 +206,7 @@ def test_with_the_plugin_nothing_is_added(
         (folder / ".claude" / name).write_text(json.dumps(content), encoding="utf-8")
     before = everything(tmp_path)
     for words in (["claude", "--yes"], ["claude", "--tools-only", "--yes"], ["claude", "--project", "--yes"]):
-        done = run("install", *words)
-        assert ("claude plugin disable vector-memory@catalog" in done.out) == is_there
+        assert ("claude plugin disable vector-memory@catalog" in run("install", *words).out) == is_there
         assert (everything(tmp_path) == before) == is_there
 
 
@@ -226,8 +224,7 @@ def test_who_trusted_the_hooks_in_codex_has_the_file_as_before(run: Run, home: P
     )
     with config.open("a", encoding="utf-8") as file:
         file.write(f"\n[hooks.state]\n{noted}")
-    removed = run("uninstall", "codex", "--yes")
-    assert removed.out.count(f"--- {config}\n") == 1
+    assert run("uninstall", "codex", "--yes").out.count(f"--- {config}\n") == 1
     assert everything(tmp_path) == before
 
 
