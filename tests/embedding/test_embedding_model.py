@@ -199,8 +199,7 @@ def test_the_default_model_runs_on_onnx_runtime_under_both_its_names(name):
 
 
 def test_the_toy_model_needs_no_weights_and_any_dimensions():
-    engine = load_embedder(Settings(embedding_model="toy", embedding_dim=7))
-    assert engine.fingerprint.dimensions == 7
+    assert load_embedder(Settings(embedding_model="toy", embedding_dim=7)).fingerprint.dimensions == 7
 
 
 def test_another_dimension_than_the_models_is_refused_and_the_right_one_named():

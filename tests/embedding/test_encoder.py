@@ -22,8 +22,7 @@ def tiny(request: pytest.FixtureRequest, tmp_path: Path) -> Tiny:
 
 
 def test_the_installed_default_model_is_what_a_build_makes_of_its_weights(weights: ModelFolder) -> None:
-    stored = stored_in(weights.file("model.safetensors"))
-    built = Encoder(stored, "model.safetensors", 12, 1e-12).build()
+    built = Encoder(stored_in(weights.file("model.safetensors")), "model.safetensors", 12, 1e-12).build()
     assert built == weights.file("model.onnx").read_bytes()
     assert len(built) < 40_000  # offsets and no weights
 
@@ -40,14 +39,12 @@ def test_vectors_of_each_architecture_equal_a_forward_pass_in_numpy(tiny: Tiny) 
 def test_a_text_has_the_same_bits_alone_and_among_others_in_each_architecture(tiny: Tiny) -> None:
     engine = OnnxEngine(tiny.model(), calls=2)
     together = engine.embed(TEXTS * 3)
-    alone = np.concatenate([engine.embed([text]) for text in TEXTS * 3])
-    assert np.array_equal(together, alone)
+    assert np.array_equal(together, np.concatenate([engine.embed([text]) for text in TEXTS * 3]))
 
 
 def test_texts_are_read_up_to_the_last_position_of_the_model(tmp_path: Path) -> None:
     engine = OnnxEngine(Tiny(tmp_path).model())
     words = POSITIONS - len(["[CLS]", "passage", ":", "[SEP]"])
-    texts = ["queue " * words, "queue " * words + "lease", "queue " * (words - 1) + "lease"]
-    vectors = engine.embed(texts)
+    vectors = engine.embed(["queue " * words, "queue " * words + "lease", "queue " * (words - 1) + "lease"])
     assert np.array_equal(vectors[0], vectors[1])
     assert not np.array_equal(vectors[0], vectors[2])

@@ -83,8 +83,7 @@ def test_off_topic_questions_among_questions_of_their_language_have_no_answer_th
     engine: OnnxEngine, language: str
 ) -> None:
     """Where all texts look alike to the model."""
-    notes = [fact["questions"][language] for fact in FACTS] + [fact["text"] for fact in FACTS]
-    vectors = engine.embed(notes)
+    vectors = engine.embed([fact["questions"][language] for fact in FACTS] + [fact["text"] for fact in FACTS])
     rules = {question: engine.calibration_for(question) for question in LANGUAGES["off_topic"][language]}
     nearest = {question: float((vectors @ engine.encode_query(question).vector).max()) for question in rules}
     assert [each for each, rule in rules.items() if rule.level(nearest[each], 0.0) == "strong"] == []

@@ -80,8 +80,7 @@ def test_a_call_that_fails_beside_others_fails_the_whole(weights, monkeypatch):
 
 def test_the_longest_texts_are_embedded_first_so_that_no_call_is_left_alone_at_the_end():
     lengths = [12, 128, 40, 128, 64]
-    longest = [lengths[group[0]] for group in equal_length_groups(lengths)]
-    assert longest == [128, 64, 40, 12]
+    assert [lengths[group[0]] for group in equal_length_groups(lengths)] == [128, 64, 40, 12]
 
 
 def test_no_texts_make_no_vectors(engine):

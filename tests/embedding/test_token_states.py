@@ -71,8 +71,7 @@ def test_a_late_score_is_the_mean_over_the_question_of_the_highest_product_with_
         else 0.0
         for each in passages
     ]
-    found = scores(question, [packed(each) for each in passages])
-    assert found == pytest.approx(expected, abs=1e-5)
+    assert scores(question, [packed(each) for each in passages]) == pytest.approx(expected, abs=1e-5)
     assert [len(packed(each)) for each in passages] == [count * bytes_per_state(dimensions) for count in counts]
 
 
@@ -136,8 +135,7 @@ def test_the_states_of_a_text_do_not_depend_on_the_other_texts_of_a_call(engine:
 
 
 def test_a_passage_has_a_state_for_each_token_of_content(engine: OnnxEngine) -> None:
-    counts = [len(states) / bytes_per_state(384) for states in states_of(engine.encode(TEXTS))]
-    assert counts == [4, 3, 6, 0, 2]
+    assert [len(states) / bytes_per_state(384) for states in states_of(engine.encode(TEXTS))] == [4, 3, 6, 0, 2]
 
 
 def test_the_passage_that_says_what_a_question_says_has_the_highest_late_score(engine: OnnxEngine) -> None:
@@ -161,5 +159,4 @@ def test_the_tokens_of_a_prefix_have_no_states(tmp_path: Path, unigram: bool) ->
     engine = OnnxEngine(tiny.model())
     [states] = states_of(engine.encode(["lease the queue"]))
     assert len(states) == 2 * bytes_per_state(WIDTH)
-    asked = engine.encode_query("lease of shard").states
-    assert asked.shape == (2, WIDTH)
+    assert engine.encode_query("lease of shard").states.shape == (2, WIDTH)

@@ -151,8 +151,7 @@ def test_a_folder_of_links_into_another_is_used(weights, engine, tmp_path):
     for name in PACKAGED:
         put(weights.file(name), tmp_path / "cache" / name)
         (tmp_path / name).symlink_to(tmp_path / "cache" / name)
-    linked = OnnxEngine(find_weights(tmp_path))
-    assert np.array_equal(linked.embed(["lease"]), engine.embed(["lease"]))
+    assert np.array_equal(OnnxEngine(find_weights(tmp_path)).embed(["lease"]), engine.embed(["lease"]))
 
 
 def test_a_cache_made_of_links_to_blobs_is_used(tmp_path):
