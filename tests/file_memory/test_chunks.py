@@ -65,8 +65,7 @@ def test_a_paragraph_that_fits_is_not_cut_even_if_the_overlap_must_be_shorter() 
 
 
 def test_a_paragraph_that_is_too_long_is_cut_between_sentences() -> None:
-    sentences = [sentence(f"s{number}w", 12) for number in range(10)]
-    chunks = cut_file(" ".join(sentences), words, SIZE, OVERLAP)
+    chunks = cut_file(" ".join([sentence(f"s{number}w", 12) for number in range(10)]), words, SIZE, OVERLAP)
     assert len(chunks) > 1
     assert all(chunk.text.endswith("end.") for chunk in chunks)
 
@@ -87,8 +86,7 @@ def test_lines_are_counted_by_line_feeds(line_end: str) -> None:
 def test_a_chunk_is_the_text_of_its_lines(text: str) -> None:
     lines = text.split("\n")
     for chunk in cut_file(text, words, SIZE, OVERLAP):
-        on_lines = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
-        assert chunk.text in on_lines
+        assert chunk.text in "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
         first_line, last_line = chunk.text.split("\n")[0], chunk.text.split("\n")[-1]
         assert first_line in lines[chunk.start_line - 1]
         assert last_line in lines[chunk.end_line - 1]
@@ -119,10 +117,8 @@ def test_no_chunk_is_too_long_or_inside_the_next(text: str) -> None:
 def test_neighbours_share_some_text_but_at_most_the_overlap_however_long_their_paragraph_is() -> None:
     numbered = [f"w{number}{'.' * (number % 7 == 0)}" for number in range(400)]
     for length in range(len(numbered)):
-        chunks = cut_file(" ".join(numbered[:length]), words, SIZE, OVERLAP)
-        for before, after in pairwise(chunks):
-            shared = set(before.text.split()) & set(after.text.split())
-            assert 1 <= len(shared) <= OVERLAP, length
+        for before, after in pairwise(cut_file(" ".join(numbered[:length]), words, SIZE, OVERLAP)):
+            assert 1 <= len(set(before.text.split()) & set(after.text.split())) <= OVERLAP, length
 
 
 def test_a_very_long_line_and_many_blank_lines_are_cut_quickly() -> None:
