@@ -43,8 +43,7 @@ class Talk:
 
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
         """Call a tool; return its answer."""
-        answer = await self.client.call_tool(tool, arguments, raise_on_error=False)
-        return dict(answer.structured_content or {})
+        return dict((await self.client.call_tool(tool, arguments, raise_on_error=False)).structured_content or {})
 
     async def listed(self) -> set[str]:
         """Return the names of the tools in the list."""

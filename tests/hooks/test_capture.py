@@ -55,8 +55,7 @@ async def test_each_event_is_stored_as_what_it_is(talk: Any) -> None:
     await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
     summary = "<analysis>Let me think.</analysis>\n\n<summary>\nThe lock is gone.\n</summary>"
     await talk.hook("hook_compaction", session_id="s", compact_summary=summary)
-    found = [(one.memory_type, one.agent_id, one.content) for one in talk.memories()]
-    assert found == [
+    assert [(one.memory_type, one.agent_id, one.content) for one in talk.memories()] == [
         ("input_prompt", "main-orchestrator", PROMPT),
         ("report", "explorer", REPORT),
         ("working_memory", "fastmcp", ANSWER.strip()),

@@ -201,8 +201,7 @@ async def test_no_other_file_is_read(
         case "another folder":
             path = path.rename(tmp_path / path.name)
         case "a link":
-            outside = path.rename(tmp_path / path.name)
-            path.symlink_to(outside)
+            path.symlink_to(path.rename(tmp_path / path.name))
         case "another project":
             path = write(user(FIRST, timestamp=ago(), cwd="/home/ann/site"))
         case "a long file":

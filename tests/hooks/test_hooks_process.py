@@ -42,8 +42,7 @@ def test_a_session_is_told_what_the_one_before_it_left(server: Server, folder: P
     assert told["hookEventName"] == "UserPromptSubmit"
     assert PROMPT in told["additionalContext"]
     assert f"{stored['memory_id']}: Locks" in told["additionalContext"]
-    prompt = server.call("get_memory_by_id", memory_id=1)["memory"]
-    assert prompt["metadata"] == {"project": str(folder)}
+    assert server.call("get_memory_by_id", memory_id=1)["memory"]["metadata"] == {"project": str(folder)}
     assert not [tool for tool in listed if tool["name"].startswith("hook")]
 
 

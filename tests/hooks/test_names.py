@@ -123,5 +123,4 @@ async def test_prompts_and_states_of_the_last_session_are_found_by_a_query(talk:
     assert found["query"] == "orders table"
     assert found["results"][0]["content"] == PROMPT
     assert {result["session_id"] for result in found["results"]} == {"one"}
-    listed = await talk.call(search, session_id="last")
-    assert listed["results"][-1]["content"] == PROMPT
+    assert (await talk.call(search, session_id="last"))["results"][-1]["content"] == PROMPT
