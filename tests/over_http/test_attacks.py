@@ -108,8 +108,7 @@ async def test_every_client_gets_its_own_answers_and_no_other(team: Team) -> Non
         headers |= {"MCP-Protocol-Version": MODERN if envelope else LEGACY}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = message_of(await client.post(team.url, json=body, headers=headers))
-        results = answer["result"]["structuredContent"]["results"]
-        assert [one["session_id"] for one in results] == [session]
+        assert [one["session_id"] for one in answer["result"]["structuredContent"]["results"]] == [session]
 
     async with httpx2.AsyncClient(timeout=120) as client:
         await asyncio.gather(*(ask(client, owner, turn) for turn in range(6) for owner in owners))

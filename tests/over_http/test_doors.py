@@ -52,8 +52,7 @@ def test_a_revoked_token_is_refused_at_the_next_call(team: Team) -> None:
 
 
 def test_a_token_of_a_namespace_that_is_gone_opens_nothing(team: Team) -> None:
-    answer = post(team.url, team.token(next(NAMES), "gone"))
-    assert "There is no namespace gone" in answer_in(answer)["message"]
+    assert "There is no namespace gone" in answer_in(post(team.url, team.token(next(NAMES), "gone")))["message"]
 
 
 def test_last_is_the_session_before_that_of_the_day_for_callers_that_name_none(team: Team) -> None:
@@ -69,8 +68,7 @@ def test_a_token_bound_to_an_agent_stores_as_that_agent_only(team: Team) -> None
     report = {"session_id": "bound", "content": "# Found\n\nIt works."}
     refused = post(team.url, secret, tool="store_report", arguments={**report, "agent_id": "boss"})
     assert "stores as agent scout" in answer_in(refused)["message"]
-    stored = post(team.url, secret, tool="store_report", arguments=report)
-    assert answer_in(stored)["agent_id"] == "scout"
+    assert answer_in(post(team.url, secret, tool="store_report", arguments=report))["agent_id"] == "scout"
 
 
 @pytest.mark.parametrize(
@@ -145,8 +143,7 @@ def test_a_damaged_list_of_tokens_tells_clients_to_come_back_and_is_not_served(
     registry, path = Registry(tmp_path), tmp_path / "teams.db"
     registry.create("red")
     operator = registry.tokens.create("other", "red", Permission.ADMIN)
-    options = HttpOptions(http=True, data_dir=tmp_path)
-    with serving(options, tmp_path) as url:
+    with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path) as url:
         sound = path.read_bytes()
         path.unlink() if damage is None else path.write_bytes(damage)
         refused = [post(url, operator) for _ in range(2)]  # the second time, the file is opened again

@@ -38,8 +38,7 @@ class Hosts:
         """Start one more server, with a data folder of its own."""
         folder = self.folder / f"host-{len(self.urls)}"
         address = DatabaseUrl.parse(self.cluster.url("team", role))
-        options = HttpOptions(http=True, data_dir=folder)
-        app = application(address, SETTINGS, [folder], offer, options)
+        app = application(address, SETTINGS, [folder], offer, HttpOptions(http=True, data_dir=folder))
         self.urls.append(self.running.enter_context(running(app)))
         return self.urls[-1]
 
@@ -97,8 +96,7 @@ def test_tokens_keep_their_limits_in_the_database(hosts: Hosts) -> None:
         assert limited not in str(connection.execute("select * from vector_memory.tokens").fetchall())
     with pytest.raises(ValidationError, match="already"):
         hosts.token("limited")
-    expired = hosts.token("expired", expires_at=1.0)
-    assert post(hosts.urls[0], expired).status_code == 401
+    assert post(hosts.urls[0], hosts.token("expired", expires_at=1.0)).status_code == 401
 
 
 def test_a_quota_holds_on_every_host(hosts: Hosts) -> None:
@@ -134,8 +132,7 @@ def test_all_hosts_seal_questions_with_the_same_key_and_keep_a_signed_audit_log_
     for url in hosts.urls[:2]:
         called(url, secret)
     for number in range(2):
-        folder = hosts.folder / f"host-{number}"
-        log = AuditLog(folder)
+        log = AuditLog(hosts.folder / f"host-{number}")
         assert log.verify().broken is None
         assert ("carol", "list_sessions") in [(line["token"], line["call"]) for line in log.lines()]
 
@@ -175,8 +172,7 @@ def test_while_the_database_is_away_hosts_say_so_and_go_on_when_it_is_back(hosts
         assert called(one, secret)["error"] == "DatabaseError"
         stranger = post(other, unseen)
         assert (stranger.status_code, "retry-after" in stranger.headers) == (503, True)
-        figures = httpx2.get(one.replace("/mcp", "/metrics"), headers=bearer)
-        assert "vector_memory_calls_total" in figures.text
+        assert "vector_memory_calls_total" in httpx2.get(one.replace("/mcp", "/metrics"), headers=bearer).text
     finally:
         hosts.cluster.start()
     assert httpx2.get(ready, headers=bearer).status_code == 200

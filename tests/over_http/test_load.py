@@ -38,8 +38,7 @@ def engine() -> TextsHeld:
 
 def call(team: Team, secret: str, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool, and return its answer, which has to be a success."""
-    answer = post(team.url, secret, tool=tool, arguments=arguments, verify=False)
-    body = answer_in(answer)
+    body = answer_in(post(team.url, secret, tool=tool, arguments=arguments, verify=False))
     assert body["success"], body
     return body
 

@@ -63,8 +63,7 @@ def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None
     secret = team.token(next(NAMES), "small")
     reports = [{"agent_id": "a", "session_id": "s", "content": f"# {n}\n\nText."} for n in range(2)]
     answers = [post(team.url, secret, tool="store_report", arguments=report) for report in reports]
-    errors = [answer_in(answer)["error"] for answer in answers]
-    assert errors == [None, "QuotaExceeded"]
+    assert [answer_in(answer)["error"] for answer in answers] == [None, "QuotaExceeded"]
     assert answer_in(post(team.url, secret))["total_sessions"] == 1
 
 
@@ -72,8 +71,7 @@ def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None
 def test_a_namespace_that_does_not_exist_is_neither_read_nor_made(team: Team, namespace: str) -> None:
     elsewhere = team.folder.parent / "elsewhere"
     elsewhere.mkdir(exist_ok=True)
-    answer = answer_in(post(team.url, team.token(next(NAMES), namespace)))
-    assert "There is no namespace" in answer["message"]
+    assert "There is no namespace" in answer_in(post(team.url, team.token(next(NAMES), namespace)))["message"]
     assert not list(elsewhere.iterdir())
 
 
@@ -132,8 +130,7 @@ def test_only_calls_of_the_last_minute_count_over_all_threads_and_processes(
 def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path) -> None:
     Registry(tmp_path).create("red")
     secret = Registry(tmp_path).tokens.create("ada", "red", Permission.ADMIN)
-    options = HttpOptions(http=True, data_dir=tmp_path)
-    with serving(options, tmp_path, ServerOptions(read_only=True)) as url:
+    with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path, ServerOptions(read_only=True)) as url:
         arguments = {"session_id": "s", "prompt": "Why does it fail?"}
         assert post(url, secret, tool="hook_prompt", arguments=arguments).status_code == 200
         assert answer_in(post(url, secret))["total_sessions"] == 0

@@ -64,8 +64,7 @@ async def test_what_cannot_be_sent_now_waits_in_order(outbox: Outbox) -> None:
 
 
 async def test_a_full_namespace_keeps_all_that_waits_in_order(team: Team, outbox: Outbox) -> None:
-    texts = ["first of all", "second of all"]
-    for text in texts:
+    for text in ["first of all", "second of all"]:
         add(outbox, "store_report", **{**REPORT, "content": text})
     add(outbox, "hook_prompt", session_id="s", prompt="Why does the import fail?")
     relay = Relay(remote_of(team, namespace=limit(team, "full", memories=0)), outbox)

@@ -83,8 +83,7 @@ def test_an_answer_does_not_count_in_another_namespace_that_the_token_opens_late
     name = team.tokens.find(question.secret).name  # type: ignore[union-attr]
     team.tokens.revoke(name)
     moved = team.token(name, "blue")
-    arguments = {"memory_id": question.memory_id}
-    assert error_of(question.agree(moved, question.state, arguments=arguments)) == INVALID
+    assert error_of(question.agree(moved, question.state, arguments={"memory_id": question.memory_id})) == INVALID
     assert other.is_there()
 
 
@@ -162,8 +161,7 @@ def test_an_answer_whose_state_was_changed_is_refused(team: Team, change: Any) -
 def test_an_answer_without_state_is_asked_for_again(team: Team) -> None:
     question = Question.of(team)
     agreed = {"confirmation": {"action": "accept", "content": {"confirm": True}}}
-    again = question.ask(question.secret, inputResponses=agreed)
-    assert again["result"]["resultType"] == "input_required"
+    assert question.ask(question.secret, inputResponses=agreed)["result"]["resultType"] == "input_required"
     assert question.is_there()
 
 

@@ -73,8 +73,7 @@ async def test_a_question_of_the_shared_memory_reaches_the_user_and_the_answer_c
     async with connected(remote_of(team), outbox, era, elicitation_handler=ask) as client:
         memory_id = (await stored(client))["memory_id"]
         assert "declined" in await failure(client, "delete_memory", memory_id=memory_id)
-        deleted = await client.call_tool("delete_memory", {"memory_id": memory_id})
-        assert deleted.structured_content["success"]
+        assert (await client.call_tool("delete_memory", {"memory_id": memory_id})).structured_content["success"]
         assert await failure(client, "get_memory_by_id", memory_id=memory_id)
     assert len(questions) == 2
     assert all(f"Permanently delete report {memory_id}" in question for question in questions)
@@ -116,8 +115,7 @@ async def test_a_store_that_leaves_out_names_is_of_the_client_and_of_the_session
     async with connected(Remote(AWAY, lambda: "vm_x"), outbox, client_info=who) as client:
         await client.call_tool("hook_prompt", {"session_id": session, "prompt": "And why not at noon, of all times?"})
         await client.call_tool("store_report", {"content": "# Later\n\nIt was the disk."})
-    relay = Relay(remote_of(team), outbox)
-    await send_waiting(relay)
+    await send_waiting(Relay(remote_of(team), outbox))
     assert outbox.is_empty()
     assert (at_once["session_id"], at_once["agent_id"]) == (session, "some-client")
     async with team.client(team.token(next(NAMES))) as client:
@@ -150,8 +148,7 @@ async def test_a_hook_that_the_shared_memory_refuses_shows_no_error(team: Team, 
 async def test_what_a_token_does_not_permit_a_hook_to_store_is_set_aside_with_the_reason(
     team: Team, outbox: Outbox
 ) -> None:
-    remote = remote_of(team, sessions=("mine",))
-    async with connected(remote, outbox) as client:
+    async with connected(remote_of(team, sessions=("mine",)), outbox) as client:
         for session in ("mine", "yours"):
             await client.call_tool("hook_prompt", {"session_id": session, "prompt": f"Why does it fail in {session}?"})
         await until(outbox.is_empty)
@@ -181,8 +178,7 @@ async def test_a_text_that_no_message_can_carry_is_refused_and_not_kept(team: Te
     for content in ("\ud800", float("nan")):
         message = SimpleNamespace(name="store_report", arguments={**REPORT, "content": content})
         context = SimpleNamespace(message=message, fastmcp_context=None)
-        answer = await relay.on_call_tool(context, None)  # type: ignore[arg-type]
-        assert "lone surrogate" in answer.structured_content["message"]
+        assert "lone surrogate" in (await relay.on_call_tool(context, None)).structured_content["message"]
     assert outbox.is_empty()
 
 

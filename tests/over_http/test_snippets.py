@@ -28,8 +28,7 @@ def secret(team: Team) -> str:
 
 async def assert_stores_and_finds(client: Client, agent: str) -> None:
     """Store a report and find it."""
-    stored = await client.call_tool("store_report", {**REPORT, "agent_id": agent})
-    assert stored.structured_content["memory_id"]
+    assert (await client.call_tool("store_report", {**REPORT, "agent_id": agent})).structured_content["memory_id"]
     found = await client.call_tool("search_reports_specific_chunks", {"query": "rack 7", "agent_id": agent})
     assert FOUND in found.structured_content["results"][0]["chunk_content"]
 
@@ -45,8 +44,7 @@ async def test_the_file_for_vs_code_leads_to_the_memory(team: Team, secret: str)
 
 
 def test_the_program_in_python_stores_and_finds(team: Team, secret: str) -> None:
-    program = snippet("python", "mcp", team.url)
-    ended = finished("-c", program, env=os.environ | {"VECTOR_MEMORY_TOKEN": secret})
+    ended = finished("-c", snippet("python", "mcp", team.url), env=os.environ | {"VECTOR_MEMORY_TOKEN": secret})
     assert (ended.returncode, FOUND in ended.stdout) == (0, True), ended.stderr
 
 

@@ -48,14 +48,12 @@ VALUES: dict[str, tuple[object, ...]] = {
 def calls_of(tool: MemoryTool) -> Iterator[dict[str, Any]]:
     """Yield calls of a tool, with and without each filter by session."""
     required = tool.parameters.get("required", ())
-    known = tool.parameters["properties"]
-    varied = {name: VALUES[name] for name in known if name in VALUES}
+    varied = {name: VALUES[name] for name in tool.parameters["properties"] if name in VALUES}
     if "session_id" in varied and "session_id" not in required:
         varied["session_id"] = (*varied["session_id"], None)
     others = {name: REQUIRED.get(name, "x") for name in required if name not in varied}
     for values in itertools.product(*varied.values()):
-        given = {name: value for name, value in zip(varied, values, strict=True) if value is not None}
-        yield others | given
+        yield others | {name: value for name, value in zip(varied, values, strict=True) if value is not None}
 
 
 async def fill(client: Client, session: str, word: str) -> None:
@@ -108,8 +106,7 @@ async def test_a_token_lists_and_calls_what_it_permits(team: Team, permission: P
         assert listed == {tool.name for tool in TOOLS if needed_for(tool.name) in permission.included}
         for tool in TOOLS:
             answer = await client.call_tool(tool.name, next(calls_of(tool)), raise_on_error=False)
-            is_denied = answer.structured_content["error"] == "AccessDenied"
-            assert is_denied == (tool.name not in listed), tool.name
+            assert (answer.structured_content["error"] == "AccessDenied") == (tool.name not in listed), tool.name
 
 
 @pytest.mark.parametrize("permission", list(Permission))
@@ -222,8 +219,7 @@ async def test_a_token_limited_to_a_session_changes_nothing_in_another(filled: T
                     assert answer.is_error, (tool.name, arguments)
             hidden = await admin.call_tool("search_reports_full_documents", {"session_id": "other"})
             for result in hidden.structured_content["results"]:
-                number = {"memory_id": result["id"]}
-                answer = await client.call_tool("delete_memory", number, raise_on_error=False)
+                answer = await client.call_tool("delete_memory", {"memory_id": result["id"]}, raise_on_error=False)
                 assert "There is no memory" in answer.structured_content["message"]
     assert texts(filled, "zoo") == before
 
@@ -281,8 +277,7 @@ async def everything(client: Client) -> list[str]:
     references = [ResourceTemplateReference(uri=uri) for uri in (SESSION, MEMORY)]
     references += [PromptReference(name=prompt.name) for prompt in await client.list_prompts()]
     for reference, name in itertools.product(references, ("session_id", "agent_id", "task_code")):
-        completed = await client.complete(reference, {"name": name, "value": ""})
-        said += completed.values
+        said += (await client.complete(reference, {"name": name, "value": ""})).values
     return said
 
 
