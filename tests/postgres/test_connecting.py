@@ -21,8 +21,7 @@ SECRET = "open-sesame"  # noqa: S105 - of a server that lives for a moment
 
 
 def answers(url: str, **options: object) -> bool:
-    address = DatabaseUrl.parse(url, **options)  # type: ignore[arg-type]
-    with connect(address.conninfo()) as connection:
+    with connect(DatabaseUrl.parse(url, **options).conninfo()) as connection:
         return connection.execute("select 1").fetchall() == [(1,)]
 
 

@@ -96,9 +96,7 @@ def test_limits_that_are_nearly_reached_are_reported(primary: Surveyed, monkeypa
     assert state(server("db", primary, primary.timeline, [primary])) == Level.OK
     assert state(server("db", primary._replace(connections=81), primary.timeline, [primary])) == Level.WARNING
     assert state(namespaces(primary)) == Level.OK
-    crowded = primary._replace(tables=primary.locks + 1)
-    assert "--schema" in (namespaces(crowded).advice or "")
+    assert "--schema" in (namespaces(primary._replace(tables=primary.locks + 1)).advice or "")
     monkeypatch.setattr(postgres_memory, "MANY_NAMESPACES", 1)
     assert "another database" in (namespaces(primary).advice or "")
-    unseen = primary._replace(has_to_confirm="*")
-    assert "pg_read_all_stats" in (confirmation(unseen).advice or "")
+    assert "pg_read_all_stats" in (confirmation(primary._replace(has_to_confirm="*")).advice or "")

@@ -100,8 +100,7 @@ def test_an_error_that_arrives_before_all_of_a_batch_is_sent_is_reported_at_once
 def test_a_connection_to_a_server_that_cannot_say_its_timeline_is_kept_and_gives_names(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unsupported = "case when true then generate_series(1, 2) end"
-    monkeypatch.setattr(connecting, "SAID", unsupported)
+    monkeypatch.setattr(connecting, "SAID", "case when true then generate_series(1, 2) end")
     url = f"{cluster.url()}&connect_timeout=60"  # a pool of its own
     with closing(PostgresStorage(PostgresDatabase(url, schema=tmp_path.name, dimensions=DIMENSIONS))) as storage:
         with database_of(storage).read() as connection:

@@ -75,6 +75,5 @@ def test_one_memory_is_served_over_http_without_tokens(cluster: Cluster, tmp_pat
     with running(application(address, SETTINGS, [tmp_path], ALL_TOOLS, HttpOptions(http=True))) as url:
         report = {"agent_id": "a", "session_id": "s", "content": REPORT}
         assert answer_in(post(url, tool="store_report", arguments=report))["success"]
-        found = answer_in(post(url))
-        assert found["total_sessions"] == 1
+        assert answer_in(post(url))["total_sessions"] == 1
         assert httpx2.get(url.replace("/mcp", "/healthz")).status_code == 200

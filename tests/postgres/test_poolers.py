@@ -119,8 +119,7 @@ def test_a_database_session_keeps_nothing_for_its_next_client(
         index_vectors(DatabaseUrl.parse(address), drop=True)
     with ExitStack() as stack:
         for _ in range(SESSIONS):  # each keeps a session of its own, since none is in autocommit mode
-            connecting = psycopg.connect(pooler.url(new_name), prepare_threshold=None)
-            other = stack.enter_context(connecting)
+            other = stack.enter_context(psycopg.connect(pooler.url(new_name), prepare_threshold=None))
             assert {name for (name,) in other.execute(changed)} <= {"application_name", "client_encoding"}
             assert other.execute("select from pg_prepared_statements where name like '%pg3%'").fetchall() == []
             assert other.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchall() == [(0,)]
@@ -213,8 +212,7 @@ def test_three_servers_that_keep_six_sessions_busy_are_all_served(
                 (server, server.ask_tool("store_report", content=text(place, number), **report))
                 for place, server in enumerate(servers)
             ]
-            stored = [server.answer(request)["memory_id"] for server, request in asked]
-            assert stored == [number + 1] * 3
+            assert [server.answer(request)["memory_id"] for server, request in asked] == [number + 1] * 3
             for place, server in enumerate(servers):
                 found = server.call("search_reports_specific_chunks", query="ledger of the namespace", session_id="s")
                 assert {f"of the namespace {place}." in json.dumps(hit) for hit in found["results"]} == {True}

@@ -222,8 +222,7 @@ def test_a_role_that_serves_changes_the_model_too(database: Database) -> None:
     with store("server", new) as serving:
         assert serving.reembed().memories == 1
         serving.store_memory("report", "# Again\n\nThe ledger was locked.", agent_id="a", session_id="s")
-        hits = serving.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), mode="vector").results
-        assert len(hits) == 2
+        assert len(serving.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), mode="vector").results) == 2
 
 
 CONCATENATE = """

@@ -140,8 +140,7 @@ def test_a_repeated_store_waits_for_no_writer(
         monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.1)
         with database_of(store).write() as connection:
             assert connection.state
-            again = thread.submit(lambda: store.store_memory(**report))
-            assert isinstance(again.exception(), DuplicateMemoryError)
+            assert isinstance(thread.submit(lambda: store.store_memory(**report)).exception(), DuplicateMemoryError)
 
 
 def test_a_writer_plans_a_statement_a_few_times_and_for_a_table_of_any_size(settings: Settings, tmp_path: Path) -> None:
