@@ -105,8 +105,7 @@ def test_the_matches_of_the_own_session_take_no_places_of_those_in_other_session
     for number in range(12):
         put(store, "a b c d", session_iter=10 + number)
     put(store, "a b c d", session_id="other")
-    answer = store.search_chunks("a b c d", HERE, Page(limit=5), mode="vector")
-    assert answer.elsewhere["other_sessions"] == 1
+    assert store.search_chunks("a b c d", HERE, Page(limit=5), mode="vector").elsewhere["other_sessions"] == 1
 
 
 def test_what_the_own_session_has_superseded_is_in_no_other_session(store: SessionMemoryStore) -> None:

@@ -95,8 +95,7 @@ def test_the_same_words_about_another_thing_are_no_copy(store: SessionMemoryStor
 
 
 def test_a_section_is_no_copy_because_a_part_of_it_is(store: SessionMemoryStore) -> None:
-    pages = (f"# Export\n\n{FIRST}\n\n{LONG}\n\nIt takes {minutes} minutes." for minutes in (9, 4))
-    keep(store, *pages)
+    keep(store, *(f"# Export\n\n{FIRST}\n\n{LONG}\n\nIt takes {minutes} minutes." for minutes in (9, 4)))
     assert [1] in [chunk.copies for chunk in ask(store, "chunks").results]
     assert found(ask(store, "sections")) == {1: [], 2: []}
     assert found(ask(store, "documents")) == {1: [], 2: []}
@@ -110,8 +109,7 @@ def test_a_long_text_is_no_copy_of_a_sentence_in_it(store: SessionMemoryStore) -
 def test_observations_in_the_same_words_on_two_reports_are_two_results(store: SessionMemoryStore) -> None:
     for report in keep(store, "One report.", "Another report."):
         store.store_memory("report_observation", FIRST, session_id=f"s{report}", parent_report_id=report)
-    answer = store.search_memories(QUESTION, Scope("report_observation"))
-    assert found(answer) == {3: [], 4: []}
+    assert found(store.search_memories(QUESTION, Scope("report_observation"))) == {3: [], 4: []}
 
 
 def test_copies_are_results_if_that_is_wanted(store: SessionMemoryStore, tmp_path: Path) -> None:
@@ -198,5 +196,4 @@ def test_a_page_is_full_however_many_copies_there_are(store: SessionMemoryStore)
     for number in range(5):
         store.store_memory("report", f"{FIRST} Letter{number} is in it.", session_id="others")
     for grain, search in every_way(store):
-        answer = search(limit=6)
-        assert len(answer.results) == 6, grain
+        assert len(search(limit=6).results) == 6, grain

@@ -167,8 +167,7 @@ def test_by_meaning_no_words_are_told(store: SessionMemoryStore) -> None:
 
 
 def test_a_limited_caller_is_told_nothing_of_other_sessions(store: SessionMemoryStore) -> None:
-    memory = explained(store.limited_to(["s"]), memory_id=5)["memory"]
-    assert "There is no such memory" in memory["why"]
+    assert "There is no such memory" in explained(store.limited_to(["s"]), memory_id=5)["memory"]["why"]
 
 
 def test_a_memory_with_the_words_behind_all_that_is_ranked_is_not_said_to_lack_them(

@@ -77,8 +77,7 @@ def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore, mode: str,
 def test_documents_are_ranked_by_their_best_chunk(store: SessionMemoryStore) -> None:
     chunks = store.search_chunks("a b c", HERE, Page(limit=100)).results
     documents = store.search_documents("a b c", HERE, Page(limit=100), order="relevance").results
-    firsts = list(dict.fromkeys(chunk.memory_id for chunk in chunks))
-    assert [document.id for document in documents] == firsts
+    assert [document.id for document in documents] == list(dict.fromkeys(chunk.memory_id for chunk in chunks))
 
 
 def test_other_sessions_in_the_file_change_nothing(tmp_path: Path) -> None:

@@ -79,8 +79,7 @@ def test_sections_are_ranked_by_the_mean_of_their_matches(ids: list[int], source
 
 def test_a_section_counts_as_merged_from_three_of_five_matching_chunks() -> None:
     section = Section(1, (), (1, 2, 3, 4, 5), 0, 9)
-    ratios = [MatchedSection(section, (hit(1, 0.5),) * count).match_ratio for count in (2, 3)]
-    assert ratios == [0.4, 0.6]
+    assert [MatchedSection(section, (hit(1, 0.5),) * count).match_ratio for count in (2, 3)] == [0.4, 0.6]
 
 
 def test_the_similarity_of_a_section_is_the_mean_of_those_chunks_that_have_one() -> None:

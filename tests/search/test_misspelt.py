@@ -136,8 +136,7 @@ def test_it_is_said_of_notes_and_of_whole_documents(filled: SessionMemoryStore) 
     filled.tagged.store("An error of the printer.")
     assert SAID in (filled.tagged.search("eror").message or "")
     filled.store_memory("report", "# Errors\n\nAn error of the printer.", session_id="s", agent_id="a")
-    said = filled.search_documents("eror", Scope("report"), order="relevance").message or ""
-    assert said.count(SAID) == 1
+    assert (filled.search_documents("eror", Scope("report"), order="relevance").message or "").count(SAID) == 1
 
 
 @pytest.fixture
@@ -148,6 +147,5 @@ async def lean(filled: SessionMemoryStore) -> AsyncIterator[Client]:
 
 @pytest.mark.anyio
 async def test_lean_answers_say_it_too(lean: Client) -> None:
-    arguments = {"query": "eror", "session_id": "s"}
-    answer = await lean.call_tool("search_working_memory_specific_chunks", arguments)
+    answer = await lean.call_tool("search_working_memory_specific_chunks", {"query": "eror", "session_id": "s"})
     assert SAID in str(answer.structured_content)

@@ -75,8 +75,7 @@ def test_neighbours_are_of_the_same_session_and_kind_and_change_no_ranking(store
 
 def test_in_a_search_of_one_agent_neighbours_are_of_that_agent(store: SessionMemoryStore) -> None:
     for minute, (agent, words) in enumerate([("x", "one"), ("y", "two"), ("x", "a b c"), ("y", "four"), ("x", "five")]):
-        at = f"2026-10-05T12:{minute:02}:00+00:00"
-        fields = {"session_id": "s", "agent_id": agent, "created_at": at}
+        fields = {"session_id": "s", "agent_id": agent, "created_at": f"2026-10-05T12:{minute:02}:00+00:00"}
         store.store_memory("working_memory", words, metadata=CAPTURED, **fields)
     assert around(store.search_chunks("a b c", HERE, ONE).results[0]) == (["two"], ["four"])
     of_agent = Scope("working_memory", session_id="s", agent_id="x")

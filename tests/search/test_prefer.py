@@ -86,8 +86,7 @@ def test_the_pages_of_the_latest_have_every_result_once(store: SessionMemoryStor
 
 
 def test_a_trace_knows_which_place_the_latest_has(store: SessionMemoryStore) -> None:
-    trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(latest(limit=1), "chunk", 16))
-    assert trace["memory"]["found"]
+    assert store.explaining.explain(QUESTION, IN_SESSION, Asked(latest(limit=1), "chunk", 16))["memory"]["found"]
 
 
 def test_recent_documents_and_an_unknown_preference(store: SessionMemoryStore) -> None:

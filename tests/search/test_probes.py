@@ -24,8 +24,7 @@ def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
 
 
 def chunks(store: SessionMemoryStore, query: str | list[str], **page: int) -> list[tuple[int, float]]:
-    found = store.search_chunks(query, REPORTS, Page(**page)).results
-    return [(hit.memory_id, hit.score) for hit in found]
+    return [(hit.memory_id, hit.score) for hit in store.search_chunks(query, REPORTS, Page(**page)).results]
 
 
 def test_the_best_hit_of_each_question_is_in_the_answer_however_many_another_has(store: SessionMemoryStore) -> None:

@@ -45,6 +45,5 @@ def test_a_memory_ranks_at_its_best_unit_with_its_best_similarity(hits: list[Hit
     for memory in memories:
         own = [hit for hit in hits if hit.memory_id == memory.id]
         assert memory.score == max(hit.score for hit in own)
-        known = [hit.similarity for hit in own if hit.similarity is not None]
-        assert memory.similarity == max(known, default=None)
+        assert memory.similarity == max([hit.similarity for hit in own if hit.similarity is not None], default=None)
     assert memories == sort_hits(memories)

@@ -48,8 +48,7 @@ def test_of_short_texts_only_those_as_good_as_the_best_are_kept_where_it_stands_
 def test_of_long_texts_and_of_texts_that_are_all_alike_those_with_half_the_best_score_are_kept() -> None:
     long = weighed(found([0.7, 0.5, 0.36, 0.34, *[0.2] * 9], length=100), question())
     assert [hit.match for hit in long[:4]] == ["strong", "related", "related", "weak"]
-    alike = weighed(found([0.7, 0.6, *[0.5] * 20]), question())
-    assert {hit.match for hit in alike} == {"strong", "related"}
+    assert {hit.match for hit in weighed(found([0.7, 0.6, *[0.5] * 20]), question())} == {"strong", "related"}
 
 
 def test_a_second_subject_of_the_question_is_kept_though_it_is_far_behind() -> None:

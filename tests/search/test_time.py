@@ -79,8 +79,7 @@ def test_a_window_that_ends_before_it_begins_is_refused() -> None:
 
 def fill(store: SessionMemoryStore) -> None:
     for month in (8, 9, 10, 11):
-        at = f"2026-{month:02}-15T12:00:00+00:00"
-        facts = {"session_id": f"s{month}", "agent_id": "a", "created_at": at}
+        facts = {"session_id": f"s{month}", "agent_id": "a", "created_at": f"2026-{month:02}-15T12:00:00+00:00"}
         store.store_memory("report", f"a b report of month {month}", **facts)
         store.store_memory("system_memory", f"a b command of month {month}", **facts)
 
@@ -110,8 +109,7 @@ def test_every_search_and_listing_keeps_to_its_time(dated: SessionMemoryStore) -
     sessions = dated.list_sessions(created_after="2026-09", created_before="2026-10")
     assert [one.session_id for one in sessions.sessions] == ["s10", "s9"]
     assert dated.get_timeline(reports).total_memories == 2
-    late = Scope(session_id="s10", created_after="2026-11")
-    assert dated.search_changes(late).total_new == 0
+    assert dated.search_changes(Scope(session_id="s10", created_after="2026-11")).total_new == 0
     assert dated.search_changes(Scope(session_id="s10", created_before="2026-10"), query="a b").total_new == 2
 
 
