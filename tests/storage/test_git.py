@@ -132,8 +132,7 @@ def test_a_database_in_any_folder_of_a_repository_is_ignored_by_its_name_alone(
 
 def test_an_export_folder_that_is_created_beside_a_database_is_ignored(project: Path, git: Git) -> None:
     with SessionMemoryStore(project / "notes.db", SETTINGS) as opened:
-        memory_id = opened.store_memory("report", "One", session_id="s").memory_id
-        opened.write_document_to_file(memory_id, "a/b.md")
+        opened.write_document_to_file(opened.store_memory("report", "One", session_id="s").memory_id, "a/b.md")
     assert seen(git) == []
     (project / "exports" / ".gitignore").unlink()
     assert seen(git) == []

@@ -274,8 +274,7 @@ def test_a_lock_that_one_read_of_the_table_misses_is_still_found(path: Path, mon
     """The system may leave out entries when the table changes while it is read."""
     number = log_index_of(path).stat().st_ino
     readings = iter(["", f"1: POSIX  ADVISORY  READ 1 {identity.device_of(path)}:{number} 128 128\n"])
-    table = SimpleNamespace(read_text=lambda **_: next(readings, ""))
-    monkeypatch.setattr(identity, "TABLE", table)
+    monkeypatch.setattr(identity, "TABLE", SimpleNamespace(read_text=lambda **_: next(readings, "")))
     assert is_locked(log_index_of(path), IN_USE)
 
 

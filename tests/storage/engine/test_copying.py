@@ -370,8 +370,7 @@ def test_a_target_with_vectors_of_another_model_is_refused(pair: Pair) -> None:
     with pair.target.write() as writer:
         history = History(*["2026-01-01"] * 3)
         made = derived(new, OTHER_MODEL)
-        number = writer.add_memory(new, made, content_hash=content_hash(new), history=history)
-        writer.delete(number)
+        writer.delete(writer.add_memory(new, made, content_hash=content_hash(new), history=history))
     with pytest.raises(ValidationError, match="another model"):
         pair.run()
 

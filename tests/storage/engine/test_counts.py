@@ -136,8 +136,7 @@ def test_the_latest_session_of_a_project_is_the_one_in_which_the_user_spoke_last
         assert reader.latest_session(mine, dated) is None
         assert reader.latest_session(Project("/elsewhere/mine", owns_memory=False)) is None
         assert reader.latest_session(Project("/work/other", owns_memory=False)) is None
-    folders = {"a": "/work/mine", "b": "/elsewhere", "c": None}
-    for day, (session, folder) in enumerate(folders.items(), 1):
+    for day, (session, folder) in enumerate({"a": "/work/mine", "b": "/elsewhere", "c": None}.items(), 1):
         add(storage, prompt(session, f"{day}", folder), at=f"2026-01-0{day}")
     with storage.read() as reader:
         assert (reader.latest_session(mine), reader.latest_session(shared)) == ("b", "a")
@@ -185,7 +184,6 @@ def test_the_same_observation_on_another_report_and_knowledge_of_another_categor
 
     stored = [add(storage, seen(7)), add(storage, known("a"))]
     with storage.read() as reader:
-        found = [reader.find_duplicate(new, content_hash(new)) for new in (seen(7), known("a"))]
-        assert found == stored
+        assert [reader.find_duplicate(new, content_hash(new)) for new in (seen(7), known("a"))] == stored
         for new in (seen(8), seen("7"), known("b")):
             assert reader.find_duplicate(new, content_hash(new)) is None

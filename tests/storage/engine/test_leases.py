@@ -72,8 +72,7 @@ def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(
     for _attempt in range(3):
         with other.write() as writer:
             writer.take_over(lease("me", -1))
-            taken = writer.next_leased("me")
-            assert taken.id == report
+            assert writer.next_leased("me").id == report
     with other.read() as reader:
         given_up = reader.next_without_vectors(0, given_up=True)
         assert given_up.id == report
@@ -140,8 +139,7 @@ def test_of_many_memories_that_a_process_has_promised_others_take_the_newest(eng
         assert writer.can_take_over("idle")
         assert not writer.can_take_over("busy")
         writer.take_over(lease("idle"))
-        taken = writer.next_leased("idle")
-        assert taken.id == ids[-1]
+        assert writer.next_leased("idle").id == ids[-1]
         assert not writer.can_take_over("idle")
         writer.release_leases("idle")
         assert writer.can_take_over("busy")
@@ -154,5 +152,4 @@ def test_what_was_left_behind_is_taken_over_before_what_others_have_promised(sto
         for memory_id in others:
             writer.defer_vectors(memory_id, lease("busy"))
         writer.take_over(lease("idle"))
-        taken = writer.next_leased("idle")
-        assert taken.id == left
+        assert writer.next_leased("idle").id == left

@@ -134,8 +134,7 @@ def test_a_scope_matches_exactly_its_filters(
         assert reader.count_by(wanted, "tag") == {tag: on.count(tag) for tag in sorted({*on})}
         pages = [reader.list_memories(wanted, limit, offset) for offset in range(0, len(inside) + 1, limit)]
         assert [memory.id for page in pages for memory in page] == newest
-        oldest = reader.list_memories(wanted, limit, order="oldest")
-        assert [memory.id for memory in oldest] == newest[::-1][:limit]
+        assert [memory.id for memory in reader.list_memories(wanted, limit, order="oldest")] == newest[::-1][:limit]
         moments = reader.timeline(wanted, 10**6, 1)
         assert [moment.memory_id for moment in moments] == sorted(inside, key=lambda one: (inside[one][2], one))
 
