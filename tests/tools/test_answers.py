@@ -146,8 +146,7 @@ async def test_no_answer_has_fractions_of_a_second_or_more_than_three_decimals_o
     client: Client, tool: MemoryTool
 ) -> None:
     special = {"get_by_memory_id": {"memory_id": 7}, "memory_get": {"path": "0.md"}}
-    arguments = special.get(tool.name) or good_arguments(tool)
-    answer = await client.call_tool(tool.name, arguments, raise_on_error=False)
+    answer = await client.call_tool(tool.name, special.get(tool.name) or good_arguments(tool), raise_on_error=False)
     assert answer.structured_content["success"], answer.structured_content
     text = json.dumps(answer.structured_content)
     assert not re.search(r"T\d\d:\d\d:\d\d\.", text)

@@ -156,8 +156,7 @@ async def test_no_prompt_is_longer_than_it_may_be(client: Client, limit: int, na
 
 def prompt_bytes(content: Any) -> int:
     """Return the bytes of a part of a prompt."""
-    text = content.text if content.type == "text" else content.resource.text
-    return len(text.encode())
+    return len((content.text if content.type == "text" else content.resource.text).encode())
 
 
 async def test_completions_are_not_longer_than_an_answer(client: Client, limit: int) -> None:
@@ -166,5 +165,4 @@ async def test_completions_are_not_longer_than_an_answer(client: Client, limit: 
             PromptReference(name="hand_over"),
             ResourceTemplateReference(uri="memory://sessions/{session_id}"),
         ):
-            found = await client.complete(reference, {"name": argument, "value": ""})
-            assert value_size(found.values) <= limit
+            assert value_size((await client.complete(reference, {"name": argument, "value": ""})).values) <= limit

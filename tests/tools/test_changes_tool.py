@@ -21,8 +21,7 @@ async def test_an_agent_catches_up_with_the_cursor_of_its_last_answer(call: Call
 async def test_a_cursor_may_come_as_a_number(call: Call) -> None:
     await call("store_report", agent_id="a", session_id="s", content="x")
     cursor = (await call("search_changes", session_id="s")).structured_content["cursor"]
-    again = await call("search_changes", session_id="s", since=int(cursor))
-    assert again.structured_content["results"] == []
+    assert (await call("search_changes", session_id="s", since=int(cursor))).structured_content["results"] == []
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,7 @@ def server(store: SessionMemoryStore) -> FastMCP:
 @pytest.mark.parametrize(("capabilities", "expected"), CLIENTS.values(), ids=CLIENTS)
 def test_asks_only_where_a_form_can_be_shown(capabilities: ClientCapabilities | None, expected: bool) -> None:
     """Only a client that declared that it shows forms is asked to show one."""
-    context = SimpleNamespace(session=SimpleNamespace(client_capabilities=capabilities))
-    assert can_ask(context) is expected
+    assert can_ask(SimpleNamespace(session=SimpleNamespace(client_capabilities=capabilities))) is expected
 
 
 @pytest.mark.parametrize("can_ask", [True, False])

@@ -53,8 +53,7 @@ def no_store() -> SessionMemoryStore:
 
 @pytest.fixture
 async def client(files: FileMemory, era: str) -> AsyncIterator[Client]:
-    server = create_server(no_store, ServerOptions(toolsets="files"), lambda: files)
-    async with Client(server, mode=era) as client:
+    async with Client(create_server(no_store, ServerOptions(toolsets="files"), lambda: files), mode=era) as client:
         files.start_background_work()
         yield client
 
@@ -73,8 +72,7 @@ async def test_parameters_and_keys_are_those_of_the_specification(client: Client
 
 async def test_results_have_the_keys_of_the_specification(call: Call, files: FileMemory) -> None:
     await until(lambda: files.status().files and not files.status().chunks_without_vectors)
-    answer = await call("memory_search", query="quokka")
-    (found,) = answer.structured_content["results"]
+    (found,) = (await call("memory_search", query="quokka")).structured_content["results"]
     assert list(found) == ["path", "text", "score", "match", "startLine", "endLine"]
     assert (found["path"], found["startLine"], found["endLine"]) == ("memory/MEMORY.md", 1, 3)
 
@@ -94,8 +92,7 @@ async def test_a_lean_answer_has_the_part_of_a_passage_that_was_asked_for_and_it
 
 
 async def test_an_entry_is_written_read_and_found(call: Call, folder: Path) -> None:
-    written = await call("memory_write", entry="We ship on Fridays.", topic="Decision")
-    path = written.structured_content["path"]
+    path = (await call("memory_write", entry="We ship on Fridays.", topic="Decision")).structured_content["path"]
     assert "We ship on Fridays." in (folder / Path(path).name).read_text()
     read = await call("memory_get", path=path, startLine=3, lines=1)
     assert read.structured_content["content"] == "We ship on Fridays.\n"

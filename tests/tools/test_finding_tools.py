@@ -67,11 +67,10 @@ async def test_a_client_receives_the_hints(store: SessionMemoryStore) -> None:
 
 
 def test_few_tools_are_always_loaded_and_they_store_find_and_continue() -> None:
-    always = {
+    assert {
         toolset: {tool.name for tool in offered([toolset]) if (tool.meta or {}).get("anthropic/alwaysLoad")}
         for toolset in Toolset
-    }
-    assert always == {
+    } == {
         Toolset.SESSION: {"store_report", "search_reports_specific_chunks", "load_session_context_for_task"},
         Toolset.TAGGED: {"store_memory", "search_memories"},
         Toolset.FILES: {"memory_search"},

@@ -129,8 +129,7 @@ def files_outside(folder: Path, inside: Path) -> set[Path]:
 
 async def came_back(call: Call, body: dict[str, Any], parameter: str, text: str) -> bool:
     """Tell whether a stored memory has the text where it was sent."""
-    answer = await call("get_memory_by_id", memory_id=body["memory_id"])
-    memory = answer.structured_content["memory"]
+    memory = (await call("get_memory_by_id", memory_id=body["memory_id"])).structured_content["memory"]
     return text in strings(memory.get(parameter, memory["metadata"].get(parameter)))
 
 
@@ -172,8 +171,7 @@ async def test_memories_under_a_hostile_name_are_found_by_that_name_only(call: C
         stored = {"agent_id": "a", "title": "T", "content": "Words."}
     ids = {}
     for name in NAMES:
-        receipt = await call(tool, **{**stored, parameter: name})
-        ids[name] = receipt.structured_content["memory_id"]
+        ids[name] = (await call(tool, **{**stored, parameter: name})).structured_content["memory_id"]
     assert len(set(ids.values())) == len(NAMES)
     for name, memory_id in ids.items():
         for grain in ("specific_chunks", "section_context", "full_documents"):

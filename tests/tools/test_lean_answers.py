@@ -125,8 +125,7 @@ async def test_what_a_lean_tool_declares_is_true_in_both_forms(
 @pytest.mark.parametrize("tool", CALLS)
 async def test_nothing_in_a_lean_answer_is_empty(lean: Client, tool: str) -> None:
     """No null, no empty value, and none of what only a program reads."""
-    answer = await lean.call_tool(tool, CALLS[tool], raise_on_error=False)
-    text = json.dumps(answer.structured_content)
+    text = json.dumps((await lean.call_tool(tool, CALLS[tool], raise_on_error=False)).structured_content)
     assert all(noise not in text for noise in ["null", "{}", "[]", '""', "granularity", "content_hash", "similarity"])
 
 

@@ -81,8 +81,7 @@ async def test_a_client_that_cannot_receive_progress_loses_nothing(
         raise BrokenResourceError
 
     monkeypatch.setattr(ServerSession, "report_progress", broken)
-    answer = await client.call_tool("store_report", REPORT)
-    assert answer.structured_content["success"]
+    assert (await client.call_tool("store_report", REPORT)).structured_content["success"]
 
 
 async def test_receipts_say_what_was_indexed(call: Call) -> None:

@@ -196,5 +196,4 @@ async def test_reading_a_memory_counts_and_reading_lists_does_not(client: Client
     await read(client, "memory://sessions/s")
     await read(client, "memory://memories/1")
     stop_counting(store)
-    memory = store.get_memory_by_id(1).memory
-    assert memory.access_count == 1
+    assert store.get_memory_by_id(1).memory.access_count == 1

@@ -46,8 +46,7 @@ async def test_every_tool_that_finds_or_lists_accepts_as_of(
     call: Call, store: SessionMemoryStore, as_of: object
 ) -> None:
     store.store_memory("report", "Exports are CSV.", session_id="s")
-    found = (await call(SEARCH, query="exports", as_of=as_of)).structured_content
-    assert len(found["results"]) == 1
+    assert len((await call(SEARCH, query="exports", as_of=as_of)).structured_content["results"]) == 1
     for tool, arguments in {
         "search_reports_section_context": {"query": "x"},
         "search_reports_full_documents": {},

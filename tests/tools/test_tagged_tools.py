@@ -39,8 +39,7 @@ def server(store: SessionMemoryStore) -> FastMCP:
 
 
 async def note(call: Call, content: str = "A note.", **more: object) -> dict[str, Any]:
-    answer = await call("store_memory", content=content, **more)
-    return dict(answer.structured_content)
+    return dict((await call("store_memory", content=content, **more)).structured_content)
 
 
 async def test_the_tools_and_their_parameters_are_those_of_the_specification(client: Client) -> None:
@@ -116,8 +115,7 @@ async def test_a_search_explains_how_each_note_was_measured_and_what_became_of_i
         "tags": ["redis"],
         "created_after": "2020-01-01T00:00:00.000000+00:00",
     }
-    fates = [one["fate"] for one in trace["candidates"]]
-    assert fates == ["on an earlier page", "on this page", "on a later page"]
+    assert [one["fate"] for one in trace["candidates"]] == ["on an earlier page", "on this page", "on a later page"]
     shown, found = trace["candidates"][1], told["results"][0]
     assert shown["memory_id"] == found["id"]
     assert (shown["score"], shown["cosine"]) == (round(found["score"], 3), round(found["similarity"], 3))

@@ -12,8 +12,7 @@ pytestmark = pytest.mark.anyio
 
 def test_every_search_and_listing_takes_a_time() -> None:
     tools = {tool.name: tool.parameters["properties"] for tool in offered((Toolset.SESSION, Toolset.TAGGED))}
-    timed = {name for name, given in tools.items() if {"created_after", "created_before"} <= given.keys()}
-    assert timed == {
+    assert {name for name, given in tools.items() if {"created_after", "created_before"} <= given.keys()} == {
         name for name in tools if name.startswith("search_") or name in ("list_sessions", "list_recent_memories")
     }
 

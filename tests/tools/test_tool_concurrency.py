@@ -47,8 +47,7 @@ async def test_forty_calls_at_once_answer_their_own_question(call: Call, rows: R
         body = answer.structured_content
         assert body["success"] is True, body
         if "results" in body:
-            text = body["results"][0].get("chunk_content") or body["results"][0]["content"]
-            assert f"topic{number}." in text
+            assert f"topic{number}." in (body["results"][0].get("chunk_content") or body["results"][0]["content"])
         elif "memory" in body:
             assert f"topic{number}." in body["memory"]["content"]
         else:

@@ -286,8 +286,7 @@ async def test_a_whole_number_is_taken_however_a_client_writes_it(call: Call, on
 
 async def test_null_means_omitted(call: Call) -> None:
     """A parameter that is null counts as left out, also where it has a default."""
-    answer = await call("list_sessions", limit=None, agent_id=None)
-    assert answer.structured_content["success"] is True
+    assert (await call("list_sessions", limit=None, agent_id=None)).structured_content["success"] is True
 
 
 async def test_documents_come_by_relevance_with_a_query_and_by_time_without(call: Call) -> None:

@@ -251,8 +251,7 @@ async def test_unexpected_errors_tell_no_secrets(
     era: str, caplog: pytest.LogCaptureFixture, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
     """An unexpected error gets the code of its family; neither the answer nor the log repeats its message."""
-    server = create_server(lambda: nullcontext(BrokenStore()))
-    async with Client(server, mode=era) as client:
+    async with Client(create_server(lambda: nullcontext(BrokenStore())), mode=era) as client:
         with caplog.at_level(logging.INFO):
             answer = await client.call_tool(tool, arguments, raise_on_error=False)
     assert answer.is_error

@@ -98,8 +98,7 @@ async def test_too_many_waiting_calls_answer_at_once(call: Call, monkeypatch: py
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: call("search_changes", **HERE, wait=PATIENCE))
         await until(lambda: (calls := waiting.waiting_calls.get(None)) and calls.borrowed_tokens)
-        answer = (await call("search_changes", **HERE, wait=PATIENCE)).structured_content
-        assert answer["total_new"] == 0
+        assert (await call("search_changes", **HERE, wait=PATIENCE)).structured_content["total_new"] == 0
         tasks.cancel_scope.cancel()
 
 
