@@ -15,8 +15,7 @@ from vector_memory.transcripts.lines import FormatError
 
 def said(path: Path) -> list[Said]:
     """Return what is worth remembering of a transcript."""
-    transcript = claude.read(path)
-    return list(transcript.said)
+    return list(claude.read(path).said)
 
 
 def texts(path: Path) -> list[tuple[str, str]]:
@@ -54,8 +53,7 @@ def test_a_real_sub_agent_gives_its_report_under_its_type(homes: Path) -> None:
     (report,) = said(path)
     assert (report.kind, report.agent_id, report.title) == ("report", "general-purpose", "Inspect racks")
     assert report.content.startswith("The cooling fan of rack 7 is broken.")
-    transcript = claude.read(path)
-    assert transcript.session_id == "5b1c2d3e-0000-4000-8000-000000000001"
+    assert claude.read(path).session_id == "5b1c2d3e-0000-4000-8000-000000000001"
 
 
 def test_of_what_an_agent_writes_in_a_turn_only_the_last_text_is_an_answer(write: Write) -> None:
@@ -197,8 +195,7 @@ def linked(*lines: dict[str, Any]) -> list[dict[str, Any]]:
 def queued(prompt: object, second: int = 2, **more: object) -> dict[str, Any]:
     """Return a line with a prompt that was sent while the agent was at work."""
     attachment = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"} | more
-    line = user("", second)
-    return {**line, "type": "attachment", "attachment": attachment}
+    return {**user("", second), "type": "attachment", "attachment": attachment}
 
 
 @pytest.mark.parametrize("prompt", ["Use the other disk.", [{"type": "text", "text": "Use the other disk."}]])

@@ -70,10 +70,9 @@ def test_what_the_client_adds_is_no_prompt(read: Callable[..., Transcript | None
     """Neither alone nor beside the user's words."""
     environment = "<environment_context>\n<cwd>/home/ann/shop</cwd>\n</environment_context>"
     rules = message("user", "# AGENTS.md instructions for /home/ann/shop\n\nBe brief.")
-    transcript = read(
-        line("session_meta", META), message("user", environment), rules, message("user", environment, "Why?")
-    )
-    assert texts(transcript) == [("input_prompt", "Why?")]
+    assert texts(
+        read(line("session_meta", META), message("user", environment), rules, message("user", environment, "Why?"))
+    ) == [("input_prompt", "Why?")]
 
 
 def test_a_compaction_gives_its_summary(read: Callable[..., Transcript | None]) -> None:
@@ -168,8 +167,7 @@ def test_a_compressed_transcript_is_read(homes: Path) -> None:
     assert list(codex.transcripts(Path(SHOP))) == [path]
     path.unlink()
     assert list(codex.transcripts(Path(SHOP))) == [compressed]
-    found = codex.read(compressed)
-    assert found.said == plain.said
+    assert codex.read(compressed).said == plain.said
     lines = zstd.decompress(compressed.read_bytes()).splitlines(keepends=True)
     cut_off = compressed.read_bytes()[:-40]
     compressed.write_bytes(b"".join(map(zstd.compress, lines)))  # in several frames
@@ -184,8 +182,7 @@ def test_what_a_fork_has_copied_is_left_out(homes: Path) -> None:
     path = next((homes / "codex").rglob("*.jsonl"))
     first, *rest = path.read_text().splitlines()
     meta = json.loads(first)
-    origin = meta["payload"]["id"]
-    meta["payload"] |= {"id": "fork", "forked_from_id": origin}
+    meta["payload"] |= {"id": "fork", "forked_from_id": meta["payload"]["id"]}
     fork = path.with_name("rollout-fork.jsonl")
     fork.write_text("\n".join([json.dumps(meta), first, *rest, json.dumps(message("user", "And now?"))]) + "\n")
     assert texts(codex.read(fork)) == [("input_prompt", "And now?")]

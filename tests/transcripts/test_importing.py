@@ -100,8 +100,7 @@ def test_lines_that_cannot_be_read_are_named_and_all_others_stored(store: Sessio
 def test_a_session_that_goes_on_in_another_transcript_is_stored_once(store: SessionMemoryStore, write: Write) -> None:
     """Some releases copy all lines into it, with the new session's id."""
     lines = [user("Why?", uuid="u0"), agent(LONG, uuid="u1")]
-    first = write(*lines, name="s9.jsonl")
-    os.utime(first, (1, 1))
+    os.utime(write(*lines, name="s9.jsonl"), (1, 1))
     copies = [{**one, "sessionId": "s2"} for one in lines]
     write(*copies, user("So?", 2, uuid="u2", sessionId="s2"), name="s2.jsonl")
     result = imported(store)
@@ -134,8 +133,7 @@ def test_the_character_nul_is_replaced_and_counted(store: SessionMemoryStore, wr
 def test_secrets_are_replaced_unless_they_are_wanted(store: SessionMemoryStore, write: Write) -> None:
     """The result says how many, and the memory has none of them."""
     write(user(f"Use {TOKEN}. <private>My birthday is in May.</private>"))
-    result = imported(store)
-    assert result.redacted == 2
+    assert imported(store).redacted == 2
     assert [prompt.content for prompt in stored(store)] == ["Use [redacted: GitHub token]. [redacted: private]"]
     assert imported(store).redacted == 0
     assert imported(store, **WITHOUT).stored.total() == 1
@@ -318,7 +316,6 @@ def test_a_secret_at_the_cut_of_a_long_text_is_not_split_beyond_recognition(
     report.with_suffix(".meta.json").write_text(json.dumps(meta))
     assert imported(store).unread == []
     (prompt,) = store.search_scoped(Scope(MemoryKind.INPUT_PROMPT)).results
-    whole = store.get_memory_by_id(prompt.id, MAX_CONTENT - 100).memory
-    assert TOKEN[:8] not in whole.content
+    assert TOKEN[:8] not in store.get_memory_by_id(prompt.id, MAX_CONTENT - 100).memory.content
     (found,) = stored(store, MemoryKind.REPORT)
     assert found.title == "Try [redacted: GitHub token]"
