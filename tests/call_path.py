@@ -101,8 +101,7 @@ async def count(path: CallPath, file: Path) -> dict[str, int]:
 
 def of_calls() -> dict[str, int]:
     """Return the counts of a store and a search."""
-    run = subprocess.run([sys.executable, __file__], check=True, stdout=subprocess.PIPE)
-    return dict(json.loads(run.stdout))
+    return dict(json.loads(subprocess.run([sys.executable, __file__], check=True, stdout=subprocess.PIPE).stdout))
 
 
 if __name__ == "__main__":

@@ -40,8 +40,7 @@ def open_sqlite(place: Path) -> Storage:
 def open_postgres(place: Path) -> Storage:
     """Open the memory in a schema named after a folder, on the server that the tests share."""
     schema = passing(f"test {sha256(bytes(place)).hexdigest()[:16]}")
-    url = DatabaseUrl.parse(server_url()).conninfo()
-    return opened(url, schema)
+    return opened(DatabaseUrl.parse(server_url()).conninfo(), schema)
 
 
 def opened(url: str, schema: str = "memory") -> PostgresStorage:

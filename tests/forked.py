@@ -49,8 +49,7 @@ class Forked:
     ) -> None:
         with STARTING:
             process_to_copy()
-        ends = [COPIES.Pipe(duplex=False) for _ in range(3)]
-        (theirs, ours), *others = ends
+        (theirs, ours), *others = [COPIES.Pipe(duplex=False) for _ in range(3)]
         ours, theirs = [ours, *(reading for reading, _ in others)], [theirs, *(writing for _, writing in others)]
         for number, file in into.items():
             theirs[number].close()

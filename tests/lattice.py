@@ -29,8 +29,7 @@ class LatticeEmbedder(Embedder):
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one vector per text."""
-        vectors = [self.vector(text) for text in texts]
-        return np.array(vectors, dtype=np.float32).reshape(len(texts), DIMENSIONS)
+        return np.array([self.vector(text) for text in texts], dtype=np.float32).reshape(len(texts), DIMENSIONS)
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
         """Return when an answer is close."""

@@ -51,8 +51,7 @@ class Pooler:
     def server_connections(self, database: str) -> int:
         """Return how many connections to the server the pooler has for a database."""
         with psycopg.connect(self.url("pgbouncer"), autocommit=True, prepare_threshold=None) as console:
-            cursor = psycopg.ClientCursor(console)
-            listed = cursor.execute("show servers")
+            listed = psycopg.ClientCursor(console).execute("show servers")
             place = [column.name for column in listed.description or ()].index("database")
             return sum(row[place] == database for row in listed)
 

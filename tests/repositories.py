@@ -62,8 +62,7 @@ def seen(git: Git, **at: Path) -> list[str]:
 def store(project: Path, text: str) -> None:
     """Store and export a report in the default place, as one process does."""
     with SessionMemoryStore(project / "memory" / NAME, SETTINGS) as opened:
-        memory_id = opened.store_memory("report", text, session_id="s").memory_id
-        opened.write_document_to_file(memory_id, f"{text}.md")
+        opened.write_document_to_file(opened.store_memory("report", text, session_id="s").memory_id, f"{text}.md")
 
 
 def store_in(database: Path) -> None:

@@ -75,8 +75,7 @@ def test_metadata_are_returned_unchanged_or_refused(
     if receipt is None:
         assert "metadata" in problem
         return
-    found = store.get_memory_by_id(receipt.memory_id or 0).memory
-    assert found.metadata == metadata | facts
+    assert store.get_memory_by_id(receipt.memory_id or 0).memory.metadata == metadata | facts
 
 
 @pytest.mark.parametrize("kind", MemoryKind)

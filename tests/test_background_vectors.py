@@ -263,8 +263,7 @@ os._exit(9)
 @pytest.mark.usefixtures("_short_rounds")
 def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: Path) -> None:
     with deferring(tmp_path / "memory.db", LatticeEmbedder()) as survivor:
-        told = finished("-c", KILLED, address_of(tmp_path / "memory.db"))
-        memory_id = int(told.stdout)
+        memory_id = int(finished("-c", KILLED, address_of(tmp_path / "memory.db")).stdout)
         assert survivor.get_memory_by_id(memory_id).memory.content == DOCUMENT
         eventually(lambda: passages(survivor, memory_id))
         spans = passages(survivor, memory_id)

@@ -98,6 +98,5 @@ def test_an_offset_outside_the_text_is_refused_with_the_length(offset: int) -> N
 
 def test_memories_whose_metadata_alone_do_not_fit_are_left_out_and_the_first_stays() -> None:
     entries = [entry("text", number).model_copy(update={"description": "d" * 900}) for number in range(1, 8)]
-    shared = ResponseBudget(max_tokens=1000).share(entries)
-    assert [memory.id for memory in shared] == [1, 2]
+    assert [memory.id for memory in ResponseBudget(max_tokens=1000).share(entries)] == [1, 2]
     assert ResponseBudget(max_tokens=10).share(entries) == []

@@ -75,8 +75,7 @@ def test_memories_that_do_not_fit_come_with_the_next_cursor_and_long_texts_are_c
     assert len(first.model_dump_json()) < 1_000 * 3 + 500
     for memory in first.results:
         assert memory.content_end == len(memory.content) < memory.content_length
-        whole = store.get_memory_by_id(memory.id).memory
-        assert memory.content == whole.content[: memory.content_end]
+        assert memory.content == store.get_memory_by_id(memory.id).memory.content[: memory.content_end]
     assert "content_end" in (first.message or "")
     assert follow(store, None, Page(limit=20, max_tokens=1_000))[0] == stored
 
@@ -152,8 +151,7 @@ def test_returning_a_memory_counts_as_reading_it(store: SessionMemoryStore) -> N
     memory_id = add(store, "x")
     store.search_changes(Scope(session_id="s"))
     stop_counting(store)
-    memory = store.get_memory_by_id(memory_id).memory
-    assert memory.access_count == 1
+    assert store.get_memory_by_id(memory_id).memory.access_count == 1
 
 
 def test_without_a_model_the_words_are_compared_and_the_answer_says_so(tmp_path: Path, settings: Settings) -> None:

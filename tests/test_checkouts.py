@@ -108,8 +108,7 @@ def test_a_project_is_the_same_by_all_its_paths(project: Path, tmp_path: Path, m
     above.symlink_to(tmp_path)
     for folder in (link, above / project.name):
         monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder))
-        address = DatabaseLocation().address()
-        assert address == project / "memory" / NAME
+        assert DatabaseLocation().address() == project / "memory" / NAME
         assert project_at(folder / "memory" / NAME) == Project(str(project), owns_memory=True)
         assert FileLocations().folder() == project / "memory"
         assert main_checkout(folder) == project
@@ -167,8 +166,7 @@ def test_sessions_in_a_linked_checkout_are_sessions_of_the_project(
 def test_hooks_read_the_transcript_of_a_session_in_a_linked_checkout(
     project: Path, linked: Path, write: Write, tmp_path: Path
 ) -> None:
-    path = write(user("Why?", cwd=str(linked)))
-    session_id = json.loads(path.read_text())["sessionId"]
+    session_id = json.loads(write(user("Why?", cwd=str(linked))).read_text())["sessionId"]
     own = write(user("Why?", cwd=str(linked)), name=f"{session_id}.jsonl")
     assert read_own(own, session_id, project) is not None
     assert read_own(own, session_id, tmp_path / "other") is None

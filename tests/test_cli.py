@@ -145,10 +145,9 @@ def test_flags_and_variables_become_settings(served: list[Served], monkeypatch: 
     monkeypatch.setenv("VECTOR_SEARCH_BATCH_SIZE", "7")
     monkeypatch.setenv("LOG_SLOW_QUERY_THRESHOLD", "0.5")
     serve("--default-chunk-size", "200", "--max-response-tokens=600")
-    expected = Settings(
+    assert served[0].settings == Settings(
         default_chunk_size=200, vector_search_batch_size=7, log_slow_query_threshold=0.5, max_response_tokens=600
     )
-    assert served[0].settings == expected
 
 
 @pytest.mark.parametrize("name", IGNORED)
@@ -358,8 +357,7 @@ def test_toolsets_and_read_only_come_from_flags_and_variables(
     monkeypatch.setenv("VECTOR_MEMORY_READ_ONLY", "true")
     serve("serve")
     serve("serve", "--toolsets", "all", "--read-only", "false")
-    chosen = [(one.offer.chosen(), one.offer.read_only) for one in served]
-    assert chosen == [
+    assert [(one.offer.chosen(), one.offer.read_only) for one in served] == [
         ((Toolset.SESSION,), False),
         ((Toolset.SESSION, Toolset.TAGGED), True),
         (tuple(Toolset), False),

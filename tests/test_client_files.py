@@ -54,8 +54,7 @@ CASES = [
 
 def lines_of(text: str) -> list[str]:
     """Return the lines without what a further entry may change in them: commas, braces and spaces."""
-    lines = (re.sub(r"[{},\s\ufeff]", "", line) for line in text.split("\n"))
-    return [line for line in lines if line]
+    return [line for line in (re.sub(r"[{},\s\ufeff]", "", line) for line in text.split("\n")) if line]
 
 
 @pytest.mark.parametrize(("form", "section", "text"), CASES)
@@ -102,8 +101,7 @@ def test_a_section_stays_only_if_it_was_there(text: str) -> None:
 
 
 def test_json_looks_like_the_rest_of_the_file() -> None:
-    text = '{\n    "servers": {\n        "a": {}\n    }\n}\n'
-    assert json_file.put(text, "servers", "vm", {"command": "x"}) == (
+    assert json_file.put('{\n    "servers": {\n        "a": {}\n    }\n}\n', "servers", "vm", {"command": "x"}) == (
         '{\n    "servers": {\n        "a": {},\n        "vm": {\n            "command": "x"\n        }\n    }\n}\n'
     )
 

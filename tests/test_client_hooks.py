@@ -78,8 +78,7 @@ def test_a_changed_timeout_stays_and_a_changed_input_does_not() -> None:
     slow = OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing", "input": {}}
     merged = hooks.merged_hooks({"Stop": slow}, OURS)
     assert merged == OURS | {"Stop": OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing"}}
-    there = put("", {"Stop": slow})
-    assert hooks.places(json_file.content_of(put(there, merged)), "vm") == [
+    assert hooks.places(json_file.content_of(put(put("", {"Stop": slow}), merged)), "vm") == [
         HookPosition(event, 0, 0) for event in ("Stop", "UserPromptSubmit", "SubagentStop", "PostCompact")
     ]
 

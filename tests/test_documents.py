@@ -189,8 +189,7 @@ def test_reading_in_parts_counts_once_and_a_refused_read_does_not_count(store: S
         store.write_document_to_file(memory_id, "../a.md")
     store.describe_memory(memory_id)
     settle(store)
-    memory = store.get_memory_by_id(memory_id).memory
-    assert memory.access_count == 1
+    assert store.get_memory_by_id(memory_id).memory.access_count == 1
 
 
 def test_a_memory_is_described_in_one_line_whatever_its_title(store: SessionMemoryStore) -> None:
@@ -219,5 +218,4 @@ def test_a_chunk_too_long_for_an_answer_is_cut_and_says_where_to_read_on(store: 
 
 
 def test_an_answer_of_control_characters_is_limited_in_its_encoded_form(store: SessionMemoryStore) -> None:
-    memory_id = store_report(store, "x\x01" * 50_000)
-    assert len(store.get_memory_by_id(memory_id).model_dump_json()) < 45_100
+    assert len(store.get_memory_by_id(store_report(store, "x\x01" * 50_000)).model_dump_json()) < 45_100

@@ -84,8 +84,7 @@ def test_the_calls_of_the_documents_hold_on_a_server(server: Server, tmp_path: P
     tools = {name: partial(called, server, name) for name in TOOLS}
     exports = tmp_path / "exports"
     paths = {"output_path": str(exports / "report.md"), "other_output_path": str(exports / "other.md")}
-    names = tools | TEXTS | paths | {"every_session_search": searches(tools)}
-    run("tools", names)
+    run("tools", tools | TEXTS | paths | {"every_session_search": searches(tools)})
 
 
 def test_the_calls_of_the_documents_hold_in_the_library(store: SessionMemoryStore) -> None:

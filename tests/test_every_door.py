@@ -153,8 +153,7 @@ async def test_no_tool_stores_a_secret(tmp_path: Path) -> None:
     files = FileMemory(notes, ALL, index_file=tmp_path / "index" / "i.sqlite", model=EmbeddingModel(ToyEngine))
     with files, opened(tmp_path) as store:
         kept = set()
-        server = create_server(lambda: nullcontext(store), OFFER, lambda: nullcontext(files))
-        async with Client(server) as client:
+        async with Client(create_server(lambda: nullcontext(store), OFFER, lambda: nullcontext(files))) as client:
             for tool in TOOLS:
                 for arguments in calls_of(tool):
                     answer = await client.call_tool(tool.name, arguments, raise_on_error=False)

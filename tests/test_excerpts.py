@@ -32,8 +32,7 @@ def test_without_a_word_of_the_question_a_text_begins_at_its_beginning() -> None
 
 
 def test_whole_lines_and_sentences_stay() -> None:
-    text = "\n".join(FILLER)
-    assert set(shown(text, "day 17").splitlines()) <= set(FILLER)
+    assert set(shown("\n".join(FILLER), "day 17").splitlines()) <= set(FILLER)
 
 
 @given(st.text(st.sampled_from("ab .\n?é字"), max_size=2_000), st.integers(100, 600))

@@ -135,8 +135,7 @@ def test_whatever_is_written_is_a_message_or_refused_and_the_next_line_is_read(d
 
 
 def test_an_answer_that_cannot_be_written_becomes_an_error_for_the_same_request() -> None:
-    unwritable = JSONRPCResponse(jsonrpc="2.0", id=7, result={"text": "\ud800"})
-    answer = json.loads(as_line(unwritable))
+    answer = json.loads(as_line(JSONRPCResponse(jsonrpc="2.0", id=7, result={"text": "\ud800"})))
     assert (answer["id"], answer["error"]["code"]) == (7, INTERNAL_ERROR)
     assert as_line(JSONRPCNotification(jsonrpc="2.0", method="x", params={"text": "\ud800"})) == b""
 

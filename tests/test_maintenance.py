@@ -54,8 +54,7 @@ def test_memories_that_share_a_name_with_a_deleted_one_are_still_found_by_it(sto
 
 def test_a_dry_run_reports_what_the_real_run_does(store: SessionMemoryStore) -> None:
     for number, days in enumerate((100, 89, 91, 0)):
-        memory_id = store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0
-        age(store, memory_id, days)
+        age(store, store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0, days)
     dry = store.cleanup_old_memories()
     assert (dry.dry_run, dry.memories_deleted) == (True, 2)
     assert dry.chunks_deleted > 10

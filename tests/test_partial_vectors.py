@@ -330,8 +330,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs
         begun(store, embedder, 2)
     doctor = Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder))
     report = doctor.examine(deep=True)
-    wrong = [finding.name for finding in report.parts["contents"] if finding.state != Level.OK]
-    assert wrong == ["unindexed"]
+    assert [finding.name for finding in report.parts["contents"] if finding.state != Level.OK] == ["unindexed"]
     doctor.repair_all(report)
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
         assert contents(store) == contents(expected)

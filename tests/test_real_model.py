@@ -52,9 +52,8 @@ def memory_id(store: SessionMemoryStore) -> int:
 
 
 def test_the_last_sentence_of_a_long_report_is_found_by_its_meaning(store: SessionMemoryStore, memory_id: int) -> None:
-    scope = Scope("report", session_id="review")
     best = store.search_chunks(
-        "hardware failure: overheating because a ventilator broke", scope, Page(limit=3)
+        "hardware failure: overheating because a ventilator broke", Scope("report", session_id="review"), Page(limit=3)
     ).results[0]
     assert best.memory_id == memory_id
     assert LAST in best.chunk_content

@@ -146,8 +146,7 @@ def test_an_import_stores_no_secrets_and_still_links_and_knows_what_it_has_store
         export.seek(0)
         done = store.import_memories(export)
         assert (done.added, done.orphaned) == (added, 0)
-    found = store.get_timeline(Scope(session_id="s")).entries
-    assert len(found) == 2
+    assert len(store.get_timeline(Scope(session_id="s")).entries) == 2
     require_clean(tmp_path)
 
 
@@ -155,8 +154,7 @@ def test_memory_files_that_are_written_and_their_index_have_no_secrets(tmp_path:
     folder, index = tmp_path / "memory", tmp_path / "index" / "index.sqlite"
     folder.mkdir()
     index.parent.mkdir()
-    settings = Settings(redact=Redact.ALL, embedding_model="toy")
-    with FileMemory(folder, settings, index_file=index) as files:
+    with FileMemory(folder, Settings(redact=Redact.ALL, embedding_model="toy"), index_file=index) as files:
         files.write(f"# Heading\n\n{BOTH}", topic=SECRET)
         require_clean(folder)
         (folder / "own.md").write_text(f"---\ntitle: {SECRET}\n---\n\n{BOTH}\n\nThe last door is green.\n")

@@ -430,8 +430,7 @@ WORDS = ("reembed", "--embedding-dim", "2", "--database-path")
 
 def test_the_command_says_what_it_did(path: Path) -> None:
     for said_so in (f"{MEMORIES} memories", "nothing to do"):
-        ended = finished(*WORDS, path, env=os.environ | QUICK)
-        assert said_so in ended.stdout
+        assert said_so in finished(*WORDS, path, env=os.environ | QUICK).stdout
     assert faults_of(path, NEW) == []
 
 

@@ -228,8 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
         scope = Scope(kind, agent_id=agent, session_id=session, as_of=as_of)
         search = self.store.search_chunks if TRAITS[kind].chunked else self.store.search_memories
         answer = search(query, scope, Page(limit=limit))
-        numbers = [one.memory_id for one in answer.results]
-        assert numbers == self._nearest(query, scope)[:limit]
+        assert [one.memory_id for one in answer.results] == self._nearest(query, scope)[:limit]
         left_out = len(self._nearest(query, replace(scope, as_of="any"))) - len(self._nearest(query, scope))
         assert answer.superseded == (0 if as_of else left_out)
 

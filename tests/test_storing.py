@@ -42,8 +42,7 @@ def test_the_receipt_says_what_was_stored(store: SessionMemoryStore) -> None:
     )
     assert receipt.content_hash == hashlib.sha256(DOCUMENT.encode()).hexdigest()[:16]
     assert receipt.chunks_created == counts(store)["memory_chunks"] > 3
-    memory = store.get_memory_by_id(1).memory
-    assert memory.created_at == receipt.created_at
+    assert store.get_memory_by_id(1).memory.created_at == receipt.created_at
 
 
 def test_every_passage_has_one_vector(store: SessionMemoryStore) -> None:
@@ -78,8 +77,7 @@ def test_an_observation_may_name_a_stored_report_only(store: SessionMemoryStore)
     report = store.store_memory("report", "a report", session_id="s").memory_id
     prompt = store.store_memory("input_prompt", "a prompt", session_id="s").memory_id
     noted = store.store_memory("report_observation", "also this", session_id="s", parent_report_id=report)
-    memory = store.get_memory_by_id(noted.memory_id or 0).memory
-    assert memory.metadata == {"parent_report_id": report}
+    assert store.get_memory_by_id(noted.memory_id or 0).memory.metadata == {"parent_report_id": report}
     for missing in (prompt, 99):
         with pytest.raises(NotFoundError, match="There is no report"):
             store.store_memory("report_observation", "more", session_id="s", parent_report_id=missing)
@@ -144,8 +142,7 @@ def test_vectors_of_another_model_never_mix_with_the_files(tmp_path: Path, setti
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "first", session_id="s")
     with SessionMemoryStore(path, settings, embedder=OtherEmbedder()) as store:
-        receipt = store.store_memory("report", "second", session_id="s")
-        assert "computed with lattice" in (receipt.message or "")
+        assert "computed with lattice" in (store.store_memory("report", "second", session_id="s").message or "")
         assert counts(store)["vectors"] == 1
         with pytest.raises(EmbeddingUnavailableError, match="lattice"):
             store.search_chunks("first", Scope("report"), Page(limit=3), mode="vector")
@@ -214,8 +211,7 @@ def lock_measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 def test_storing_a_long_report_holds_the_write_lock_for_at_most_a_tenth_of_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    settings = Settings(embedding_model="toy")
-    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:
+    with SessionMemoryStore(tmp_path / "memory.db", Settings(embedding_model="toy"), embedder=ToyEngine()) as store:
         with lock_measured(monkeypatch) as seconds:
             start = time.thread_time()
             store.store_memory("report", text, session_id="s")

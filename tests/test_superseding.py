@@ -174,8 +174,7 @@ def test_a_stored_memory_can_supersede_others_and_release_them(store: SessionMem
 def test_a_memory_is_released_past_one_that_has_expired_and_is_not_erased(store: SessionMemoryStore) -> None:
     ids: list[int] = []
     for text in ("one", "two", "three"):
-        receipt = store.store_memory("report", text, session_id="s", agent_id="a", supersedes=ids[-1:])
-        ids.append(receipt.memory_id)
+        ids.append(store.store_memory("report", text, session_id="s", agent_id="a", supersedes=ids[-1:]).memory_id)
     first, second, third = ids
     with storage_of(store).write() as writer:
         writer.expire(second, "2020-01-01T00:00:00.000000+00:00")
@@ -294,8 +293,7 @@ def test_an_import_supersedes_what_is_current_here_though_the_newer_text_is_stor
     text = exported(store)
     with SessionMemoryStore(tmp_path / "other.db", Settings(embedding_model="toy")) as other:
         for content in there:
-            at = PAST if content == CSV else LATER
-            other.store_memory("report", content, session_id="s", created_at=at)
+            other.store_memory("report", content, session_id="s", created_at=PAST if content == CSV else LATER)
         other.import_memories(io.BytesIO(text))
         (entry,) = other.get_timeline(Scope(session_id="s")).entries
         assert other.get_memory_by_id(entry.memory_id).memory.content == PARQUET

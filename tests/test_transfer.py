@@ -114,8 +114,7 @@ def answers(store: SessionMemoryStore) -> list[Any]:
     for kind in MemoryKind:
         search = store.search_chunks if TRAITS[kind].chunked else store.search_memories
         for query in ("lock ledger", "the cause of it"):
-            result = search(query, Scope(kind=kind), Page(limit=100)).model_dump()
-            for one in result["results"]:
+            for one in search(query, Scope(kind=kind), Page(limit=100)).model_dump()["results"]:
                 notes = [note | {"id": None, "report_id": None} for note in one.pop("observations", [])]
                 found.append({name: value for name, value in one.items() if name not in LEFT_OUT} | {"notes": notes})
     return found

@@ -93,8 +93,7 @@ def test_the_server_for_a_team_passes_every_scenario_that_a_server_without_sessi
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 def test_the_server_on_ones_own_machine_fails_only_what_calls_fixtures(revision: str, tmp_path: Path) -> None:
-    app = application(tmp_path / "memory.db", SETTINGS, [], ServerOptions(), HttpOptions(http=True))
-    with running(app) as url:
+    with running(application(tmp_path / "memory.db", SETTINGS, [], ServerOptions(), HttpOptions(http=True))) as url:
         failed = failures(url, revision, tmp_path / "results")
     ours = {name: checks for name, checks in failed.items() if not name.startswith(CALLS_FIXTURES)}
     ours = {name: checks for name, checks in ours.items() if not checks.keys() <= CHECK_OF_FIXTURES}

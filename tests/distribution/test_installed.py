@@ -52,11 +52,9 @@ async def stored_and_found(installed: Installed, folder: Path, query: str, era: 
     """Store a report with a server in a folder, and return the answer to a question."""
     async with connected(installed.command("serve"), folder, installed.variables, era=era) as client:
         assert {tool.name for tool in await client.list_tools()} >= {tool.name for tool in SESSION_TOOLS}
-        receipt = await client.call_tool("store_report", REPORT)
-        assert receipt.structured_content["success"]
+        assert (await client.call_tool("store_report", REPORT)).structured_content["success"]
         scope = {"query": query, "session_id": "outage"}
-        found = await client.call_tool("search_reports_specific_chunks", scope)
-        return found.structured_content
+        return (await client.call_tool("search_reports_specific_chunks", scope)).structured_content
 
 
 def test_the_command_says_its_version(installed: Installed) -> None:
@@ -64,8 +62,7 @@ def test_the_command_says_its_version(installed: Installed) -> None:
 
 
 def test_the_command_explains_itself(installed: Installed) -> None:
-    explained = installed.run("--help").stdout
-    assert "Usage: vector-memory" in explained
+    assert "Usage: vector-memory" in installed.run("--help").stdout
     assert "--database-path" in installed.run("serve", "--help").stdout
 
 

@@ -43,8 +43,7 @@ def test_the_command_exits_with_1_if_there_is_a_problem_and_with_0_when_it_is_re
 
 def test_json_is_one_object_with_stable_keys(path: Path) -> None:
     change(path, VECTOR_REMOVED)
-    ended = run("--database-path", path, "--json", "--fix")
-    report = json.loads(ended.stdout)
+    report = json.loads(run("--database-path", path, "--json", "--fix").stdout)
     assert list(report) == ["healthy", "database", "checks", "mended"]
     assert (report["healthy"], report["database"]) == (True, str(path))
     assert [(check["part"], check["name"]) for check in report["checks"]] == [

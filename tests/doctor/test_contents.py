@@ -106,8 +106,7 @@ def test_a_file_of_the_original_server_is_reported_and_unchanged(tmp_path: Path)
 def test_an_empty_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     path.touch(mode=0o600)
-    report = examine(path)
-    assert found(report) == {"schema": Level.WARNING}
+    assert found(examine(path)) == {"schema": Level.WARNING}
     assert path.stat().st_size == 0
 
 

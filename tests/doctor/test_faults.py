@@ -358,8 +358,7 @@ def test_a_fault_is_found_and_repaired_and_no_text_is_changed(
         with pytest.raises(DatabaseError, match="doctor --fix"):
             SessionMemoryStore(memory.address, SETTINGS)
     damaged, shallow = examine(memory.address), examine(memory.address, deep=False)
-    state = Level.WARNING if name in WARNED else Level.PROBLEM
-    assert found(damaged)[fault.check] == state
+    assert found(damaged)[fault.check] == (Level.WARNING if name in WARNED else Level.PROBLEM)
     assert damaged.healthy == (name in WARNED)
     assert set(found(shallow)) - {"reading"} == set(found(damaged)) - DEEP - {"reading"}
     before, links = memory.rows(texts), memory.rows(LINKS)

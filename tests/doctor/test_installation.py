@@ -41,8 +41,7 @@ def test_a_missing_model_is_a_problem(path: Path, tmp_path: Path, monkeypatch: p
 def test_weights_that_are_not_the_official_ones_are_a_problem(path: Path, tmp_path: Path) -> None:
     for name in ("model.onnx", "model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"{}")
-    report = examine(path, Settings(embedding_model_path=tmp_path))
-    assert "not the official file" in said(report, "model")
+    assert "not the official file" in said(examine(path, Settings(embedding_model_path=tmp_path)), "model")
 
 
 def test_the_real_model_is_run_and_the_token_counter_is_reported(tmp_path: Path) -> None:

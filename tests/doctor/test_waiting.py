@@ -98,6 +98,5 @@ def test_the_command_prints_it_and_exits_with_0(path: Path) -> None:
     ended = finished(
         *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_EMBEDDING_DIM": "16"}
     )
-    report = json.loads(ended.stdout)
-    assert (ended.returncode, report["mended"]) == (0, ["1 text will be retried."])
+    assert (ended.returncode, json.loads(ended.stdout)["mended"]) == (0, ["1 text will be retried."])
     assert not outbox.refused()

@@ -107,8 +107,7 @@ def use_all(path: Path) -> None:
 def read_all(store: SessionMemoryStore) -> None:
     """Read every memory, and compare it with the stored one."""
     for memory_id, number in MEMORIES.items():
-        found = store.get_memory_by_id(memory_id).memory
-        assert found.content == content(number)
+        assert store.get_memory_by_id(memory_id).memory.content == content(number)
 
 
 def failed(path: Path) -> VectorMemoryError | None:

@@ -77,8 +77,7 @@ def test_what_others_have_left_is_stored_in_order_and_then_forgotten(
     outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
 ) -> None:
     added(outbox, *"abc")
-    delivery = deliver()
-    delivery.start()
+    deliver().start()
     eventually(outbox.is_empty)
     assert memory.texts == ["a", "b", "c"]
 

@@ -94,7 +94,6 @@ def test_an_interrupt_that_python_would_hide_ends_a_command_too(tmp_path: Path, 
 
 
 def test_a_termination_that_python_would_hide_ends_a_command_too(tmp_path: Path) -> None:
-    ended = signalled(
+    assert signalled(
         tmp_path, *MODULE, "import-sessions", moment="vector_memory.cli.commands.transfer", place="callback", number=15
-    )
-    assert ended == (143, "")
+    ) == (143, "")

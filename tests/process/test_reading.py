@@ -31,13 +31,12 @@ def test_what_is_stored_can_be_listed_read_prompted_and_completed(server: Server
     prompt = server.request("prompts/get", name="continue_session", arguments={"session_id": "team/é"})["result"]
     assert [message["content"]["type"] for message in prompt["messages"]] == ["text", "resource"]
     assert prompt["messages"][1]["content"]["resource"]["text"] == session["text"]
-    completed = server.request(
+    assert server.request(
         "completion/complete",
         ref={"type": "ref/prompt", "name": "hand_over"},
         argument={"name": "agent_id", "value": "w"},
         context={"arguments": {"session_id": "team/é"}},
-    )
-    assert completed["result"]["completion"]["values"] == ["writer"]
+    )["result"]["completion"]["values"] == ["writer"]
 
 
 def test_what_cannot_be_read_is_an_error_of_the_protocol_that_says_what_to_do(server: Server) -> None:

@@ -110,8 +110,7 @@ class Session:
 
     def type(self, prompt: str) -> None:
         """Type a prompt."""
-        content = [{"type": "text", "text": prompt}]
-        message = {"type": "user", "message": {"role": "user", "content": content}}
+        message = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": prompt}]}}
         self.events.append({"type": "typed", "text": prompt})
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()

@@ -145,15 +145,13 @@ def test_claude_code_has_every_file_as_before_after_uninstall(connecting: Connec
     connecting.ours("install", "claude", f"--{scope}", "--yes")
     connecting.ours("install", "claude", f"--{scope}", "--profile", "full", "--yes")
     assert "already connected" in connecting.ours("install", "claude", f"--{scope}", "--profile", "full")
-    state = "Connected" if scope == "user" else "Pending approval"
-    assert state in connecting.claude("mcp", "list")
+    assert ("Connected" if scope == "user" else "Pending approval") in connecting.claude("mcp", "list")
     connecting.ours("uninstall", "claude", f"--{scope}", "--yes")
     assert files(user.home, user.project) == before
 
 
 def test_the_plugin_is_noticed_and_gives_way_as_install_says(connecting: Connecting) -> None:
-    catalog = str(Path(__file__).parents[2])
-    connecting.claude("plugin", "marketplace", "add", catalog)
+    connecting.claude("plugin", "marketplace", "add", str(Path(__file__).parents[2]))
     connecting.claude("plugin", "install", "vector-memory@vector-memory")
     before = files(connecting.user.home, connecting.user.project)
     said = connecting.ours("install", "claude", "--yes")
@@ -250,8 +248,7 @@ def test_codex_waits_for_the_server_of_a_sub_agent_that_has_reported(
 def test_codex_lists_the_server_of_a_project_that_is_trusted(codex: Path, tmp_path: Path) -> None:
     user = Codex(codex, tmp_path, "http://127.0.0.1:9")
     user.ours("install", "codex", "--project", "--tools-only", "--yes")
-    listed = run(codex, "mcp", "list", "--json", env=user.variables, cwd=user.project)
-    (server,) = json.loads(listed)
+    (server,) = json.loads(run(codex, "mcp", "list", "--json", env=user.variables, cwd=user.project))
     assert server["transport"]["args"] == ["serve", "--profile", "core"]
     user.config.write_text(user.config.read_text().partition("[projects.")[0], encoding="utf-8")
     assert json.loads(run(codex, "mcp", "list", "--json", env=user.variables, cwd=user.project)) == []

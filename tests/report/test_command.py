@@ -22,8 +22,7 @@ def test_the_page_is_for_its_owner_only_and_replaced_only_on_request(tmp_path: P
     made = finished("report", "s", "-o", file, "--json", *place, umask=0)
     assert (made.returncode, made.stderr) == (0, "")
     said = json.loads(made.stdout)
-    counts = {name: said[name] for name in ("success", "memories", "shown", "texts", "file", "bytes")}
-    assert counts == {
+    assert {name: said[name] for name in ("success", "memories", "shown", "texts", "file", "bytes")} == {
         "success": True,
         "memories": 5,
         "shown": 5,
@@ -36,8 +35,7 @@ def test_the_page_is_for_its_owner_only_and_replaced_only_on_request(tmp_path: P
     refused = run("s", "-o", file, *place)
     assert (refused.returncode, refused.stdout, file.read_text(encoding="utf-8")) == (1, "", "mine")
     assert "--overwrite" in refused.stderr
-    replaced = run("s", "-o", file, "--overwrite", *place)
-    assert replaced.stdout.startswith("Wrote 5 memories (0.")
+    assert run("s", "-o", file, "--overwrite", *place).stdout.startswith("Wrote 5 memories (0.")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 

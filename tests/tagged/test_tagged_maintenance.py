@@ -218,8 +218,7 @@ def test_content_that_does_not_fit_can_be_continued_by_offset(tmp_path: Path) ->
                 break
             assert f"get_by_memory_id and offset={answer.memory.content_end}" in str(answer.message)
             offset = answer.memory.content_end
-        found = store.tagged.search("word1")
-        assert "get_by_memory_id" in str(found.message)
+        assert "get_by_memory_id" in str(store.tagged.search("word1").message)
     assert len(parts) > 1
     assert "".join(parts) == text
 

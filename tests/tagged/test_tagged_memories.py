@@ -42,8 +42,7 @@ def test_the_specified_tags_are_normalized_and_every_variant_finds_them(tagged: 
     first = tagged.store("One.", tags=["API v2.0", "api 2", "Laravel Framework"])
     assert first.tags == ["api v2.0", "laravel framework"]
     assert '"api 2" counts as "api v2.0"' in str(first.message)
-    second = tagged.store("Two.", tags=["laravel", "api 3"])
-    assert second.tags == ["laravel framework", "api 3"]
+    assert tagged.store("Two.", tags=["laravel", "api 3"]).tags == ["laravel framework", "api 3"]
     found = tagged.search("anything", tags=["Api 2"])
     assert [memory.id for memory in found.results] == [first.memory_id]
     assert found.total == 1
@@ -131,8 +130,7 @@ def test_a_content_of_10_000_characters_is_found_by_its_last_sentence_and_one_mo
     """By its meaning alone; the other note is the same text without that sentence."""
     last = "A broken cooling fan in the second rack caused the outage."
     text = ("The proxy forwards each request to the region that answered fastest. " * 200)[: MAX_NOTE - len(last)]
-    settings = Settings(search_mode=SearchMode.VECTOR)
-    with SessionMemoryStore(tmp_path / "long.db", settings, model=model) as store:
+    with SessionMemoryStore(tmp_path / "long.db", Settings(search_mode=SearchMode.VECTOR), model=model) as store:
         store.tagged.store(text)
         receipt = store.tagged.store(text + last)
         found = store.tagged.search("the outage had a hardware cause: a ventilator").results

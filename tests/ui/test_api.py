@@ -319,8 +319,7 @@ class TestDeleting:
 
 
 def test_a_deletion_is_taken_back(page: Ui, memories: SessionMemoryStore) -> None:
-    waiting = page.ask("api/memories/4/deletion", "PUT", **WRITES).json()["deleting"]
-    assert list(waiting) == ["4"]
+    assert list(page.ask("api/memories/4/deletion", "PUT", **WRITES).json()["deleting"]) == ["4"]
     assert page.get("state")["deleting"].keys() == {"4"}
     assert page.ask("api/memories/4/deletion", "DELETE", **WRITES).json()["deleting"] == {}
     page.end()
@@ -328,8 +327,7 @@ def test_a_deletion_is_taken_back(page: Ui, memories: SessionMemoryStore) -> Non
 
 
 def test_what_filters_name_is_deleted_together_and_taken_back_together(page: Ui) -> None:
-    waiting = page.change("deletion?kind=working_memory").json()["deleting"]
-    assert waiting.keys() == {"3", "4"}
+    assert page.change("deletion?kind=working_memory").json()["deleting"].keys() == {"3", "4"}
     assert page.change("deletion", "DELETE").json() == {"deleting": {}}
     assert page.get("state")["deleting"] == {}
     for everything in ("", "?state=any", "?kind="):

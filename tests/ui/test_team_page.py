@@ -186,8 +186,7 @@ def test_requests_count_and_are_recorded_by_the_name_of_the_token_without_conten
 ) -> None:
     """Not so what the page asks all the time, whether anything has changed."""
     monkeypatch.setattr("vector_memory.tenancy.registry.QUOTA_SECONDS", 0)
-    secret = team.token("ada")
-    number = stored(team, secret)
+    number = stored(team, team.token("ada"))
     Registry(team.folder).set_quota("red", Quota(calls_per_minute=3))
     browser = enter(team, team.token("bob", "red", "read"))
     assert {browser.ask("state").status_code for _ in range(9)} == {200}
@@ -226,8 +225,7 @@ def test_a_foreign_page_reaches_nothing_even_with_the_cookie(
         assert PLAN not in answer.text
     for method in ("PUT", "DELETE"):
         assert browser.ask("memories/1/deletion", method).status_code == 403  # a form could send it
-    signed_in = browser.client.post(browser.sign_in, data={"token": secret}, headers=headers)
-    assert "set-cookie" not in signed_in.headers
+    assert "set-cookie" not in browser.client.post(browser.sign_in, data={"token": secret}, headers=headers).headers
 
 
 def test_a_deletion_can_be_undone_and_is_made_at_the_latest_when_the_server_ends(
@@ -276,8 +274,7 @@ def test_cookies_of_other_servers_under_the_same_name_change_nothing(enter: Ente
 
 
 def test_the_audit_log_tells_reading_from_changing_however_the_id_is_written(enter: Entering, team: Team) -> None:
-    secret = team.token("ada")
-    number = stored(team, secret)
+    number = stored(team, team.token("ada"))
     browser = enter(team, team.token("bob"))
     assert PLAN in browser.ask(f"memories/%20{number}.0").text
     browser.change(f"memories/{number}/deletion")
