@@ -22,7 +22,6 @@ from vector_memory.store import SessionMemoryStore
 
 T = TypeVar("T")
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS)
-STORED_BY_CALLERS = [kind for kind in MemoryKind if kind is not MemoryKind.TAGGED]
 NUMBERS = itertools.count()
 CASES: list[dict[str, Any]] = [
     {"category": [1], "parent_report_id": [1]},
@@ -62,7 +61,7 @@ def with_cases(test: Any) -> Any:
     return test
 
 
-@pytest.mark.parametrize("kind", STORED_BY_CALLERS)
+@pytest.mark.parametrize("kind", [kind for kind in MemoryKind if kind is not MemoryKind.TAGGED])
 @a_few
 @with_cases
 @given(json_objects)

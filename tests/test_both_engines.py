@@ -23,7 +23,6 @@ METADATA = {"né": [1, None, {"a": 1.5}], "zero\0": "\0", "big": 2**63, "parent_
 BY_WORDS = "Found by words only"
 OLD, NEW = LatticeEmbedder(), ToyEngine(2)
 ENGINES = ("sqlite", "postgres")
-PAIRS = list(permutations(ENGINES, 2))
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def exported(place: Path | str) -> bytes:
     return target.getvalue()
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize(("first", "second"), list(permutations(ENGINES, 2)))
 def test_export_and_import_and_export_give_the_same_lines(
     first: str, second: str, places: dict[str, Path | str]
 ) -> None:

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "installing.md"
-PAGES = {"installing.md": PAGE, "README.md": ROOT / "README.md"}
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 BLOCK = re.compile(r"^```(?P<language>json|bash)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
@@ -27,7 +26,7 @@ VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
     """Yield the code blocks of the pages: their location and text."""
-    for name, page in PAGES.items():
+    for name, page in {"installing.md": PAGE, "README.md": ROOT / "README.md"}.items():
         text = page.read_text(encoding="utf-8")
         for block in BLOCK.finditer(text):
             if block["language"] == language:

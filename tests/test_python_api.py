@@ -33,7 +33,6 @@ JUNK = st.one_of(
     st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
     st.just(object()),
 )
-SEARCHES = ("search_chunks", "search_sections", "search_documents", "search_memories")
 BY_ID = (
     "get_memory_by_id",
     "reconstruct_document",
@@ -87,7 +86,7 @@ def test_importing_the_package_imports_nothing_else_of_it() -> None:
     assert not {"numpy", "pydantic", "apsw", "onnxruntime", "fastmcp"} & {*modules}
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", ["search_chunks", "search_sections", "search_documents", "search_memories"])
 @given(data=st.data())
 def test_bad_arguments_of_a_search_raise_only_package_errors(
     name: str, shared_store: SessionMemoryStore, data: st.DataObject

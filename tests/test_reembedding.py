@@ -35,7 +35,6 @@ from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
 MEMORIES = 8
-KILLS = effort(quick=6, long=150)
 OLD = LatticeEmbedder()
 NEW = ToyEngine(2)
 OTHER = ToyEngine(3)
@@ -216,7 +215,7 @@ def test_a_killed_run_leaves_an_intact_file_and_the_next_one_finishes(template: 
     events: list[list[list[object]]] = []
     killed_before(0)
     [[[_, changes]]] = events
-    for change in random.sample(range(1, int(str(changes)) + 1), KILLS):
+    for change in random.sample(range(1, int(str(changes)) + 1), effort(quick=6, long=150)):
         path = killed_before(change)
         assert events[-1] == [], change
         model = model_of(path)

@@ -35,7 +35,6 @@ from vector_memory.store import SessionMemoryStore
 KINDS = st.sampled_from([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT])
 AGENTS = st.sampled_from(["a1", "a2"])
 SESSIONS = st.sampled_from(["s1", "s2"])
-ITERATIONS = st.integers(1, 2)
 # At most four words are one passage, so a memory's vector is that of its content.
 CONTENTS = st.sampled_from(["a", "b c", "d e f", "g h i j"])
 
@@ -89,7 +88,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.close()
             shutil.rmtree(self.folder)
 
-    memories = st.builds(Remembered, KINDS, AGENTS, SESSIONS, ITERATIONS, CONTENTS, expires=st.booleans())
+    memories = st.builds(Remembered, KINDS, AGENTS, SESSIONS, st.integers(1, 2), CONTENTS, expires=st.booleans())
 
     @rule(target=ids, memory=memories, supersedes=st.lists(ids, max_size=2), elsewhere=st.booleans())
     def store_memory(self, memory: Remembered, supersedes: list[int], elsewhere: bool) -> int:

@@ -34,7 +34,6 @@ words = st.sampled_from(
 )
 gaps = st.sampled_from([" ", "\n", "\n\n", "\n \t\n", "", "\u3000", "\t"])
 spaced = st.lists(st.tuples(words, gaps), max_size=60)
-limits = st.integers(1, 12) | st.integers(passages.ENOUGH, 140)
 texts = spaced.map(lambda pairs: "".join(word + gap for word, gap in pairs)) | st.text(max_size=200)
 
 
@@ -76,7 +75,7 @@ def check(text: str, token_spans: TokenSpans, limit: int) -> None:
     assert bool(cut) == bool(text.strip())
 
 
-@given(texts, limits, st.sampled_from([thirds, greedy]))
+@given(texts, st.integers(1, 12) | st.integers(passages.ENOUGH, 140), st.sampled_from([thirds, greedy]))
 def test_passages_contain_every_token_in_order_and_at_most_the_limit_each(
     text: str, limit: int, token_spans: TokenSpans
 ) -> None:

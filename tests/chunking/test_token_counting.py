@@ -18,9 +18,8 @@ from vector_memory.chunking import chunk_document, tokens
 from vector_memory.chunking.tokens import CL100K_FILE, estimate_tokens, find_token_counter, has_cl100k
 from vector_memory.domain import Span
 
-CACHED = has_cl100k()
 needs_cl100k = pytest.mark.skipif(
-    not CACHED, reason="tiktoken's cl100k_base file is not on disk; fetch-model fetches it"
+    not has_cl100k(), reason="tiktoken's cl100k_base file is not on disk; fetch-model fetches it"
 )
 
 

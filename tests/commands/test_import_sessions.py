@@ -7,14 +7,13 @@ import pytest
 
 from commands.conftest import Run
 
-REAL = Path(__file__).parents[1] / "data/transcripts"
 SHOP = "/home/ann/shop"
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a home of Claude Code with real transcripts; there is none of Codex."""
-    shutil.copytree(REAL / "claude", tmp_path / "claude")
+    shutil.copytree(Path(__file__).parents[1] / "data/transcripts" / "claude", tmp_path / "claude")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     return tmp_path / "claude"

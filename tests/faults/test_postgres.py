@@ -30,8 +30,6 @@ MORE = effort(quick=5, long=40)
 
 DURABLE = {"fsync": "on", "synchronous_commit": "on"}
 
-MEMORIES = "select id, content from memory.session_memories"
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
@@ -97,7 +95,7 @@ def serving(folder: Path, urls: list[str], **variables: str) -> Iterator[Agents]
 
 def memories(url: str) -> dict[int, str]:
     with psycopg.connect(url) as connection:
-        return dict(connection.execute(MEMORIES).fetchall())
+        return dict(connection.execute("select id, content from memory.session_memories").fetchall())
 
 
 class Failures:

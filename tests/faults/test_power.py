@@ -18,8 +18,6 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.sqlite import database
 from vector_memory.storage.sqlite.connecting import set_up
 
-SEEDS = range(effort(quick=1, long=10))
-CUTS = effort(quick=20, long=60)
 ENOUGH_TO_SHOW_A_LOSS = 20
 
 
@@ -64,9 +62,9 @@ def verdict(cut: Cut) -> str:
     return "lost" if losses else "whole"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(effort(quick=1, long=10)))
 def test_a_power_failure_damages_nothing_and_loses_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
-    for cut in power_failures(tmp_path, seed, CUTS):
+    for cut in power_failures(tmp_path, seed, effort(quick=20, long=60)):
         assert cut.ledger.losses(cut.path) == [], cut.path
         assert faults_of(cut.path) == [], cut.path
 

@@ -11,13 +11,11 @@ from faults.ledger import Ledger
 from faults.processes import TESTS, started, told
 from faults.soundness import faults_of
 
-SECONDS = effort(quick=3, long=120)
-
 
 def test_two_processes_that_write_and_checkpoint_lose_nothing_and_damage_nothing(tmp_path: Path) -> None:
     path, ledger = tmp_path / "memory.db", Ledger()
     with started("share", path, 0) as one, started("share", path, 1_000_000) as other:
-        time.sleep(SECONDS)
+        time.sleep(effort(quick=3, long=120))
         for process in (one, other):
             process.stdin.write("stop\n")
             process.stdin.flush()

@@ -21,7 +21,6 @@ from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemo
 from vector_memory.maintenance.doctor.report import Report
 from vector_memory.store import SessionMemoryStore
 
-KINDS = (MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE)
 REPORT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"word{number} Ünïcode 数据 " * 9 for number in range(3))
 
 
@@ -41,7 +40,7 @@ def reads(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
     """Return calls whose answers depend on texts, words, vectors and chunks. A repair may give chunks other ids."""
     named: dict[str, Callable[[], object]] = {}
     page = Page(limit=5)
-    for kind in KINDS:
+    for kind in (MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE):
         scope = Scope(kind)
         for mode in ("vector", "keyword", "hybrid"):
             named[f"chunks {kind} {mode}"] = lambda scope=scope, mode=mode: [

@@ -19,15 +19,13 @@ from vector_memory.results.shortening import size, value_size
 from vector_memory.settings import Settings
 from waiting import PATIENCE, eventually
 
-Open = Callable[..., FileMemory]
-
 LIMIT = 600 * BYTES_PER_TOKEN
 
 LINK = "It is not indexed: it is a link, not a regular file, or longer than 5,000,000 bytes."
 
 
 @pytest.fixture
-def memory(folder: Path, open_memory: Open) -> FileMemory:
+def memory(folder: Path, open_memory: Callable[..., FileMemory]) -> FileMemory:
     (folder / "MEMORY.md").write_text("# Animals\n\nThe quokka eats leaves.\n")
     (folder / "plants.md").write_text("# Plants\n\nLeaves of the eucalyptus.\n")
     (folder / "2026-02-13.md").write_text("## 09:30\n\nA quokka visited.\n")

@@ -139,13 +139,10 @@ def test_lines_and_files_in_another_order_show(log: AuditLog) -> None:
     assert log.verify().broken
 
 
-KILLS = 12
-
-
 def test_a_kill_at_any_moment_leaves_a_log_that_holds_and_goes_on(tmp_path: Path) -> None:
     log = AuditLog(tmp_path)
     log.prepare()
-    for number in range(KILLS):
+    for number in range(12):
         lines = log.verify().lines
         killed = writer(tmp_path, 100_000)
         eventually(lambda lines=lines, number=number: log.verify().lines > lines + number)

@@ -14,8 +14,6 @@ from over_http.shared import Shared
 from servers import Server
 from waiting import eventually
 
-STORES = effort(quick=6, long=60)
-
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Shared:
@@ -78,7 +76,7 @@ def test_nothing_is_lost_doubled_or_swapped_while_relays_and_the_shared_memory_a
 
     def store(session: str) -> list[str]:
         acknowledged: list[str] = []
-        while len(acknowledged) < STORES:
+        while len(acknowledged) < effort(quick=6, long=60):
             with shared.relay() as relay:  # killed at the end
                 for _ in range(moments.randint(1, 6)):
                     answer = stored(relay, len(acknowledged), session)

@@ -8,7 +8,6 @@ import pytest
 
 from clusters import Cluster, shared_cluster
 
-ROLES = ("owner", "server", "reader", "stranger")
 NAMES = (f"d{number}" for number in itertools.count())
 
 
@@ -17,7 +16,7 @@ def cluster() -> Cluster:
     """The running server, with the roles."""
     shared = shared_cluster()
     with psycopg.connect(shared.url(), autocommit=True) as connection:
-        for role in ROLES:
+        for role in ("owner", "server", "reader", "stranger"):
             connection.execute(f"create role {role} login")
     return shared
 

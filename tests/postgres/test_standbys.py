@@ -20,7 +20,6 @@ from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
 WAITS = "select 1 from pg_stat_activity where wait_event = 'SyncRep'"
-SLEEPS = "select 1 from pg_stat_activity where wait_event = 'PgSleep'"
 CONFIRMS = "select 1 from pg_stat_replication where sync_state = 'sync'"
 
 
@@ -159,7 +158,7 @@ def test_a_read_that_a_standby_ends_is_told_so(pair: tuple[Cluster, Cluster]) ->
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
-        eventually(lambda: rows(standby, SLEEPS))
+        eventually(lambda: rows(standby, "select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
         for sql in ("update memory.session_memories set title = 'new'", "vacuum memory.session_memories"):
             rows(primary, sql)
         reader.join(60)

@@ -9,7 +9,6 @@ from memory_files import locked
 from servers import LEGACY, MODERN, Server
 
 STORES = 70
-DELETES = 10
 
 
 @pytest.fixture(scope="module", params=[LEGACY, MODERN])
@@ -35,7 +34,7 @@ def numbers_stored(server: Server, session: str) -> set[int]:
 def test_reads_are_answered_while_many_calls_wait_to_write(server: Server) -> None:
     with locked(server.path):
         waiting = {server.ask_tool("store_report", **report(number, "s")) for number in range(1, STORES)}
-        waiting |= {server.ask_tool("delete_memory", memory_id=1) for _ in range(DELETES)}
+        waiting |= {server.ask_tool("delete_memory", memory_id=1) for _ in range(10)}
         asked = [
             server.ask_tool("list_sessions"),
             server.ask_tool("search_reports_specific_chunks", query="cold cache"),

@@ -23,7 +23,6 @@ from waiting import eventually
 pytestmark = pytest.mark.real_client
 
 WHO = {"agent_id": "engineer", "session_id": "outage"}
-KILLS = effort(quick=4, long=40)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +135,7 @@ def test_nothing_acknowledged_is_lost_when_the_client_is_killed(user: User, mode
     moments = random.Random(8)
     acknowledged: list[Answer] = []
     stored: set[str] = set()
-    for attempt in range(KILLS):
+    for attempt in range(effort(quick=4, long=40)):
         prompt = f"Store until you are killed ({attempt})."
         texts = [f"Finding {number} of attempt {attempt}." for number in range(200)]
         model.script[prompt] = [[memory("store_report", content=text, **WHO)] for text in texts]

@@ -26,7 +26,6 @@ from vector_memory.store import SessionMemoryStore
 REPORTS, NOTES = Scope(MemoryKind.REPORT, session_id="s"), Scope(MemoryKind.SYSTEM_MEMORY, session_id="s")
 COUNT = 3 * LATE_UNITS
 QUERIES = ("a b c", "l", "d e f g h", "k a unknown")
-EVERYTHING = Page(limit=COUNT)
 
 
 class WithStates(LatticeEmbedder):
@@ -131,7 +130,7 @@ def test_the_order_equals_a_comparison_by_hand(
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_pages_follow_each_other_without_a_gap(store: SessionMemoryStore, query: str) -> None:
-    whole = store.search_chunks(query, REPORTS, EVERYTHING).results
+    whole = store.search_chunks(query, REPORTS, Page(limit=COUNT)).results
     pages = [
         result
         for offset in range(0, COUNT, 7)

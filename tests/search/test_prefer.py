@@ -17,9 +17,8 @@ from vector_memory.search.rank import Hit
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
-GRAINS = ("search_chunks", "search_sections", "search_documents")
 UNRELATED = ("Who has to review a pull request?", "How are prices rounded?", "When is a refund booked?")
-every_grain = pytest.mark.parametrize("grain", GRAINS)
+every_grain = pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
 
 
 @pytest.fixture(scope="module")

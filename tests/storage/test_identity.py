@@ -24,7 +24,6 @@ ADD = """
 insert into session_memories (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
 values ('report', 'a', ?, 'hash', '2026', '2026', '2026')
 """
-TEXTS = "select content from session_memories order by id"
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def add(database: Database, text: str) -> None:
 
 def texts(database: Database) -> list[str]:
     with database.read() as connection:
-        return fetch_column(connection, TEXTS)
+        return fetch_column(connection, "select content from session_memories order by id")
 
 
 def texts_in(path: Path) -> list[str]:

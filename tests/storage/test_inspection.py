@@ -21,7 +21,6 @@ MOUNTS = r"""
 32 27 0:30 / /twice rw - nfs4 server:/a rw
 33 32 0:31 / /twice rw - xfs /dev/vdb rw
 """
-COUNT = "select count(*) from session_memories"
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def store(path: Path, content: str) -> None:
 
 
 def count(connection: apsw.Connection) -> int:
-    ((number,),) = connection.execute(COUNT).fetchall()
+    ((number,),) = connection.execute("select count(*) from session_memories").fetchall()
     return int(number)
 
 

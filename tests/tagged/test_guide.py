@@ -14,10 +14,9 @@ from vector_memory.tagged import tags, vocabulary
 
 TOOLS = {tool.name for tool in offered([Toolset.TAGGED])}
 NAMED = re.compile(r"\b(?:store|search|list|get|delete|clear)_[a-z_]+\b")
-TEXTS = [*map(level_text, range(len(LEVELS))), TAGGED, work_with_memory("a task")]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", [*map(level_text, range(len(LEVELS))), TAGGED, work_with_memory("a task")])
 def test_the_handbook_names_only_existing_tools(text: str) -> None:
     assert set(NAMED.findall(text)) <= TOOLS
 

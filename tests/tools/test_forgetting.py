@@ -23,7 +23,6 @@ pytestmark = pytest.mark.anyio
 
 STORING = [tool for tool in SESSION_TOOLS if tool.name.startswith("store_")]
 NOT_TEXT = {"supersedes", "corrects", "session_iter", "parent_report_id", "ttl_days"}
-Object = dict[str, Any]
 
 
 class DenseEmbedder(LatticeEmbedder):
@@ -49,7 +48,7 @@ def marker(parameter: str) -> str:
     return f"zq{parameter.replace('_', '')}qz"
 
 
-def marked_arguments(tool: MemoryTool) -> Object:
+def marked_arguments(tool: MemoryTool) -> dict[str, Any]:
     """Return arguments with a marker in every text that can be stored; the content makes several chunks."""
     arguments = good_arguments(tool)
     for name, schema in tool.parameters["properties"].items():

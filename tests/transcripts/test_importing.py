@@ -171,10 +171,7 @@ def deleted(store: SessionMemoryStore, how: str) -> None:
         store.erase_expired()
 
 
-WAYS = ["deleted", "cleaned up", "expired", "erased", "superseded"]
-
-
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", ["deleted", "cleaned up", "expired", "erased", "superseded"])
 @pytest.mark.parametrize("at", [1, 300])
 def test_what_is_gone_stays_gone(how: str, at: int, store: SessionMemoryStore, write: Write) -> None:
     """Whether an import stored it, or a hook at a time of its own; an answer stands for its repetitions."""

@@ -6,8 +6,6 @@ from ui.conftest import Ui
 from vector_memory.server.ui.guard import COOKIE
 from vector_memory.store import SessionMemoryStore
 
-PLACES = ("", "app.js", "api/home", "api/memories", "api/memories/1", "api/export?session=s")
-
 
 def test_a_link_opens_the_page_in_one_browser_only(ui: Ui) -> None:
     """The browser that opened it first may use it again, as a reload does; a stolen one is worth nothing."""
@@ -27,7 +25,7 @@ def test_the_cookie_is_for_this_page_alone_and_no_script_reads_it(ui: Ui) -> Non
     assert len(path) > 16
 
 
-@pytest.mark.parametrize("path", PLACES)
+@pytest.mark.parametrize("path", ["", "app.js", "api/home", "api/memories", "api/memories/1", "api/export?session=s"])
 def test_without_the_cookie_nothing_is_told(ui: Ui, store: SessionMemoryStore, path: str) -> None:
     store.store_memory("input_prompt", "A secret plan.", session_id="s")
     for cookie in ("", f"{COOKIE}=guessed", f"{COOKIE}="):

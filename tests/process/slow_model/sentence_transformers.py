@@ -15,8 +15,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 
-HOUR = 3600
-
 
 class SentenceTransformer:
     """What the engine uses of the original."""
@@ -42,6 +40,6 @@ class SentenceTransformer:
         several = [texts] if isinstance(texts, str) else texts
         if any("slowly" in text for text in several):
             Path("embedding").touch()
-            time.sleep(HOUR)
+            time.sleep(3600)
         vectors = self._toy.embed(several)
         return vectors[0] if isinstance(texts, str) else vectors

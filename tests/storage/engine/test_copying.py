@@ -22,8 +22,6 @@ from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import Embedded, History, Links
 
-PAIRS = list(permutations(ENGINES, 2))
-
 
 class Pair:
     """A memory to copy, and an empty one."""
@@ -38,7 +36,7 @@ class Pair:
         return copied
 
 
-@pytest.fixture(params=PAIRS, ids="-to-".join)
+@pytest.fixture(params=list(permutations(ENGINES, 2)), ids="-to-".join)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     engines = []
     for number, name in enumerate(request.param):

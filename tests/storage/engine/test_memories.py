@@ -27,7 +27,6 @@ from vector_memory.storage.records import History
 SESSIONS = map("session {}".format, count())
 
 contents = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=45).filter(str.strip)
-titles = st.none() | contents
 kinds = st.sampled_from([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY])
 agents, tasks, iterations = st.sampled_from("ab"), st.sampled_from([None, "t"]), st.sampled_from([1, 2])
 tags = st.lists(st.sampled_from(["one", "two", "drei"]), max_size=3, unique=True).map(tuple)
@@ -52,7 +51,7 @@ several = settings(max_examples=30, deadline=None, suppress_health_check=[Health
 
 
 @several
-@given(content=contents, kind=kinds, values=fields, title=titles, with_vectors=st.booleans())
+@given(content=contents, kind=kinds, values=fields, title=st.none() | contents, with_vectors=st.booleans())
 def test_an_added_memory_is_read_back(
     storage: Storage, content: str, kind: MemoryKind, values: dict[str, Any], title: str | None, with_vectors: bool
 ) -> None:

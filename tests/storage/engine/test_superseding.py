@@ -14,11 +14,10 @@ from vector_memory.domain import ANY, STORED, MemoryKind, Scope, utc_now
 from vector_memory.sessions.deletion import oldest_ends
 from vector_memory.storage.base import Storage
 
-DAYS = st.integers(1, 9)
 PLACES = st.integers(0, 7)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("store"), DAYS, st.lists(PLACES, max_size=2)),
+        st.tuples(st.just("store"), st.integers(1, 9), st.lists(PLACES, max_size=2)),
         st.tuples(st.just("supersede"), PLACES, st.lists(PLACES, min_size=1, max_size=2)),
         st.tuples(st.just("release"), PLACES, st.lists(PLACES, min_size=1, max_size=2)),
         st.tuples(st.just("expire"), PLACES, st.sampled_from(["past", "future", None])),
