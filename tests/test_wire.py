@@ -16,6 +16,8 @@ from vector_memory.server import stdio
 from vector_memory.server.stdio import LONG, LONG_AT_ONCE, READS_AT_ONCE, WRITES_AT_ONCE, Wire
 from waiting import PATIENCE
 
+pytestmark = pytest.mark.anyio
+
 MARK = "notifications/mark"
 
 
@@ -107,147 +109,111 @@ async def arrivals(streams: MessageStream, count: int) -> list[object]:
     return found
 
 
-def test_at_end_of_input_pending_requests_are_answered_first() -> None:
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(request(1), request(2))
-            client.input.close()
-            assert await arrivals(streams, 2) == [1, 2]
-            assert not client.ended.is_set()
-            await streams[1].send(answer(2))
-            await streams[1].send(answer(1))
-            await asyncio.wait_for(client.ended.wait(), PATIENCE)
-            assert [message["id"] for message in await client.received(2)] == [2, 1]
-
-    asyncio.run(scene())
+async def test_at_end_of_input_pending_requests_are_answered_first() -> None:
+    async with wired() as (client, streams):
+        await client.send(request(1), request(2))
+        client.input.close()
+        assert await arrivals(streams, 2) == [1, 2]
+        assert not client.ended.is_set()
+        await streams[1].send(answer(2))
+        await streams[1].send(answer(1))
+        await asyncio.wait_for(client.ended.wait(), PATIENCE)
+        assert [message["id"] for message in await client.received(2)] == [2, 1]
 
 
-def test_no_call_waits_for_answers_that_are_not_read() -> None:
-    async def scene() -> None:
-        async with wired() as (client, _):
-            await client.send(request(1))
-            client.hang_up()
-            await asyncio.wait_for(client.ended.wait(), PATIENCE)
-
-    asyncio.run(scene())
+async def test_no_call_waits_for_answers_that_are_not_read() -> None:
+    async with wired() as (client, _):
+        await client.send(request(1))
+        client.hang_up()
+        await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
 
-def test_the_wait_for_answers_at_end_of_input_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_for_answers_at_end_of_input_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "SECONDS_TO_ANSWER", 0.1)
 
-    async def scene() -> None:
-        async with wired() as (client, _):
-            await client.send(request(1))
-            client.input.close()
-            await asyncio.wait_for(client.ended.wait(), PATIENCE)
-
-    asyncio.run(scene())
+    async with wired() as (client, _):
+        await client.send(request(1))
+        client.input.close()
+        await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
 
-def test_a_client_that_stops_reading_ends_the_server() -> None:
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            client.output.close()
-            await streams[1].send(answer(1))
-            await asyncio.wait_for(client.ended.wait(), PATIENCE)
-
-    asyncio.run(scene())
+async def test_a_client_that_stops_reading_ends_the_server() -> None:
+    async with wired() as (client, streams):
+        client.output.close()
+        await streams[1].send(answer(1))
+        await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize("ids", [range(READS_AT_ONCE + 10), [7] * (READS_AT_ONCE + 10)], ids=["each its own", "one"])
-def test_the_number_of_concurrent_requests_is_limited_and_each_answer_admits_another(ids: Sequence[int]) -> None:
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(*map(request, ids))
-            assert await arrived(client, streams) == list(ids[:READS_AT_ONCE])
-            await streams[1].send(answer(ids[5]))
-            assert await arrivals(streams, 1) == [ids[READS_AT_ONCE]]
-            assert await arrived(client, streams) == []
-
-    asyncio.run(scene())
+async def test_the_number_of_concurrent_requests_is_limited_and_each_answer_admits_another(ids: Sequence[int]) -> None:
+    async with wired() as (client, streams):
+        await client.send(*map(request, ids))
+        assert await arrived(client, streams) == list(ids[:READS_AT_ONCE])
+        await streams[1].send(answer(ids[5]))
+        assert await arrivals(streams, 1) == [ids[READS_AT_ONCE]]
+        assert await arrived(client, streams) == []
 
 
-def test_calls_that_read_are_forwarded_however_many_calls_wait_to_write() -> None:
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            long = [request(number, LONG) for number in range(300, 310)]
-            sending = asyncio.create_task(client.send(*map(store, range(200)), *long, request(400)))
-            first = [*range(WRITES_AT_ONCE), *range(300, 300 + LONG_AT_ONCE), 400]
-            assert await arrivals(streams, len(first)) == first
-            await sending
-
-    asyncio.run(scene())
+async def test_calls_that_read_are_forwarded_however_many_calls_wait_to_write() -> None:
+    async with wired() as (client, streams):
+        long = [request(number, LONG) for number in range(300, 310)]
+        sending = asyncio.create_task(client.send(*map(store, range(200)), *long, request(400)))
+        first = [*range(WRITES_AT_ONCE), *range(300, 300 + LONG_AT_ONCE), 400]
+        assert await arrivals(streams, len(first)) == first
+        await sending
 
 
 @pytest.mark.parametrize("written", [200, "200"], ids=["as it was sent", "as text"])
-def test_a_request_that_was_cancelled_while_it_waited_is_never_forwarded(written: object) -> None:
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(*map(store, range(WRITES_AT_ONCE)), store(200), store(201))
-            await client.send(notification("notifications/cancelled", requestId=written))
-            assert await arrivals(streams, WRITES_AT_ONCE + 1) == [*range(WRITES_AT_ONCE), "notifications/cancelled"]
-            await streams[1].send(answer(0))
-            assert await arrivals(streams, 1) == [201]
-
-    asyncio.run(scene())
+async def test_a_request_that_was_cancelled_while_it_waited_is_never_forwarded(written: object) -> None:
+    async with wired() as (client, streams):
+        await client.send(*map(store, range(WRITES_AT_ONCE)), store(200), store(201))
+        await client.send(notification("notifications/cancelled", requestId=written))
+        assert await arrivals(streams, WRITES_AT_ONCE + 1) == [*range(WRITES_AT_ONCE), "notifications/cancelled"]
+        await streams[1].send(answer(0))
+        assert await arrivals(streams, 1) == [201]
 
 
-def test_no_more_is_read_while_too_much_is_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_is_read_while_too_much_is_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_BYTES_OPEN", 1_000)
 
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(store(1, 600), store(2, 600), {"jsonrpc": "2.0", "id": 3, "method": 7})
-            assert await arrivals(streams, 2) == [1, 2]
-            await streams[1].send(answer(1))
-            assert [message["id"] for message in await client.received(2)] == [1, 3]
-
-    asyncio.run(scene())
+    async with wired() as (client, streams):
+        await client.send(store(1, 600), store(2, 600), {"jsonrpc": "2.0", "id": 3, "method": 7})
+        assert await arrivals(streams, 2) == [1, 2]
+        await streams[1].send(answer(1))
+        assert [message["id"] for message in await client.received(2)] == [1, 3]
 
 
-def test_messages_that_are_not_requests_overtake_waiting_requests() -> None:
+async def test_messages_that_are_not_requests_overtake_waiting_requests() -> None:
     """The answer to a question of the server must reach it, however much was asked since."""
 
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(*map(request, range(READS_AT_ONCE + 10)), {"jsonrpc": "2.0", "id": 1, "result": {}})
-            assert (await arrived(client, streams))[READS_AT_ONCE:] == [None]
-
-    asyncio.run(scene())
+    async with wired() as (client, streams):
+        await client.send(*map(request, range(READS_AT_ONCE + 10)), {"jsonrpc": "2.0", "id": 1, "result": {}})
+        assert (await arrived(client, streams))[READS_AT_ONCE:] == [None]
 
 
 @pytest.mark.parametrize("written", [3, "3"], ids=["as it was sent", "as text"])
-def test_a_request_that_was_cancelled_makes_room_and_is_not_waited_for(written: object) -> None:
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(*map(request, range(READS_AT_ONCE + 1)))
-            await arrived(client, streams)
-            await client.send(notification("notifications/cancelled", requestId=written))
-            assert await arrivals(streams, 2) == ["notifications/cancelled", READS_AT_ONCE]
-            client.input.close()
-            for number in {*range(READS_AT_ONCE + 1)} - {3}:
-                await streams[1].send(answer(number))
-            await asyncio.wait_for(client.ended.wait(), PATIENCE)
-
-    asyncio.run(scene())
+async def test_a_request_that_was_cancelled_makes_room_and_is_not_waited_for(written: object) -> None:
+    async with wired() as (client, streams):
+        await client.send(*map(request, range(READS_AT_ONCE + 1)))
+        await arrived(client, streams)
+        await client.send(notification("notifications/cancelled", requestId=written))
+        assert await arrivals(streams, 2) == ["notifications/cancelled", READS_AT_ONCE]
+        client.input.close()
+        for number in {*range(READS_AT_ONCE + 1)} - {3}:
+            await streams[1].send(answer(number))
+        await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
 
-def test_a_notification_does_not_overtake_a_request_that_need_not_wait() -> None:
+async def test_a_notification_does_not_overtake_a_request_that_need_not_wait() -> None:
     """`initialized` after `initialize`: the SDK would drop it if it came first."""
 
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(request(1), notification("notifications/initialized"), request(2))
-            assert await arrived(client, streams) == [1, "notifications/initialized", 2]
-
-    asyncio.run(scene())
+    async with wired() as (client, streams):
+        await client.send(request(1), notification("notifications/initialized"), request(2))
+        assert await arrived(client, streams) == [1, "notifications/initialized", 2]
 
 
-def test_a_bad_line_is_answered_while_requests_wait() -> None:
-    async def scene() -> None:
-        async with wired() as (client, streams):
-            await client.send(*map(request, range(READS_AT_ONCE + 10)), [], 7)
-            await arrived(client, streams)
-            assert [message["error"]["code"] for message in await client.received(2)] == [-32600, -32600]
-
-    asyncio.run(scene())
+async def test_a_bad_line_is_answered_while_requests_wait() -> None:
+    async with wired() as (client, streams):
+        await client.send(*map(request, range(READS_AT_ONCE + 10)), [], 7)
+        await arrived(client, streams)
+        assert [message["error"]["code"] for message in await client.received(2)] == [-32600, -32600]
