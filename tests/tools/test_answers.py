@@ -50,10 +50,15 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SessionMem
                 store.store_memory(kind, text, session_id="s", agent_id=f"agent {number % 2}")
             store.store_memory("knowledge_base", text, agent_id="a", title=f"T {number}")
             store.tagged.store(text)
-        files = FileMemory(folder / "notes", settings, index_file=folder / "i.sqlite", model=EmbeddingModel(ToyEngine))
-        files.start_background_work()
-        assert files.wait_for_words(60)
-        yield store, stack.enter_context(files)
+        yield store, stack.enter_context(indexed(folder / "notes", settings))
+
+
+def indexed(folder: Path, settings: Settings) -> FileMemory:
+    """Return a folder as a memory whose words can be found."""
+    files = FileMemory(folder, settings, index_file=folder.parent / "i.sqlite", model=EmbeddingModel(ToyEngine))
+    files.start_background_work()
+    assert files.wait_for_words(60)
+    return files
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,16 +12,17 @@ from mcp_types import PromptReference, ResourceTemplateReference
 
 from engines import execute, is_in_schema
 from tool_calls import good_arguments
-from vector_memory.embedding import EmbeddingModel
+from tools.test_answers import client, indexed
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.shortening import value_size
-from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import ServerOptions, Settings, Toolset
+from vector_memory.settings import Settings, Toolset
 from vector_memory.store import SessionMemoryStore
+
+__all__ = ["client"]
 
 pytestmark = pytest.mark.anyio
 
@@ -52,12 +53,7 @@ def parts(
     with ExitStack() as stack:
         store = stack.enter_context(SessionMemoryStore(folder / "memory.db", settings, embedder=ToyEngine()))
         fill(store)
-        files = FileMemory(
-            folder / "notes", settings, index_file=folder / "index.sqlite", model=EmbeddingModel(ToyEngine)
-        )
-        files.start_background_work()
-        assert files.wait_for_words(60)
-        yield store, stack.enter_context(files)
+        yield store, stack.enter_context(indexed(folder / "notes", settings))
 
 
 def fill(store: SessionMemoryStore) -> None:
@@ -84,15 +80,6 @@ def fill(store: SessionMemoryStore) -> None:
     else:
         execute(store, "update memory_chunks set header_path = ?, section_hierarchy = json_array(?)", HEADING, HEADING)
     execute(store, "update session_memories set title = ? where mod(id, 2) = 1", HEADING)
-
-
-@pytest.fixture
-async def client(parts: tuple[SessionMemoryStore, FileMemory]) -> Any:
-    """Give a client of a server of all families over that memory."""
-    store, files = parts
-    server = create_server(lambda: nullcontext(store), ServerOptions(toolsets="all"), lambda: nullcontext(files))
-    async with Client(server) as client:
-        yield client
 
 
 @pytest.fixture
