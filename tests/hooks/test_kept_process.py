@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,13 +42,13 @@ def report(server: Server, text: str) -> None:
     hooked(server, "hook_subagent", agent_type="explorer", last_assistant_message=text)
 
 
-def begin(server: Server) -> None:
+def begin(server: Any, relay: Server | None = None) -> None:
     """Let the file be created, which takes a while."""
-    report(server, REPORTS[0])
+    report(relay or server, REPORTS[0])
     eventually(lambda: texts(server) == REPORTS[:1])
 
 
-def texts(server: Server) -> list[str]:
+def texts(server: Any) -> list[str]:
     """Return what is stored, in the order of storing."""
     found = server.call("search_changes", session_id="s", full=True, limit=100)["results"]
     return [one["content"] for one in found]

@@ -3,50 +3,30 @@
 import json
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.conftest import mounted
 from faults.test_full_disk import fill
 from forked import finished
 from hook_texts import PROMPT
-from hooks.test_kept_process import REPORTS, report
+from hooks.test_kept_process import REPORTS, begin, disk, report, texts
 from over_http.calling import message_of, post, send_bytes
-from over_http.processes import Running
 from over_http.shared import Shared
-from servers import ENVELOPE, LEGACY, MODERN, QUICK, Server
+from servers import ENVELOPE, LEGACY, MODERN, QUICK
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import Registry
 from waiting import eventually
+
+__all__ = ["disk"]
 
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Shared:
     """A shared memory that is away."""
     return Shared(tmp_path)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk that is soon full."""
-    with mounted(tmp_path / "disk", "size=8m") as folder:
-        yield folder
-
-
-def texts(server: Running, session: str = "s") -> list[str]:
-    """Return what is stored, in the order of storing."""
-    found = server.call("search_changes", session_id=session, full=True, limit=100)["results"]
-    return [one["content"] for one in found]
-
-
-def begin(server: Running, relay: Server) -> None:
-    """Let the file be created, which takes a while."""
-    report(relay, REPORTS[0])
-    eventually(lambda: texts(server) == REPORTS[:1])
 
 
 def waiting(shared: Shared) -> list[str]:
