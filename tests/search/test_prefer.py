@@ -1,13 +1,13 @@
 """A search that prefers the latest puts it before the earlier ones on its subject, and changes nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paging import pages
-from search.test_corrections import CORRECTION, FACT, IN_SESSION, OTHERS, QUESTION
+from search.test_corrections import CORRECTION, FACT, IN_SESSION, OTHERS, QUESTION, store
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.results.lean import IS_LEAN
@@ -17,17 +17,10 @@ from vector_memory.search.rank import Hit
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
+__all__ = ["store"]
+
 UNRELATED = ("Who has to review a pull request?", "How are prices rounded?", "When is a refund booked?")
 every_grain = pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
-    with SessionMemoryStore(tmp_path_factory.mktemp("preferred") / "memory.db") as opened:
-        for minute, text in enumerate((FACT, *OTHERS)):
-            opened.store_memory("report", text, session_id="s", created_at=f"2026-05-01T10:{minute:02}:00Z")
-        opened.store_memory("report", CORRECTION, session_id="s", created_at="2026-07-01T10:00:00Z")
-        yield opened
 
 
 def latest(**page: int) -> Page:
