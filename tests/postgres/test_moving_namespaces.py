@@ -11,6 +11,7 @@ import pytest
 from clusters import Cluster
 from engines import column, execute
 from forked import Forked
+from postgres.test_generations import add
 from vector_memory.cli.commands import tenancy
 from vector_memory.domain import Scope
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, ValidationError
@@ -68,12 +69,6 @@ def move(source: Registry, target: Registry) -> Moved:
 
 def opened(registry: Registry) -> SessionMemoryStore:
     return SessionMemoryStore(registry.address("web"), SETTINGS)
-
-
-def add(store: SessionMemoryStore, text: str) -> int:
-    stored = store.store_memory("report", text, session_id="s", agent_id="a").memory_id
-    assert stored is not None
-    return stored
 
 
 def ids(registry: Registry) -> list[int]:

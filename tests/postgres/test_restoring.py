@@ -13,6 +13,7 @@ from psycopg import errors as postgres
 
 from clusters import NOBODY, Cluster, as_unprivileged, running_cluster
 from lattice import LatticeEmbedder
+from postgres.test_generations import add
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.settings import Settings
@@ -37,12 +38,6 @@ def url(cluster: Cluster, request: pytest.FixtureRequest) -> str:
 def opened(url: str, settings: Settings) -> SessionMemoryStore:
     """Return what a process has open."""
     return SessionMemoryStore(url, settings, embedder=LatticeEmbedder())
-
-
-def add(store: SessionMemoryStore, text: str) -> int:
-    stored = store.store_memory("report", text, session_id="s", agent_id="a").memory_id
-    assert stored is not None
-    return stored
 
 
 def base_backup(cluster: Cluster) -> Path:
