@@ -3,7 +3,9 @@
 import threading
 from pathlib import Path
 
+from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files.folder import MemoryFolder
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer
@@ -15,6 +17,14 @@ from waiting import eventually
 def index_of(path: Path, model: EmbeddingModel) -> IndexFile:
     """Return the index in a file."""
     return IndexFile(path, model, Settings(embedding_model="toy"))
+
+
+class OtherEngine(ToyEngine):
+    """An engine of another model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fingerprint = Fingerprint("other", 384, "fp32", "toy")
 
 
 class Steps:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.domain import Fingerprint
+from file_memory_steps import OtherEngine
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
@@ -246,17 +246,12 @@ def test_before_the_first_scan_an_answer_says_that_it_is_incomplete(folder: Path
 
 
 def test_vectors_of_another_model_are_not_compared(folder: Path, open_memory: Open) -> None:
-    class Other(ToyEngine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fingerprint = Fingerprint("other", 384, "fp32", "toy")
-
     (folder / "a.md").write_text("The quokka eats.")
     memory = open_memory()
     memory.start_background_work()
     eventually(lambda: complete(memory))
     memory.close()
-    again = open_memory(EmbeddingModel(Other))
+    again = open_memory(EmbeddingModel(OtherEngine))
     assert "another model" in (again.search("eats").message or "")
     again.start_background_work()
     eventually(lambda: complete(again) and again.search("eats").message is None)  # the index was made anew

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from file_memory_steps import Steps, index_of
-from vector_memory.domain import Fingerprint, SearchMode
+from file_memory_steps import OtherEngine, Steps, index_of
+from vector_memory.domain import SearchMode
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
@@ -215,21 +215,16 @@ def test_an_embedding_that_takes_too_long_is_postponed(
 
 
 def test_an_index_of_another_model_is_made_anew(folder: Path, index_file: Path, steps: Steps) -> None:
-    class Other(ToyEngine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fingerprint = Fingerprint("other", 384, "fp32", "toy")
-
     (folder / "a.md").write_text("Words.")
     steps.all()
-    model = EmbeddingModel(Other)
+    model = EmbeddingModel(OtherEngine)
     other = index_of(index_file, model)
     model.encode_query("A model that is not loaded is not loaded for this.")
     other.use(lambda opened: opened.require_same_model())
     assert chunks(other) == []
     Steps(folder, other).all()
     with other.current().storage.read() as reader:
-        assert reader.fingerprint() == Other().fingerprint
+        assert reader.fingerprint() == OtherEngine().fingerprint
     other.close()
 
 
