@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,32 +226,29 @@ def test_the_same_words_said_anew_are_not_those_that_were_deleted(store: Session
     assert [one.created_at[17:19] for one in stored(store) if one.session_id == "s1"] == ["01", "02"]
 
 
+def stored_late(store: SessionMemoryStore, meanwhile: Callable[[], object] = lambda: None) -> int:
+    """Import while another import stores the same first; return how much this one stores."""
+    store_batch = store.batches.store
+
+    def store_twice(batch: Any) -> Any:
+        store_batch(batch)
+        meanwhile()
+        return store_batch(batch)
+
+    store.batches.store = store_twice  # type: ignore[method-assign]
+    return Importer(store).run(["claude"], Path(SHOP), lambda *_: None).stored.total()
+
+
 def test_two_imports_at_once_do_not_store_what_was_deleted_in_between(store: SessionMemoryStore, write: Write) -> None:
     """One has read the transcript before the other has stored it."""
     write(user("Why?"), agent(LONG))
-    late = Importer(store)
-    store_batch = store.batches.store
-
-    def delete_and_store(batch: Any) -> Any:
-        store_batch(batch)
-        deleted(store, "deleted")
-        return store_batch(batch)
-
-    store.batches.store = delete_and_store  # type: ignore[method-assign]
-    assert late.run(["claude"], Path(SHOP), lambda *_: None).stored.total() == 0
+    assert stored_late(store, lambda: deleted(store, "deleted")) == 0
 
 
 def test_two_imports_at_once_store_once(store: SessionMemoryStore, write: Write) -> None:
     """Each has read the transcript before the other has stored it."""
     write(user("Why?"), agent(LONG))
-    late, store_batch = Importer(store), store.batches.store
-
-    def store_twice(batch: Any) -> Any:
-        store_batch(batch)
-        return store_batch(batch)
-
-    store.batches.store = store_twice  # type: ignore[method-assign]
-    assert late.run(["claude"], Path(SHOP), lambda *_: None).stored.total() == 0
+    assert stored_late(store) == 0
     assert len(stored(store)) + len(stored(store, MemoryKind.WORKING_MEMORY)) == 2
 
 
