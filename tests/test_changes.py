@@ -65,9 +65,7 @@ def test_filters_narrow_to_a_kind_an_iteration_and_a_task(store: SessionMemorySt
     assert ids(answer) == [wanted]
 
 
-def test_memories_that_do_not_fit_come_with_the_next_cursor_and_long_texts_are_cut(
-    store: SessionMemoryStore,
-) -> None:
+def test_memories_that_do_not_fit_come_with_the_next_cursor_and_long_texts_are_cut(store: SessionMemoryStore) -> None:
     stored = [add(store, f"Report {number}. " + "Some words. " * 200) for number in range(12)]
     first = store.search_changes(Scope(session_id="s"), page=Page(max_tokens=1_000))
     assert first.has_more
@@ -97,9 +95,7 @@ def test_with_a_query_the_best_new_memory_comes_first_whatever_its_kind(store: S
     assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == []
 
 
-def test_a_query_without_a_close_new_memory_has_low_confidence(
-    store: SessionMemoryStore,
-) -> None:
+def test_a_query_without_a_close_new_memory_has_low_confidence(store: SessionMemoryStore) -> None:
     add(store, "w1 w2 w3 w4")
     answer = store.search_changes(Scope(session_id="s"), query="a b c d")
     assert answer.confidence == "related"

@@ -240,11 +240,7 @@ def test_switches_need_no_word(served: list[Served]) -> None:
 
 @pytest.mark.parametrize(("words", "variables", "sentence"), REFUSED)
 def test_refusal_names_what_is_wrong_and_what_is_accepted(
-    words: list[str],
-    variables: dict[str, str],
-    sentence: str,
-    served: list[Served],
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], variables: dict[str, str], sentence: str, served: list[Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flag or variable that cannot be understood is refused in one line, and nothing is served."""
     for name, value in variables.items():

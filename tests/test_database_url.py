@@ -213,8 +213,7 @@ def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "given",
-    [f"Postgresql://ada:{SECRET}@db/team", f"postgres:/ada:{SECRET}@db/team", f"https://ada:{SECRET}@db/team"],
+    "given", [f"Postgresql://ada:{SECRET}@db/team", f"postgres:/ada:{SECRET}@db/team", f"https://ada:{SECRET}@db/team"]
 )
 def test_a_url_in_the_place_of_a_path_is_refused_and_not_repeated(given: str) -> None:
     for attempt in (lambda: SessionMemoryStore(given), lambda: full_path(Path(given))):

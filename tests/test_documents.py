@@ -25,9 +25,7 @@ def settle(store: SessionMemoryStore) -> None:
     stop_counting(store)
 
 
-def test_a_document_longer_than_an_answer_can_be_continued_to_the_last_character(
-    store: SessionMemoryStore,
-) -> None:
+def test_a_document_longer_than_an_answer_can_be_continued_to_the_last_character(store: SessionMemoryStore) -> None:
     content = "".join(f"line {number}\n" for number in range(30_000))
     memory_id = store_report(store, content)
     parts, offset = [], 0

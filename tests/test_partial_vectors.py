@@ -278,11 +278,7 @@ def test_a_text_that_is_deleted_before_it_has_all_its_vectors_leaves_nothing(
 
 
 def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_that_one_only(
-    opened: SessionMemoryStore,
-    path: Path,
-    embedder: SteppingEmbedder,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    opened: SessionMemoryStore, path: Path, embedder: SteppingEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun(opened, embedder, 2)
     with SessionMemoryStore(path, SETTINGS, embedder=OtherModel()) as changing:

@@ -171,10 +171,7 @@ def test_a_fence_without_an_end_is_cut_like_text_so_that_no_chunk_is_too_long(op
     assert len({chunk.headings for chunk in chunks}) == 1
 
 
-@pytest.mark.parametrize(
-    "shell",
-    ["<details>\n{}\n</details>", '=== "Tab"\n\n{}', "<div>\n\n{}\n</div>", "> {}"],
-)
+@pytest.mark.parametrize("shell", ["<details>\n{}\n</details>", '=== "Tab"\n\n{}', "<div>\n\n{}\n</div>", "> {}"])
 def test_a_fence_amid_html_or_indented_text_is_not_split_either(shell: str) -> None:
     indent = {"=": "    ", ">": "> "}.get(shell[0], "")
     fence = f"\n{indent}".join(["```", *[PROSE] * 2, "```"])

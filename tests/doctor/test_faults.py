@@ -242,12 +242,7 @@ IN_FILES: Faults = REFUSED | {
         "cast(content as blob)",
         b"make database",
     ),
-    "metadata that are no JSON": (
-        "update session_memories set metadata = 'x' where id = 3",
-        "rows",
-        "metadata",
-        "{}",
-    ),
+    "metadata that are no JSON": ("update session_memories set metadata = 'x' where id = 3", "rows", "metadata", "{}"),
     "a number among tags": ("update session_memories set tags = '[1]' where id = 3", "rows", "tags", "[]"),
     "tags that are no JSON": ("update session_memories set tags = '[' where id = 3", "rows", "tags", "[]"),
     "a title that is no text": (

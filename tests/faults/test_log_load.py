@@ -22,10 +22,7 @@ MOST, SHORT = 20_000_000, 4_000_000
 WORDS = ("agent", "cache", "chunk", "fast", "index", "lock", "log", "memory", "proxy", "query", "section", "table")
 SEARCHES = ("search_reports_specific_chunks", "search_reports_section_context", "search_reports_full_documents")
 
-pytestmark = [
-    pytest.mark.skipif(not LONG, reason="takes ten minutes"),
-    pytest.mark.timeout(SECONDS + 300),
-]
+pytestmark = [pytest.mark.skipif(not LONG, reason="takes ten minutes"), pytest.mark.timeout(SECONDS + 300)]
 
 
 def some_words(source: random.Random, count: int) -> str:

@@ -205,9 +205,7 @@ def test_what_was_acknowledged_is_on_the_standby_that_takes_over_and_servers_go_
 
 
 @pytest.mark.timeout(900)
-def test_a_full_disk_of_the_database_server_loses_nothing_and_servers_go_on_when_there_is_space(
-    tmp_path: Path,
-) -> None:
+def test_a_full_disk_of_the_database_server_loses_nothing_and_servers_go_on_when_there_is_space(tmp_path: Path) -> None:
     with running_cluster(disk_of_160_mb, min_wal_size="32MB", max_wal_size="48MB", **DURABLE) as cluster:
         url = cluster.create_database("full")
         with serving(tmp_path, [url] * SERVERS) as agents:

@@ -325,11 +325,7 @@ def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory
 
 @pytest.mark.parametrize(
     "middle",
-    [
-        "x" * 30_000,
-        "words and 漢字 " * 3_000,
-        "\n".join(f"{number}{'x' * (number % 50)}" for number in range(2_000)),
-    ],
+    ["x" * 30_000, "words and 漢字 " * 3_000, "\n".join(f"{number}{'x' * (number % 50)}" for number in range(2_000))],
     ids=["a word", "a line", "many lines"],
 )
 def test_lines_of_any_length_are_read_to_the_end(middle: str, folder: Path, open_memory: Open) -> None:

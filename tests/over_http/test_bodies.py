@@ -152,9 +152,7 @@ def test_a_client_whose_body_was_refused_early_can_send_on_and_ask_again(team: T
 
 
 @pytest.mark.parametrize(
-    "values",
-    [b"7,", b"[],", b'{"a":0},', b'"ab",', b"["],
-    ids=["numbers", "lists", "objects", "texts", "nested lists"],
+    "values", [b"7,", b"[],", b'{"a":0},', b'"ab",', b"["], ids=["numbers", "lists", "objects", "texts", "nested lists"]
 )
 def test_a_body_of_more_values_than_any_call_is_refused_before_it_is_parsed(team: Team, values: bytes) -> None:
     body = values * (MAX_BODIES // 2 // BYTES_OF_VALUE)

@@ -50,9 +50,7 @@ def test_reports_taken_while_the_disk_of_the_server_was_full_arrive(tmp_path: Pa
             eventually(lambda: sorted(texts(server)) == REPORTS)
 
 
-def test_reports_that_a_full_namespace_refuses_wait_block_no_others_and_the_doctor_names_them(
-    shared: Shared,
-) -> None:
+def test_reports_that_a_full_namespace_refuses_wait_block_no_others_and_the_doctor_names_them(shared: Shared) -> None:
     registry = Registry(shared.team)
     with shared.running() as server:
         with shared.relay() as relay:

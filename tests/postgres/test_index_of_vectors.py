@@ -148,9 +148,7 @@ def test_the_application_decides_whether_a_search_uses_the_index(
     assert [approximate.NAME in plan for plan in plans_of(connection, half)] == [False]
 
 
-def test_an_answer_is_complete_where_the_index_finds_too_few(
-    connection: Connection,
-) -> None:
+def test_an_answer_is_complete_where_the_index_finds_too_few(connection: Connection) -> None:
     rare = Scope(MemoryKind.INPUT_PROMPT, task_code="1000")
     assert len(nearest_units(connection, rare, unit_vectors(1, 4)[0], 200)) == PASSAGES // 1_000
     connection.execute("select set_config('hnsw.max_scan_tuples', '1', true)")

@@ -56,9 +56,7 @@ def test_a_database_that_cannot_store_every_text_is_refused(cluster: Cluster, en
         opened(cluster.url(new_name))
 
 
-def test_a_database_without_the_schema_for_the_extension_asks_for_the_extension(
-    database: Callable[[str], str],
-) -> None:
+def test_a_database_without_the_schema_for_the_extension_asks_for_the_extension(database: Callable[[str], str]) -> None:
     with psycopg.connect(database("postgres")) as connection:
         connection.execute("drop extension vector")
         connection.execute("drop schema public")

@@ -67,9 +67,7 @@ def test_health_worsens_as_the_memory_fills(usage: float, unindexed: int, health
     assert health_of(usage, unindexed) == health
 
 
-def test_a_full_memory_refuses_notes_with_advice_until_there_is_room(
-    toy_store: SessionMemoryStore,
-) -> None:
+def test_a_full_memory_refuses_notes_with_advice_until_there_is_room(toy_store: SessionMemoryStore) -> None:
     fill(toy_store, [40] * 20, [0] * 20)
     with pytest.raises(MemoryStorageError, match=r"^Memory limit reached.* clear_old_memories"):
         toy_store.tagged.store("One more.", tags=["new tag"])

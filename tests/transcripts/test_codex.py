@@ -81,9 +81,7 @@ def test_a_compaction_gives_its_summary(read: Callable[..., Transcript | None]) 
     assert texts(transcript) == [("session_context", "So far: nothing.")]
 
 
-def test_a_sub_agent_gives_its_report_in_the_session_that_started_it(
-    read: Callable[..., Transcript | None],
-) -> None:
+def test_a_sub_agent_gives_its_report_in_the_session_that_started_it(read: Callable[..., Transcript | None]) -> None:
     """Its prompts are a model's."""
     meta = META | {"session_id": "root", "source": {"subagent": "review"}}
     transcript = read(line("session_meta", meta), message("user", "Review it."), message("assistant", LONG), END)

@@ -164,11 +164,7 @@ def test_home_says_what_happened_lately(shown: Shown) -> None:
 def test_home_says_what_the_doctor_found_and_what_to_do(
     filled: SessionMemoryStore, opening: Callable[..., Shown]
 ) -> None:
-    found = [
-        fine("disk", "9 GB free."),
-        fixable("permissions", "<b>Others</b> read it."),
-        fine("log", "It is empty."),
-    ]
+    found = [fine("disk", "9 GB free."), fixable("permissions", "<b>Others</b> read it."), fine("log", "It is empty.")]
     with serving(filled, examine=lambda: Report("memory.db", {"place": found})) as ui:
         shown = opening(ui)
         shown.click(".figures >> text=finding of the doctor")
