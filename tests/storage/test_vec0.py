@@ -16,6 +16,7 @@ from pydantic import ValidationError, create_model
 from engine_memories import add, new_memory, open_sqlite
 from engines import execute
 from lattice import DIMENSIONS as LATTICE
+from lattice import LatticeEmbedder
 from vector_memory.domain import TRAITS, MemoryKind, Scope
 from vector_memory.results.rounding import Score, Share, Value
 from vector_memory.storage.damaged import DamagedError
@@ -223,20 +224,21 @@ def test_a_statement_that_binds_a_numpy_number_fails_in_every_test(tmp_path: Pat
                 writer.raw.execute("select ?", (number,))
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf, 3e38, 9.0])
 @pytest.mark.parametrize("kind", [MemoryKind.REPORT, MemoryKind.WORKING_MEMORY])
-def test_a_vector_that_is_no_longer_numbers_puts_no_nan_into_an_answer(
-    store: SessionMemoryStore, kind: MemoryKind
+def test_a_damaged_vector_puts_no_nan_into_an_answer_and_its_text_not_first(
+    store: SessionMemoryStore, kind: MemoryKind, number: float
 ) -> None:
     for text in ("The red fox runs.", "A blue whale swims.", "Green frogs jump."):
         store.store_memory(kind, text, session_id="s", agent_id="a")
     table = f"{tables_of(FIRST_MODEL)[not TRAITS[kind].chunked]}_vector_chunks00"
     ((vectors,),) = execute(store, f"select vectors from {table}")
     damaged = np.frombuffer(vectors, np.float32).copy()
-    damaged[:LATTICE] = np.nan
+    damaged[:LATTICE] = np.copysign(number, LatticeEmbedder.vector("blue whale"))
     execute(store, f"update {table} set vectors = ?", damaged.tobytes())
     for search in (store.search_memories, store.search_chunks, store.search_sections, store.search_documents):
-        answer = search("red fox", Scope(kind=kind))
-        assert answer.results
+        answer = search("blue whale", Scope(kind=kind))
+        assert "red fox" not in repr(answer.results[0])
         assert "nan" not in repr(answer.model_dump())
 
 

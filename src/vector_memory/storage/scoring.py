@@ -16,6 +16,9 @@ Numbers = NDArray[np.int64]
 SCALE = 1e6
 """Cosines and words' shares are rounded to six decimals before comparison; float32 cosines are not more precise."""
 
+LARGEST = 1.02
+"""No product of two unit vectors is as large: their lengths differ from 1 by less than a hundredth."""
+
 K1 = 0.75
 """BM25: the weight of further occurrences of a term in a unit."""
 B = 0.75
@@ -73,9 +76,12 @@ def cosines(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
     """Return the rounded cosines of unit vectors, shape (vectors, dimensions), with the query's unit vector.
 
     One product for each vector, so that it has the same cosine whatever it is compared together with. Not `@`: OpenBLAS
-    splits it among threads, which wait for each other when the cores are busy.
+    splits it among threads, which wait for each other when the cores are busy. A damaged vector, one that is too
+    long or has what is no number, is as far from the query as can be.
     """
-    return rounded(np.vecdot(vectors, query)) if len(vectors) else np.empty(0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = np.vecdot(vectors, query) if len(vectors) else np.empty(0)
+    return rounded(np.where(np.abs(near) < LARGEST, near, -1.0))
 
 
 def highest_score(units: int, having: int) -> float:
