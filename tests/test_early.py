@@ -23,7 +23,7 @@ from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
 from vector_memory.server import early, stdio
 from vector_memory.server.app import create_server
-from vector_memory.server.early import Answers, EarlyClient, description, key_of, plain_options
+from vector_memory.server.early import EarlyAnswers, EarlyClient, description, key_of, plain_options
 from vector_memory.server.fastmcp_adapter import serve_streams
 from vector_memory.server.stdio import Wire
 from vector_memory.server.tools import functions_of, memory_tool
@@ -122,7 +122,7 @@ LEFT: dict[str, tuple[list[dict[str, Any]], list[int]]] = {
 
 def early_answers(lines: Sequence[bytes], offer: ServerOptions = ServerOptions()) -> dict[int, Any]:
     """Return what is answered early, by the number of the line."""
-    answers = Answers(description(), key_of(offer))
+    answers = EarlyAnswers(description(), key_of(offer))
     said = ((number, answers.to(line)) for number, line in enumerate(lines, 1))
     return {number: json.loads(answer) for number, answer in said if answer}
 
@@ -219,7 +219,7 @@ def test_a_plain_command_line_offers_what_the_command_does(
 ) -> None:
     served: list[ServerOptions] = []
     monkeypatch.setattr(serving, "set_up_logging", lambda *_: None)
-    monkeypatch.setattr(serving, "client_of", lambda *_: None)
+    monkeypatch.setattr(serving, "early_client", lambda *_: None)
     monkeypatch.setattr(vector_memory.server.app, "run_server", lambda *given: served.append(given[3]))
     given = words.replace("FOLDER", str(tmp_path)).split()
     monkeypatch.chdir(tmp_path)
@@ -283,7 +283,7 @@ def client() -> Iterator[tuple[BinaryIO, BinaryIO, EarlyClient]]:
     """A client of a session server: what it writes to, what it reads from, and the server's end."""
     (reading, writing), (answers, sink) = pipe(), pipe()
     with reading, writing, answers, sink:
-        yield writing, answers, EarlyClient(reading, sink, Answers(description(), "session full"))
+        yield writing, answers, EarlyClient(reading, sink, EarlyAnswers(description(), "session full"))
 
 
 @pytest.mark.parametrize("rest", [b'{"jsonrpc":"2.0","id":9,"me', b"x" * early.PIECE, b""])

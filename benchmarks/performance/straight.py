@@ -53,8 +53,6 @@ WIDE = ("one agent", "everything", "limited token")
 BESIDE = {"fine": "original", "medium": "fine", "coarse": "fine", "whole call": "bare tool", "eight at once": "alone"}
 """What a way of searching is compared with."""
 
-FINE = {"ways": ["fine"], "kinds": ["mixed"]}
-
 Goal = tuple[float, str]
 """A limit, and of what: `x` what stands beside it, `x before`, `ms` or `MB`."""
 EVERYWHERE: dict[str, Goal] = {"medium": (1.15, "x"), "coarse": (1.15, "x")}
@@ -228,8 +226,8 @@ def eight(checkout: Path, file: Path, place: Path, rounds: int) -> Rounds:
 
         def block(searching: Sequence[Server], number: int) -> float:
             """Let processes search at once; return the median of their times."""
-            orders = [{"number": number * QUESTIONS + place, **FINE} for place in range(QUESTIONS)]
-            every = threads.map(lambda one: [one.request("ask", **order) for order in orders], searching)
+            numbers, fine = range(number * QUESTIONS, (number + 1) * QUESTIONS), {"ways": ["fine"], "kinds": KINDS[:1]}
+            every = threads.map(lambda one: [one.request("ask", number=each, **fine) for each in numbers], searching)
             return statistics.median(answer["times"]["fine, mixed"] for answers in every for answer in answers)
 
         block(workers, 0)

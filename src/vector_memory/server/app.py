@@ -20,7 +20,7 @@ from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.server import guide
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, SessionMemoryStore
-from vector_memory.server.early import client_of, key_of
+from vector_memory.server.early import early_client, key_of
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
 from vector_memory.server.instructions import instructions_for
@@ -292,7 +292,7 @@ def run_server(
     end = partial(end_process, memory.close)
     stop_on_signals(end)
     try:
-        client = client_of(key_of(offer))
+        client = early_client(key_of(offer))
         wire = Wire(client.source, client.sink, end, is_writing, client.answered)
         if not IN_STORE.isdisjoint(offer.chosen()):
             memory.open_storage()

@@ -1,4 +1,4 @@
-"""Answers a client's first requests while FastMCP is imported, which takes longer than some clients wait.
+"""EarlyAnswers a client's first requests while FastMCP is imported, which takes longer than some clients wait.
 
 `early.json` describes what a server says for each combination of options; scripts/early_answers.py writes it. The
 client's lines are kept and handed on to the server, unchanged. What is not as clients usually send it, the server alone
@@ -94,7 +94,7 @@ def all_tools() -> dict[str, dict[str, Any]]:
     return {tool["name"]: tool for tool in tools_of(described, offered)}
 
 
-class Answers:
+class EarlyAnswers:
     """What the server would answer, line by line. Once it might not be known, nothing more is answered."""
 
     def __init__(self, described: Mapping[str, Any], offered: str) -> None:
@@ -113,7 +113,7 @@ class Answers:
         except (ValueError, RecursionError):
             message = None
         match message:
-            case {"jsonrpc": "2.0", "method": str(method), "id": request_id} if is_id(request_id):
+            case {"jsonrpc": "2.0", "method": str(method), "id": request_id} if is_safe_id(request_id):
                 return self._to_request(line, message, method)
             case {"jsonrpc": "2.0", "method": str(method)} if "id" not in message:
                 return None
@@ -183,7 +183,7 @@ def is_common(line: bytes) -> bool:
     return not any(odd in line for odd in (b"\\u", b"NaN", b"Infinity")) and line.count(b"{") + line.count(b"[") < DEEP
 
 
-def is_id(value: object) -> bool:
+def is_safe_id(value: object) -> bool:
     """Return whether a value can be the id of a request, whatever reads it."""
     return isinstance(value, str) or (
         isinstance(value, int) and not isinstance(value, bool) and -LARGEST < value < LARGEST
@@ -192,7 +192,7 @@ def is_id(value: object) -> bool:
 
 def has_only_token(meta: object) -> bool:
     """Return whether the metadata of a request are at most a token for progress."""
-    return isinstance(meta, dict) and meta.keys() <= {"progressToken"} and all(map(is_id, meta.values()))
+    return isinstance(meta, dict) and meta.keys() <= {"progressToken"} and all(map(is_safe_id, meta.values()))
 
 
 def are_capabilities(given: object) -> bool:
@@ -227,7 +227,7 @@ class EarlyClient(io.RawIOBase):
     `source`: the lines again. `sink`: where answers go. `answered`: what was answered, line and answer.
     """
 
-    def __init__(self, source: BinaryIO, sink: BinaryIO, answers: Answers | None) -> None:
+    def __init__(self, source: BinaryIO, sink: BinaryIO, answers: EarlyAnswers | None) -> None:
         self._source, self.sink, self._answers = source, sink, answers
         self.source = io.BufferedReader(self, PIECE)
         self.answered: deque[tuple[bytes, bytes]] = deque()
@@ -299,12 +299,12 @@ def wait_for(*descriptors: int) -> list[int]:
 _client: EarlyClient | None = None
 
 
-def client_of(offered: str) -> EarlyClient:
+def early_client(offered: str) -> EarlyClient:
     """Return the process's client over standard input and output. `offered`: the key of what it is offered."""
     global _client  # noqa: PLW0603 - a process has one
     if _client is None:
         described = description()
-        answers = Answers(described, offered) if offered in described["configurations"] else None
+        answers = EarlyAnswers(described, offered) if offered in described["configurations"] else None
         _client = EarlyClient(*take_standard_streams(), answers)
         _client.wait_for_request()
     return _client
@@ -316,7 +316,7 @@ def answer_early(words: Sequence[str]) -> None:
         return
     offered = plain_options(words[words[:1] == ["serve"] :], os.environ)
     if offered is not None and not os.isatty(STDIN):
-        client_of(offered)
+        early_client(offered)
 
 
 def plain_options(words: Sequence[str], variables: Mapping[str, str]) -> str | None:
