@@ -341,13 +341,14 @@ class ListPosition(NamedTuple):
         dated, session_iter, number, of, created_at = match.groups()
         if of != listing:
             raise ValidationError("This cursor is of a list with other filters or another order: repeat them with it.")
-        return cls(int(session_iter), None if dated else int(number), created_at, int(number))
+        return cls(int(session_iter), None if dated else int(number), created_at.replace(",", "."), int(number))
 
 
 def cursor_after(memory: Memory, listing: str) -> str:
     """Return the cursor of a list after a memory, for `ListPosition.parse`."""
     dated = "" if memory.turn == memory.id else "d"
-    return f"{dated}{memory.session_iter}.{memory.id}.{listing}.{memory.created_at}"
+    # With a comma, as ISO 8601 allows: answers have no other fractions of a second.
+    return f"{dated}{memory.session_iter}.{memory.id}.{listing}.{memory.created_at.replace('.', ',')}"
 
 
 def listing_of(scope: Scope, order: Order) -> str:
