@@ -96,6 +96,12 @@ def test_an_occurrence_is_in_a_unit_of_its_block_or_the_block_is_damaged(data: s
         units.entries_at(beyond)
 
 
+def test_sizes_that_are_damaged_do_not_fill_the_memory() -> None:
+    sizes = np.full(1_000, 2**32 - 1, LENGTH).tobytes()
+    with pytest.raises(DamagedError):
+        units_in("[1]", "[1000]", np.arange(1_000, dtype=ID).tobytes(), sizes, bytes(8_000), bytes(4_000))
+
+
 @given(st.data(), sizes.filter(any), st.sampled_from(Contents._fields))
 def test_blocks_whose_columns_do_not_match_are_damaged(data: st.DataObject, own: Sizes, column: str) -> None:
     blocks = Blocks(data, own)

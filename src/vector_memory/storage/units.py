@@ -127,19 +127,12 @@ def units_in(
     The rest is what `postings.Contents` has, of all blocks. Raises DamagedError.
     """
     try:
+        block_ids, bases = numbers_in(ids), np.concatenate([[0], np.cumsum(numbers_in(units))])
         memories, own = np.frombuffer(memory_ids, ID), np.frombuffer(sizes, LENGTH)
-        found = Units(
-            numbers_in(ids),
-            np.concatenate([[0], np.cumsum(numbers_in(units))]),
-            memories,
-            own,
-            np.frombuffer(unit_ids, ID),
-            np.frombuffer(lengths, LENGTH),
-            np.repeat(memories != 0, own),
-        )
+        numbers, terms = np.frombuffer(unit_ids, ID), np.frombuffer(lengths, LENGTH)
     except ValueError:
         raise DamagedError(DAMAGED_KEYWORDS) from None
-    count = int(found.bases[-1])
-    if not count == len(found.ids) == len(found.lengths) == len(found.inside) or len(own) != len(memories):
+    # Before anything is made of the sizes: damaged ones would fill the memory.
+    if not int(bases[-1]) == own.sum(dtype=np.int64) == len(numbers) == len(terms) or len(own) != len(memories):
         raise DamagedError(DAMAGED_KEYWORDS)
-    return found
+    return Units(block_ids, bases, memories, own, numbers, terms, np.repeat(memories != 0, own))
