@@ -79,6 +79,8 @@ MAX_NAME = 100
 MAX_PREFIX = 1_000
 MAX_TOKENS = 8_192
 LATIN = ("LATIN",)
+LONGEST_TOKEN = 64
+"""Letters. No vocabulary has a longer word, so that only shorter ones are remembered."""
 WORD = re.compile(r"\b[^\W\d_][^\W\d_A-Z]*\b")
 """A word of a sentence, and not an identifier: `What`, but neither `busy_timeout` nor `OAuth2` nor `JWT`."""
 
@@ -171,7 +173,7 @@ class Description:
         def is_known(word: str) -> bool:
             if len(word) <= SHORT and self.short_words:
                 return word.lower() in self.short_words
-            return count_tokens(word) == 1
+            return len(word) <= LONGEST_TOKEN and count_tokens(word) == 1
 
         # In doubt, with one known word more: one of two words may be a name.
         return len(words) < FEWEST_WORDS or 1 + sum(map(is_known, words)) >= self.whole_words * (1 + len(words))
