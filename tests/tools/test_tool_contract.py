@@ -69,7 +69,7 @@ def added_parameters(tool: str) -> set[str]:
         return ADDED_PARAMETERS.get(tool, set())
     added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
-        added |= {"agent_id", "query"}
+        added |= {"agent_id", "query", "detail"}
     else:
         added.add("prefer")
     if tool in SEVERAL:
@@ -78,8 +78,8 @@ def added_parameters(tool: str) -> set[str]:
         added.add("neighbours")
     if tool.endswith("_full_documents"):
         added |= {"order", "detail"}
-    if tool in {"search_session_context", "search_input_prompts"}:
-        added.add("detail")
+    if tool.endswith(("_full_documents", "_context", "_prompts", "_system_memory")) and "section" not in tool:
+        added.add("cursor")
     if tool.endswith(("_specific_chunks", "_section_context")):
         added.add("search_mode")
     return added
@@ -118,7 +118,7 @@ def added_keys(tool: str) -> set[str]:
     if tool.endswith(("_specific_chunks", "_section_context")):
         return SEARCHED | PROVENANCE
     if tool.startswith("search_"):
-        return SEARCHED | {"lines"}
+        return SEARCHED | {"lines", "next_cursor"}
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted", "expires_at"}
     added = {
