@@ -113,7 +113,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
     """Collect what `serve` would have served."""
     calls: list[Served] = []
     monkeypatch.setattr(serving, "set_up_logging", lambda *_: None)
-    monkeypatch.setattr(serving, "client_of", lambda *_: None)
+    monkeypatch.setattr(serving, "early_client", lambda *_: None)
     monkeypatch.setattr(vector_memory.server.app, "run_server", lambda *given: calls.append(Served(*given[:4])))
     return calls
 
