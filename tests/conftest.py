@@ -62,6 +62,7 @@ os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1")
 os.umask(0o022)
 sys.dont_write_bytecode = False
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup lets it be ignored, also by what the tests start
+signal.signal(signal.SIGINT, signal.default_int_handler)  # so does a shell in the background
 gc.disable()  # until all tests are collected: what they import and are stays
 
 # A busy machine is slow, and the fixtures that properties share are not changed by them.
