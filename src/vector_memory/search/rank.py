@@ -337,11 +337,7 @@ def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
 
 
 class Ranking:
-    """The units of a scope, and how they match a question.
-
-    `depth`: this many nearest units have "vector" among their `sources`, even if they contain the words. `besides`:
-    memories that are left out.
-    """
+    """The units of a scope, and how they match a question. `besides`: memories that are left out."""
 
     def __init__(
         self,

@@ -76,8 +76,8 @@ def cosines(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
     """Return the rounded cosines of unit vectors, shape (vectors, dimensions), with the query's unit vector.
 
     One product for each vector, so that it has the same cosine whatever it is compared together with. Not `@`: OpenBLAS
-    splits it among threads, which wait for each other when the cores are busy. A damaged vector, one that is too
-    long or has what is no number, is as far from the query as can be.
+    splits it among threads, which wait for each other when the cores are busy. A damaged vector, too long or not
+    finite, gets -1.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         near = np.vecdot(vectors, query) if len(vectors) else np.empty(0)
