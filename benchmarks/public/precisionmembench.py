@@ -27,7 +27,8 @@ from starlette.routing import Route
 
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import Embedder
-from vector_memory.results.lean import IS_LEAN
+from vector_memory.results.forms import FORM, FULL
+from vector_memory.server.lean import LeanForm
 from vector_memory.store import SessionMemoryStore
 
 KIND = "working_memory"
@@ -72,7 +73,7 @@ class Service:
         body = await request.json()
         session = body.get("scope") if self._by_scope else None
         scope = Scope(KIND, agent_id=body["user_id"], session_id=session)
-        IS_LEAN.set(self._lean)
+        FORM.set(LeanForm() if self._lean else FULL)
         found = self._store.search_chunks(body["query"], scope, Page(limit=body["limit"])).results
         return JSONResponse({"results": [{"id": self._beliefs[each.memory_id], "memory": ""} for each in found]})
 

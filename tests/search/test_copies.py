@@ -15,8 +15,9 @@ from lattice import LatticeEmbedder
 from paging import pages
 from search.test_exact import open_store
 from vector_memory.domain import LINES, Page, Scope
-from vector_memory.results.lean import IS_LEAN, lean
+from vector_memory.results.forms import FORM, FULL
 from vector_memory.search.explaining import Asked
+from vector_memory.server.lean import LeanForm, lean
 from vector_memory.store import SessionMemoryStore
 
 FIRST = "The nightly export writes CSV to the share. The finance team reads it from there at eight."
@@ -143,9 +144,9 @@ def test_changes_and_notes_are_folded_too(store: SessionMemoryStore) -> None:
 def test_a_lean_answer_names_the_copies_of_all_parts_of_a_memory(store: SessionMemoryStore) -> None:
     night, week = (f"# {name}\n\n{FIRST}" for name in ("Night", "Week"))
     keep(store, night, week, f"{night}\n\n{week}", title="Exports")
-    token = IS_LEAN.set(True)
+    token = FORM.set(LeanForm())
     [result] = lean(ask(store, "chunks"))["results"]
-    IS_LEAN.reset(token)
+    FORM.reset(token)
     assert (result["memory_id"], result["copies"]) == (3, [1, 2])
 
 
@@ -178,7 +179,7 @@ def test_the_pages_together_have_every_memory_once(
 ) -> None:
     texts = [f"{FIRST} Letter {letter} is in it." for letter in ("alpha", "beta", "gamma", "delta")]
     chosen = random.Random(seed).choices([*texts, f"{texts[0]} And more is said of letters here."], k=45)
-    path, token = tmp_path_factory.mktemp("walked") / "memory.db", IS_LEAN.set(lean)
+    path, token = tmp_path_factory.mktemp("walked") / "memory.db", FORM.set(LeanForm() if lean else FULL)
     with open_store(path, sqlite_synchronous="NORMAL") as store:
         for number, text in enumerate(chosen):
             store.store_memory("report", text, session_id=f"s{number}")
@@ -187,7 +188,7 @@ def test_the_pages_together_have_every_memory_once(
             named = [number for number, copies in seen for number in (number, *copies)]
             assert len(named) == len(set(named))
             assert grain == "sections" or len(named) == len(chosen)  # the limit says how many chunks are looked at
-    IS_LEAN.reset(token)
+    FORM.reset(token)
 
 
 def test_a_page_is_full_however_many_copies_there_are(store: SessionMemoryStore) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from paging import pages
 from vector_memory.domain import LINES, Page, Scope
-from vector_memory.results.lean import IS_LEAN
+from vector_memory.results.forms import FORM, FULL
 from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.search.explaining import Asked
+from vector_memory.server.lean import LeanForm
 from vector_memory.sessions.recap import worth_telling
 from vector_memory.storage.records import Later
 from vector_memory.store import SessionMemoryStore
@@ -86,9 +87,9 @@ def test_the_correction_is_a_result_unless_the_same_agent_noted_it_with_the_fact
 @pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
 @pytest.mark.parametrize("lean", [False, True], ids=["full", "lean"])
 def test_no_limit_hides_the_correction(store: SessionMemoryStore, grain: str, lean: bool) -> None:
-    token = IS_LEAN.set(lean)
+    token = FORM.set(LeanForm() if lean else FULL)
     [fact] = getattr(store, grain)(QUESTION, IN_SESSION, Page(limit=1)).results
-    IS_LEAN.reset(token)
+    FORM.reset(token)
     assert [one.beginning for one in fact.later] == [CORRECTION]
 
 
@@ -139,10 +140,10 @@ QUESTIONS = [QUESTION, "How are invoices grouped?"]
 def test_the_pages_of_several_questions_have_all_hits_once_and_weak_ones_last(
     store: SessionMemoryStore, grain: str, limit: int, lean: bool
 ) -> None:
-    token = IS_LEAN.set(lean)
+    token = FORM.set(LeanForm() if lean else FULL)
     answers = pages(lambda offset: getattr(store, grain)(QUESTIONS, IN_SESSION, Page(limit=limit, offset=offset)))
     hits = [hit for answer in answers for hit in answer.results]
-    IS_LEAN.reset(token)
+    FORM.reset(token)
     levels, numbers = [hit.match == "weak" for hit in hits], [hit.memory_id for hit in hits]
     assert len(numbers) == len(set(numbers)) >= (len(OTHERS) + 2 if grain != "search_sections" else limit)
     assert levels == sorted(levels)
@@ -150,12 +151,12 @@ def test_the_pages_of_several_questions_have_all_hits_once_and_weak_ones_last(
 
 
 def test_a_section_that_two_questions_find_is_one_result_of_a_lean_answer(tmp_path: Path) -> None:
-    token = IS_LEAN.set(True)
+    token = FORM.set(LeanForm())
     with SessionMemoryStore(tmp_path / "memory.db") as store:
         lines = "\n".join(f"{text} That was seen on day {day}." for day, text in enumerate(OTHERS * 3))
         store.store_memory("report", f"{FACT}\n{lines}\nLunch is at noon.", session_id="s")
         answer = store.search_sections(["When is lunch?", QUESTION], IN_SESSION)
-    IS_LEAN.reset(token)
+    FORM.reset(token)
     assert len(answer.results) == 1
 
 

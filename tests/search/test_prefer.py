@@ -10,10 +10,11 @@ from paging import pages
 from search.test_corrections import CORRECTION, FACT, IN_SESSION, OTHERS, QUESTION, store
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.results.lean import IS_LEAN
+from vector_memory.results.forms import FORM, FULL
 from vector_memory.search.explaining import Asked
 from vector_memory.search.judge import latest_first
 from vector_memory.search.rank import Hit
+from vector_memory.server.lean import LeanForm
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -37,9 +38,9 @@ def ids(results: Sequence[Any]) -> list[int]:
 def test_the_latest_leads_and_the_earlier_one_that_names_it_follows(
     store: SessionMemoryStore, grain: str, questions: str | list[str], lean: bool
 ) -> None:
-    token = IS_LEAN.set(lean)
+    token = FORM.set(LeanForm() if lean else FULL)
     results = getattr(store, grain)(questions, IN_SESSION, latest()).results
-    IS_LEAN.reset(token)
+    FORM.reset(token)
     place = ids(results).index(16)
     first, second = results[place : place + 2]
     assert second.memory_id == 1

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from vector_memory.domain import MatchLevel, Page
 from vector_memory.embedding.known import MINILM
 from vector_memory.embedding.token_states import Compared
-from vector_memory.results.lean import IS_LEAN
+from vector_memory.results.forms import FORM, FULL
 from vector_memory.search.judge import on_page, weighed
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, SearchHits
+from vector_memory.server.lean import LeanForm
 
 RULE = MINILM.description.confidence
 AXES = np.eye(8, dtype=np.float32)
@@ -89,9 +90,9 @@ def test_pages_show_each_result_once_and_weak_ones_begin_a_page(kept: int, limit
 def shown_on(levels: str, page: Page, *, lean: bool = True) -> list[int]:
     """Return the places of what an answer shows."""
     hits = [Hit(place, place, 0.5, 0.5, ("vector",), match=LEVELS[level]) for place, level in enumerate(levels)]
-    token = IS_LEAN.set(lean)
+    token = FORM.set(LeanForm() if lean else FULL)
     shown = on_page(hits, page)
-    IS_LEAN.reset(token)
+    FORM.reset(token)
     assert shown.more == (page.offset + len(shown.results) < len(levels))
     return [hit.id for hit in shown.results]
 

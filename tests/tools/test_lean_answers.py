@@ -12,9 +12,9 @@ from fastmcp import Client
 from mcp_types import Implementation
 
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope
-from vector_memory.results.lean import formed, joined, room_of
 from vector_memory.results.sessions import FoundChunk, LaterMemory
 from vector_memory.server.app import create_server
+from vector_memory.server.lean import formed, joined, room_of
 from vector_memory.server.tools.memory_tool import READS_ONLY_STRUCTURE
 from vector_memory.settings import Answers, Profile, ServerOptions
 from vector_memory.store import SessionMemoryStore

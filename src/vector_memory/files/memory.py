@@ -37,7 +37,7 @@ from vector_memory.files.search import (
 from vector_memory.files.watcher import Watcher
 from vector_memory.redaction import redact
 from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.lean import IS_LEAN, shortened_passages
+from vector_memory.results.forms import FORM
 from vector_memory.results.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Redact, Settings
@@ -193,9 +193,7 @@ class FileMemory:
         if trace is None and whole is not None:
             messages.append(NO_ROOM)
 
-        passages = [self._found_text(hit) for hit in found.hits]
-        if IS_LEAN.get():
-            passages = shortened_passages(passages, search.question.terms or ())
+        passages = FORM.get().cut_passages(list(map(self._found_text, found.hits)), search.question.terms or ())
 
         def build(budget: ResponseBudget) -> FileSearchResult:
             results = budget.fitting(passages)

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from vector_memory.domain import Page
 from vector_memory.domain.validation import MAX_LIMIT, check_range
-from vector_memory.results.lean import IS_LEAN, lean, text_of
+from vector_memory.results.forms import FORM, text_of
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection, Omitted, StoredText
 from vector_memory.results.shortening import MARK, bounded, clipped, json_size, noted, prefix, size, slimmed, value_size
 
@@ -108,7 +108,7 @@ class ResponseBudget:
 
     def held(self, hits: Sequence[H]) -> list[H]:
         """Return the first hits that fit together, each with its text cut so that it fits alone."""
-        if value_size([lean(hit) for hit in hits] if IS_LEAN.get() else hits) <= self._bytes // 2:
+        if value_size(list(map(FORM.get().measured, hits))) <= self._bytes // 2:
             return list(hits)
         held, room = list[H](), self._bytes
         for place, hit in enumerate(hits):
@@ -256,7 +256,7 @@ def omitted_memory(entry: StoredText) -> Omitted:
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
     """Say how much was found, with notes, and how to get the results that did not fit or were not requested."""
     count, left_out = len(answer.results), answer.left_out
-    if count and IS_LEAN.get():
+    if count and not FORM.get().tells_counts:
         return " ".join(notes)
     nouns = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     sentences = [f"{count} {nouns}."] if count else []

@@ -9,18 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.domain import AsOf, MemoryKind, Scope
 from vector_memory.results.budget import cut
-from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import (
     Beginning,
-    FineSearchResult,
     FoundBeginning,
     FoundChunk,
     FoundMemory,
     FoundSection,
-    MediumSearchResult,
     MemoryEntry,
     ObservationNote,
-    Result,
     SharedProvenance,
     StoredText,
 )
@@ -29,9 +25,6 @@ from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import Memory, Origin
 
 R = TypeVar("R", FoundChunk, FoundSection, FoundMemory, FoundBeginning)
-
-ORIGIN = set(SharedProvenance.model_fields)
-"""The fields that say where a found text comes from."""
 
 SHOWN = [one.name for one in fields(Memory) if one.name in MemoryEntry.model_fields]
 """The fields of a memory that results contain."""
@@ -157,43 +150,6 @@ def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
 def counted_with_copies(results: Iterable[FoundChunk | FoundSection | FoundMemory]) -> int:
     """Return how many results there are, and memories that say the same."""
     return sum(1 + len(result.copies) for result in results)
-
-
-def hoist_common_fields(answer: Result) -> Result:
-    """Return an answer with chunks or sections without what it says twice; any other as it is.
-
-    What all results have in common stands beside them, and what a memory's results have in common in the first of them.
-    Each has its date, and each section the title of its document.
-    """
-    if IS_LEAN.get() or not isinstance(answer, FineSearchResult | MediumSearchResult):  # lean ones have their own way
-        return answer
-    shared: dict[str, Any] = {}
-    kept = {"created_at"} | ({"title"} if isinstance(answer, MediumSearchResult) else set())
-    if len(answer.results) > 1:
-        first, *others = ({name: result[name] for name in ORIGIN} for result in answer.results)
-        alike = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
-        shared = {name: value for name, value in alike.items() if name not in kept}
-    seen: set[int] = set()
-    noted: set[int] = set()
-    results = []
-    for result in answer.results:
-        left_out = set(ORIGIN if result.memory_id in seen else shared) - kept
-        left_out |= {"title"} if has_title_in_path(result) else set()
-        emptied: dict[str, Any] = {"later": [], "later_more": 0} if result.memory_id in seen else {}
-        if result.observations:
-            emptied |= {"observations": []} if result.memory_id in noted else {}
-            noted.add(result.memory_id)
-        left_out |= {"content_start"} if isinstance(result, FoundChunk) and result.content_end is None else set()
-        results.append(result.model_copy(update=dict.fromkeys(left_out) | emptied))
-        seen.add(result.memory_id)
-    if all(map(has_title_in_path, answer.results)):
-        shared.pop("title", None)
-    return answer.model_copy(update={**shared, "results": results})
-
-
-def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
-    """Return whether the heading path begins with the title."""
-    return result.header_path.partition(" > ")[0].lstrip("#").strip() == result.title
 
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:

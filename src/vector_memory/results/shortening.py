@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
-from vector_memory.results.lean import IS_LEAN, lean
+from vector_memory.results.forms import FORM
 
 T = TypeVar("T", bound=BaseModel)
 E = TypeVar("E")
@@ -94,7 +94,7 @@ def value_size(value: object) -> int:
 
 def size(item: BaseModel) -> int:
     """Return the size of an item in an answer of the current form, in bytes."""
-    return value_size(lean(item) if IS_LEAN.get() else item)
+    return value_size(FORM.get().measured(item))
 
 
 def json_size(text: str) -> int:

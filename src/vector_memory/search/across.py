@@ -17,8 +17,7 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
-from vector_memory.search.answer import Search
-from vector_memory.search.explaining import Grain
+from vector_memory.search.answer import GrainName, Search
 from vector_memory.storage.base import Storage
 
 Found = FoundChunk | FoundSection | FoundMemory
@@ -46,7 +45,7 @@ class Across:
         self._as_stored = as_stored
         self._search = search
 
-    def one(self, query: str, scope: Scope, page: Page, grain: Grain, mode: SearchMode | None = None) -> Answer:
+    def one(self, query: str, scope: Scope, page: Page, grain: GrainName, mode: SearchMode | None = None) -> Answer:
         """Return the results in a scope, which has a kind."""
         scope = self._as_stored(scope)
         if scope.kind is None or not TRAITS[scope.kind].chunked:
@@ -58,7 +57,7 @@ class Across:
         return self._search.documents(query, scope, page, mode, order=SearchOrder.RELEVANCE)
 
     def several(
-        self, query: str, scopes: Sequence[Scope], page: Page, grain: Grain, mode: SearchMode | None = None
+        self, query: str, scopes: Sequence[Scope], page: Page, grain: GrainName, mode: SearchMode | None = None
     ) -> Merged:
         """Return the results in scopes that differ only in their kinds. Raises ValidationError beyond the best 100."""
         if page.end > MAX_LIMIT:

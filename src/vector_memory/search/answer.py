@@ -1,21 +1,21 @@
 """Answers searches in three grains: chunks (fine), sections (medium), whole memories (coarse).
 
 Each goes the same way: question, ranking, judgement, results, answer. A grain says how the units that were found are
-grouped into results, and what is read beside them.
+grouped into results, and what these show.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from math import fsum
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from vector_memory.domain import LATEST, LINES, MatchLevel, MemoryKind, Page, Scope, SearchMode, SearchOrder, best_of
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packed, ResponseBudget, explain, listed, omitted_memory
-from vector_memory.results.lean import IS_LEAN, shortened_hits
+from vector_memory.results.forms import FORM
 from vector_memory.results.mapping import (
     READ_WITH,
     Superseded,
@@ -66,10 +66,8 @@ from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import (
     ChunkOutline,
     ListPosition,
-    Memory,
     Neighbours,
     Order,
-    Origin,
     StoredChunk,
     cursor_after,
     listing_of,
@@ -91,8 +89,18 @@ NO_LIST = "cursor is for lists of the newest: with a query, send next_offset as 
 NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_BASE: "knowledge base entry"}
 """Names of kinds in results that differ from the kind's own name."""
 
+GrainName = Literal["chunk", "section", "document"]
+"""What a result is."""
+
 A = TypeVar("A", bound=SearchMemoriesResult)
 H = TypeVar("H", FineSearchResult, MediumSearchResult)
+
+
+class Stored(NamedTuple):
+    """What is stored of results: chunks by id, and the memories that they are from by theirs."""
+
+    chunks: Mapping[int, StoredChunk]
+    sources: Mapping[int, Any]
 
 
 class Looked(NamedTuple):
@@ -109,6 +117,42 @@ class Looked(NamedTuple):
     left_out: int = 0
     superseded: Superseded = Superseded()
     cursors: Sequence[str] = ()
+
+    def fields(self, answer: Packed[Any], message: str) -> dict[str, Any]:
+        """Return the fields that all answers have."""
+        return answer.fields() | {
+            "total_results": counted_with_copies(answer.results),
+            "confidence": self.judgement.confidence,
+            "weak": self.left_out,
+            "superseded": self.superseded.number,
+            "elsewhere": self.judgement.elsewhere,
+            "message": message,
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """What the message says, with the counts of what was left out."""
+        return said_with(self.judgement.notes, self.left_out, self.superseded.number)
+
+
+@dataclass(frozen=True)
+class Grain(Generic[J]):
+    """The size of results, and how they are made of the units that match.
+
+    `units`: how many of the best are judged for a page. `memories`: whole memories are found. `results`: groups hits.
+    `has_chunks`: a result shows one chunk. `found` makes the result that is shown, given the chunks and the memories of
+    all, and the fields on newer memories; `said` what a copy of it would say. `is_short`: whether it says little alone;
+    None: none does.
+    """
+
+    name: Literal["fine", "medium", "coarse"]
+    units: Callable[[Page], int]
+    results: Callable[..., Sequence[J]]
+    found: Callable[[J, Stored, LaterFields], Any]
+    said: Callable[[J, Stored], Said | None]
+    is_short: Callable[[J, Stored], bool] | None = None
+    memories: bool = False
+    has_chunks: bool = False
 
 
 class Search:
@@ -138,103 +182,27 @@ class Search:
     ) -> FineSearchResult:
         """Return the chunks that match the query best, best first, short ones with their neighbours."""
         scope.require_chunks()
-        with self._timer.time(f"search_fine_{scope.kind}"):
-            question, folds = self.retriever.prepare(query, mode, scope), self.retriever.folds(scope, page)
-            with judging(self.retriever, question, scope, whole_runs(needed_for(page)), page) as (retrieval, judgement):
-                hits, left_out, more = on_page(results_of(retrieval, judgement, page, folds=folds), page)
-                reader, ids = retrieval.reader, [hit.memory_id for hit in hits]
-                chunks, sources, observations, around, superseded, later, newer = reader.together(
-                    reader.chunks.steps([hit.id for hit in hits]),
-                    reader.memories.steps(ids) if IS_LEAN.get() else origins_of.steps(reader, ids, judgement.origins),
-                    notes_on.steps(reader, reports_among(scope, hits), scope.as_of),
-                    neighbours_of(reader, scope, ids, neighbours),
-                    superseded_in.steps(reader, scope, ids),
-                    self.retriever.later_of(reader, ids, scope, page),
-                    newer_of.steps(reader, scope, ids if page.is_part else [], page),
-                )
-        require_all(sources, ids)
-        around = {
-            one.memory_id: around[one.memory_id]
-            for one in chunks.values()
-            if one.chunk.token_count < SHORT_TOKENS and one.memory_id in around
-        }
-        fields = with_superseding(later, superseded.by)
-        found = [found_chunk(hit, chunks[hit.id], sources[hit.memory_id], fields) for hit in hits]
-        if page.is_part:
-            for chunk in found:
-                stored = chunks[chunk.chunk_id].chunk
-                said = said_in(sources[chunk.memory_id], stored.text, stored.headings) if folds else None
-                chunk.saying(said, newer.get(chunk.memory_id, ()))
-        if IS_LEAN.get():
-            lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
-            found = shortened_hits(found, retrieval.question.terms or (), lengths, page)
-        looked = Looked(with_notes(found, observations), judgement, around, more, left_out, superseded)
-        return self._with_hits(FineSearchResult, looked, page)
+        return self._with_hits(FineSearchResult, self._best(FINE, query, scope, page, mode, neighbours), page)
 
     def sections(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
         """Return the sections that match the query best, best first."""
         scope.require_chunks()
-        with self._timer.time(f"search_medium_{scope.kind}"):
-            question, folds = self.retriever.prepare(query, mode, scope), self.retriever.folds(scope, page)
-            count = max(CANDIDATES, chunks_for(page))
-            with judging(self.retriever, question, scope, count, page) as (retrieval, judgement):
-                sections, left_out, more = on_page(
-                    sections_for(retrieval, judgement.hits, page, judgement.origins, folds=folds), page
-                )
-                reader, ids = retrieval.reader, sorted({match.memory_id for match in sections})
-                memories, observations, superseded, later, newer = reader.together(
-                    reader.memories.steps(ids),
-                    notes_on.steps(reader, reports_among(scope, sections), scope.as_of),
-                    superseded_in.steps(reader, scope, ids),
-                    self.retriever.later_of(reader, ids, scope, page),
-                    newer_of.steps(reader, scope, ids if page.is_part else [], page),
-                )
-        require_all(memories, ids)
-        fields = with_superseding(later, superseded.by)
-        found = [found_section(match, memories, fields) for match in sections]
-        if page.is_part:
-            for section, match in zip(found, sections, strict=True):
-                said = section_said(match.section, memories[match.memory_id]) if folds else None
-                section.saying(said, newer.get(match.memory_id, ()))
-        if IS_LEAN.get():
-            lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
-            found = shortened_hits(found, question.terms or (), lengths, page)
-        looked = Looked(with_notes(found, observations), judgement, {}, more, left_out, superseded)
-        return self._with_hits(MediumSearchResult, looked, page)
-
-    def _with_hits(self, kind: type[H], looked: "Looked", page: Page) -> H:
-        """Return an answer with chunks or sections."""
-        found, judgement, around, more, left_out, superseded, _ = looked
-        noun, read_with, omitted = HITS[kind]
-        notes = said_with(judgement.notes, left_out, superseded.number)
-
-        def build(budget: ResponseBudget) -> H:
-            held: list[Any] = budget.held(found)
-            shown = budget.with_more(held, beside(held, around, is_part=page.is_part)) if around else held
-            answer = budget.packed(found, shown, page, omitted, more=more)
-            return kind(
-                **answer.fields(),
-                total_results=counted_with_copies(answer.results),
-                confidence=judgement.confidence,
-                weak=left_out,
-                superseded=superseded.number,
-                elsewhere=judgement.elsewhere,
-                message=explain(noun, answer, notes, read_with=read_with),
-            ).noting(judgement.notes)
-
-        return self._budget.for_page(page).fit(build)
+        return self._with_hits(MediumSearchResult, self._best(MEDIUM, query, scope, page, mode), page)
 
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return the newest (or oldest) memories of the scope; nothing is compared."""
         looked_up = self._look_up(scope, page, latest_first=latest_first)
-        return self._answer(SearchMemoriesResult, looked_up, scope, page, latest_first=latest_first)
+        return self._with_memories(SearchMemoriesResult, looked_up, scope, page, latest_first=latest_first)
 
     def memories(
         self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None = None, neighbours: int = 0
     ) -> SearchMemoriesResult:
         """Return the memories that match the query best, short ones with `neighbours`, or without one the newest."""
-        found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode, neighbours)
-        return self._answer(SearchMemoriesResult, found, scope, page, query)
+        if query is None:
+            found = self._look_up(scope, page)
+        else:
+            found = self._best(COARSE, query, scope, page, mode, neighbours)
+        return self._with_memories(SearchMemoriesResult, found, scope, page, query)
 
     def documents(
         self,
@@ -251,8 +219,8 @@ class Search:
         if query is None or order is SearchOrder.RECENT:
             looked = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
         else:
-            looked = self._best(query, scope, page, mode)
-        return self._answer(CoarseSearchResult, looked, scope, page, query)
+            looked = self._best(COARSE, query, scope, page, mode)
+        return self._with_memories(CoarseSearchResult, looked, scope, page, query)
 
     def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> Looked:
         order: Order = "newest" if latest_first else "oldest"
@@ -263,7 +231,7 @@ class Search:
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, scope, [memory.id for memory in memories])
             shown = [memory.id for memory in memories[: page.limit]]
-            later = reader.run(self.retriever.later_of(reader, shown, scope, page))
+            later = with_superseding(reader.run(self.retriever.later_of(reader, shown, scope, page)), superseded.by)
             notes = [nothing_stored(reader, scope)] if not memories and not (page.offset or after) else []
         found = [found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
         said = Judgement(notes=(*notes, *filter(None, [note])))
@@ -271,49 +239,58 @@ class Search:
         cursors = [cursor_after(memory, listing) for memory in memories]
         return Looked(listed, said, more=more, superseded=superseded, cursors=cursors)
 
-    def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
+    def _best(
+        self, grain: Grain[Any], query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0
+    ) -> Looked:
+        """Find the results of a grain that match the query best, for a page."""
         if page.cursor is not None:
             raise ValidationError(NO_LIST)
-        with self._timer.time(f"search_coarse_{scope.kind}"):
-            question = self.retriever.prepare(query, mode, scope)
-            count, folds = whole_runs(needed_for(page)), self.retriever.folds(scope, page)
-            with judging(self.retriever, question, scope, count, page, memories=True) as (retrieval, judgement):
-                results = results_of(retrieval, judgement, page, folds=folds, memories=True)
-                hits, left_out, more = on_page(results, page)
-                numbers = [hit.memory_id for hit in hits]
-                reader = retrieval.reader
-                memories, observations, around, superseded, later, newer = reader.together(
-                    reader.memories.steps(numbers),
-                    notes_on.steps(reader, reports_among(scope, hits), scope.as_of),
-                    neighbours_of(reader, scope, numbers, neighbours),
-                    superseded_in.steps(reader, scope, numbers),
-                    self.retriever.later_of(reader, numbers, scope, page),
-                    newer_of.steps(reader, scope, numbers if page.is_part else [], page),
+        form = FORM.get()
+        with self._timer.time(f"search_{grain.name}_{scope.kind}"):
+            question, folds = self.retriever.prepare(query, mode, scope), self.retriever.folds(scope, page)
+            found = judging(self.retriever, question, scope, grain.units(page), page, memories=grain.memories)
+            with found as (retrieval, judgement):
+                matches, left_out, more = on_page(grain.results(retrieval, judgement, page, folds=folds), page)
+                reader, ids = retrieval.reader, list(dict.fromkeys(match.memory_id for match in matches))
+                is_place_enough = grain.has_chunks and not form.cuts
+                chunks, sources, observations, around, superseded, later, newer = reader.together(
+                    reader.chunks.steps([match.id for match in matches] if grain.has_chunks else []),
+                    origins_of.steps(reader, ids, judgement.origins) if is_place_enough else reader.memories.steps(ids),
+                    notes_on.steps(reader, reports_among(scope, matches), scope.as_of),
+                    neighbours_of(reader, scope, ids, neighbours),
+                    superseded_in.steps(reader, scope, ids),
+                    self.retriever.later_of(reader, ids, scope, page),
+                    newer_of.steps(reader, scope, ids if page.is_part else [], page),
                 )
-                short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
-                known = {number: around[number] for number in short & around.keys()}
-        require_all(memories, (hit.id for hit in hits))
-        matched = [
-            found_memory(
-                memories[hit.id],
-                score=hit.score,
-                match=hit.match,
-                similarity=hit.similarity,
-                source_type="keyword" if hit.similarity is None else "vector",
-                sources=list(hit.sources),
-                copies=list(hit.copies),
-                **later.get(hit.id, {}),
-            )
-            for hit in hits
-        ]
-        matched = with_notes(matched, observations)
+        require_all(sources, ids)
+        stored, later = Stored(chunks, sources), with_superseding(later, superseded.by)
+        results = [grain.found(match, stored, later) for match in matches]
         if page.is_part:
-            for memory in matched:
-                said = said_in(memories[memory.id], memory.content) if folds else None
-                memory.saying(said, newer.get(memory.id, ()))
-        return Looked(matched, judgement, known, more=more, left_out=left_out, superseded=superseded)
+            for result, match in zip(results, matches, strict=True):
+                result.saying(grain.said(match, stored) if folds else None, newer.get(match.memory_id, ()))
+        if form.cuts and not grain.memories:
+            lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
+            results = form.cut_hits(results, retrieval.question.terms or (), lengths, page)
+        is_short = grain.is_short or (lambda *_: False)
+        short = {one.memory_id for one in matches if one.memory_id in around and is_short(one, stored)}
+        beside_short = {number: around[number] for number in short}
+        return Looked(with_notes(results, observations), judgement, beside_short, more, left_out, superseded)
 
-    def _answer(
+    def _with_hits(self, kind: type[H], looked: Looked, page: Page) -> H:
+        """Return an answer with chunks or sections."""
+        found, around = looked.found, looked.neighbours
+        noun, read_with, omitted = HITS[kind]
+
+        def build(budget: ResponseBudget) -> H:
+            held: list[Any] = budget.held(found)
+            shown = budget.with_more(held, beside(held, around, is_part=page.is_part)) if around else held
+            answer = budget.packed(found, shown, page, omitted, more=looked.more)
+            fields = looked.fields(answer, explain(noun, answer, looked.notes, read_with=read_with))
+            return kind(**fields).noting(looked.judgement.notes)
+
+        return self._budget.for_page(page).fit(build)
+
+    def _with_memories(
         self,
         kind: type[A],
         looked: Looked,
@@ -323,11 +300,21 @@ class Search:
         *,
         latest_first: bool = True,
     ) -> A:
-        """Return the answer with the found memories, and count them as read."""
+        """Return an answer with whole memories, or with one line for each, and count them as read."""
+        found, known = looked.found, looked.neighbours
 
         def build(budget: ResponseBudget) -> A:
+            if page.detail == LINES:
+                lines, answer = listed(budget, found, page, more=looked.more)
+            else:
+                shared = budget.share(found)
+                shown = budget.with_more(shared, beside(shared, known)) if known else shared
+                lines, answer = [], budget.packed(found, shown, page, omitted_memory, more=looked.more)
+            answer = answer.listed(looked.cursors, page)
+            fields = looked.fields(answer, summary(answer, looked.notes, scope, self._read_with))
             return kind(
-                **self._found_fields(budget, looked, scope, page),
+                **fields | ({"results": [], "lines": lines} if page.detail == LINES else {}),
+                next_cursor=answer.next_cursor,
                 query=budget.echo(query),
                 filters=budget.echo(scope.as_filters()),
                 limit=page.limit,
@@ -338,29 +325,6 @@ class Search:
         if self._record_access is not None and not page.is_part:
             self._record_access([memory.id for memory in answer.results])
         return answer
-
-    def _found_fields(self, budget: ResponseBudget, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
-        """Return the fields of an answer, with as many results as fit, or one line for each memory."""
-        _, judgement, known, more, left_out, superseded, cursors = looked
-        found = [one.model_copy(update={"superseded_by": superseded.by.get(one.id, [])}) for one in looked.found]
-        if page.detail == LINES:
-            lines, answer = listed(budget, found, page, more=more)
-            answer = answer.listed(cursors, page)
-            fields = {"lines": lines, "next_offset": answer.next_offset}
-        else:
-            shared = budget.share(found)
-            shown = budget.with_more(shared, beside(shared, known)) if known else shared
-            answer = budget.packed(found, shown, page, omitted_memory, more=more).listed(cursors, page)
-            fields = answer.fields()
-        return fields | {
-            "next_cursor": answer.next_cursor,
-            "total_results": counted_with_copies(answer.results),
-            "confidence": judgement.confidence,
-            "weak": left_out,
-            "superseded": superseded.number,
-            "elsewhere": judgement.elsewhere,
-            "message": summary(answer, said_with(judgement.notes, left_out, superseded.number), scope, self._read_with),
-        }
 
 
 def position_of(reader: Reader, cursor: str, listing: str) -> ListPosition:
@@ -382,13 +346,16 @@ def summary(answer: Packed[FoundMemory], notes: Sequence[str], scope: Scope, rea
     return (said + said_of_cut(answer.results, read_with)).strip()
 
 
-def found_chunk(hit: Hit, stored: StoredChunk, source: Memory | Origin, beside: LaterFields) -> FoundChunk:
+# Chunks.
+
+
+def found_chunk(hit: Hit, stored: Stored, later: LaterFields) -> FoundChunk:
     """Return a result for a chunk."""
-    chunk = stored.chunk
+    chunk = stored.chunks[hit.id].chunk
     return FoundChunk(
-        **provenance(source),
-        chunk_id=stored.id,
-        memory_id=stored.memory_id,
+        **provenance(stored.sources[hit.memory_id]),
+        chunk_id=hit.id,
+        memory_id=hit.memory_id,
         chunk_index=chunk.index,
         chunk_content=chunk.text,
         content_start=chunk.start,
@@ -399,9 +366,15 @@ def found_chunk(hit: Hit, stored: StoredChunk, source: Memory | Origin, beside: 
         match=hit.match,
         similarity=hit.similarity,
         sources=list(hit.sources),
-        copies=list(hit.copies),
-        **beside.get(hit.memory_id, {}),
+        copies=hit.copies,
+        **later.get(hit.memory_id, {}),
     )
+
+
+def chunk_said(hit: Hit, stored: Stored) -> Said | None:
+    """Return what a chunk says; None if it is too long."""
+    chunk = stored.chunks[hit.id].chunk
+    return said_in(stored.sources[hit.memory_id], chunk.text, chunk.headings)
 
 
 def omitted_chunk(chunk: FoundChunk) -> Omitted:
@@ -502,9 +475,7 @@ def chunks_for(page: Page) -> int:
     return max(page.limit * CHUNKS_PER_SECTION, CANDIDATES if page.prefer == LATEST else 0)
 
 
-def sections_for(
-    retrieval: Retrieval, hits: Sequence[Hit], page: Page, origins: Mapping[int, Origin], *, folds: bool
-) -> Sequence[MatchedSection]:
+def sections_for(retrieval: Retrieval, judgement: Judgement, page: Page, *, folds: bool) -> Sequence[MatchedSection]:
     """Return the sections of the first hits as the results for a page; see `results_of`."""
     reader, count = retrieval.reader, chunks_for(page)
 
@@ -515,20 +486,21 @@ def sections_for(
         return rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
 
     def said(run: Sequence[MatchedSection]) -> list[Said | None]:
-        known = origins_of(reader, [one.memory_id for one in run], origins)
+        known = origins_of(reader, [one.memory_id for one in run], judgement.origins)
         alike = suspects(run, lambda one: (*names_of(known[one.memory_id]), one.section.headings))
-        memories = reader.memories(sorted({one.memory_id for one in alike})) if alike else {}
-        return [section_said(one.section, memories[one.memory_id]) if one in alike else None for one in run]
+        stored = Stored({}, reader.memories(sorted({one.memory_id for one in alike})) if alike else {})
+        return [section_said(one, stored) if one in alike else None for one in run]
 
     def copies(found: Sequence[MatchedSection]) -> Mapping[int, int]:
         return copies_in(found, len(found), said) if folds else {}
 
-    found, places = found_for(hits[:count], count, page.limit, find, copies, sections)
+    found, places = found_for(judgement.hits[:count], count, page.limit, find, copies, sections)
     return found if page.is_part else preferred(reader, retrieval.scope, folded(found, places), page)
 
 
-def section_said(section: Section, memory: Memory) -> Said | None:
+def section_said(match: MatchedSection, stored: Stored) -> Said | None:
     """Return what a section says; None if it is too long."""
+    section, memory = match.section, stored.sources[match.memory_id]
     return said_in(memory, memory.content[section.start : section.end], section.headings)
 
 
@@ -551,9 +523,9 @@ def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[Matc
     )
 
 
-def found_section(match: MatchedSection, memories: Mapping[int, Memory], beside: LaterFields) -> FoundSection:
+def found_section(match: MatchedSection, stored: Stored, later: LaterFields) -> FoundSection:
     """Return a result for a section, with its text as in the document, without the overlaps of its chunks."""
-    section, memory = match.section, memories[match.section.memory_id]
+    section, memory = match.section, stored.sources[match.memory_id]
     path = " > ".join(section.headings)
     return FoundSection(
         **provenance(memory),
@@ -571,9 +543,59 @@ def found_section(match: MatchedSection, memories: Mapping[int, Memory], beside:
         sources=match.sources,
         copies=match.copies,
         content_start=section.start,
-        **beside.get(memory.id, {}),
+        **later.get(memory.id, {}),
     )
 
+
+# Whole memories.
+
+
+def found_whole(hit: Hit, stored: Stored, later: LaterFields) -> FoundMemory:
+    """Return a result for a memory."""
+    return found_memory(
+        stored.sources[hit.id],
+        score=hit.score,
+        match=hit.match,
+        similarity=hit.similarity,
+        source_type="keyword" if hit.similarity is None else "vector",
+        sources=list(hit.sources),
+        copies=hit.copies,
+        **later.get(hit.id, {}),
+    )
+
+
+def units_for(page: Page) -> int:
+    """Return how many units are judged for a page of them: whole runs, so that a page does not change."""
+    return whole_runs(needed_for(page))
+
+
+FINE = Grain[Hit](
+    "fine",
+    units_for,
+    results_of,
+    found_chunk,
+    chunk_said,
+    lambda hit, stored: stored.chunks[hit.id].chunk.token_count < SHORT_TOKENS,
+    has_chunks=True,
+)
+MEDIUM = Grain[MatchedSection](
+    "medium",
+    lambda page: max(CANDIDATES, chunks_for(page)),
+    sections_for,
+    found_section,
+    section_said,
+)
+COARSE = Grain[Hit](
+    "coarse",
+    units_for,
+    partial(results_of, memories=True),
+    found_whole,
+    lambda hit, stored: said_in(stored.sources[hit.id], stored.sources[hit.id].content),
+    lambda hit, stored: len(stored.sources[hit.id].content.encode()) < SHORT_BYTES,
+    memories=True,
+)
+
+GRAINS: dict[GrainName, Grain[Any]] = {"chunk": FINE, "section": MEDIUM, "document": COARSE}
 
 HITS: dict[type[SearchResult], tuple[str, str, Callable[[Any], Omitted]]] = {
     FineSearchResult: ("chunk", "expand_chunk_context", omitted_chunk),

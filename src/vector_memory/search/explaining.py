@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode, State
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.rounding import to_score, to_thousandth
 from vector_memory.results.shortening import fitting_values, value_size
-from vector_memory.search.answer import MatchedSection, chunks_for, sections_for
-from vector_memory.search.copies import results_of
+from vector_memory.search.answer import GRAINS, GrainName, MatchedSection, chunks_for
 from vector_memory.search.judge import Judgement, arranged, judged
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, best_of_each_memory
@@ -27,9 +26,6 @@ SHOWN = 10
 
 Trace = dict[str, Any]
 
-Grain = Literal["chunk", "section", "document"]
-"""The size of a result."""
-
 
 class Asked(NamedTuple):
     """What a trace explains: a page of results of one size, and the memory that somebody misses there.
@@ -38,7 +34,7 @@ class Asked(NamedTuple):
     """
 
     page: Page
-    grain: Grain = "chunk"
+    grain: GrainName = "chunk"
     memory_id: str | int | None = None
     shown: range | None = None
 
@@ -140,25 +136,20 @@ class Explaining:
 
 def ranking_of(retrieval: Retrieval, asked: Asked, *, folds: bool) -> RankedUnits:
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
-    found, scope, grain, most = retrieval.everything(), retrieval.scope, asked.grain, chunks_for(asked.page)
+    found, kind, most = retrieval.everything(), retrieval.scope.kind, chunks_for(asked.page)
     hits = judged(found, retrieval.question)
-    if scope.kind is not None and not TRAITS[scope.kind].chunked:
-        grain = "chunk"
-    is_whole = grain == "document"
+    grain = GRAINS["chunk" if kind is not None and not TRAITS[kind].chunked else asked.grain]
     units = [
         unit
-        for unit in (best_of_each_memory(hits) if is_whole else hits)
+        for unit in (best_of_each_memory(hits) if grain.memories else hits)
         if retrieval.is_similar_enough(unit.similarity)
     ]
-    if grain == "section":
-        results: Sequence[Hit | MatchedSection] = sections_for(retrieval, units, asked.page, found.origins, folds=folds)
-    else:
-        results = results_of(
-            retrieval, Judgement(units, origins=found.origins), asked.page, folds=folds, memories=is_whole
-        )
+    results: Sequence[Hit | MatchedSection] = grain.results(
+        retrieval, Judgement(units, origins=found.origins), asked.page, folds=folds
+    )
     on_page, _ = arranged(results, asked.page)
     place_of, copied = places_among(results)
-    keys = [hit.memory_id if is_whole else hit.id for hit in hits]
+    keys = [hit.memory_id if grain.memories else hit.id for hit in hits]
     shown = on_page if asked.shown is None else asked.shown
 
     def fate(hit: Hit, key: int) -> str:

@@ -11,10 +11,10 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from vector_memory.domain import LINES, STORED, MatchLevel, MemoryKind, Page, Scope, best_of
+from vector_memory.domain import STORED, MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
-from vector_memory.results.lean import IS_LEAN
+from vector_memory.results.forms import FORM
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -53,9 +53,6 @@ LEAST_NEW = 0.04
 LEAST_SHARE = 0.55
 """The share of the best score that it must have."""
 
-MOST_RELATED = 3
-"""How many results that only are related a lean answer shows in a row at its end."""
-
 
 class Judged(Protocol):
     """A hit, a section that has hits, or a result made of them."""
@@ -86,11 +83,11 @@ class Shown(NamedTuple, Generic[J]):
     more: bool
 
 
-def on_page(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> Shown[J]:
-    """Return what a page shows. `related`: see `arranged`."""
+def on_page(found: Sequence[J], page: Page, questions: int = 1) -> Shown[J]:
+    """Return what a page shows of the results of so many questions."""
     if page.is_part:
         return Shown(found[: page.end], 0, more=False)
-    places, kept = arranged(found, page, related)
+    places, kept = arranged(found, page, questions)
     results, more = found[places.start : places.stop], places.stop < len(found)
     if page.offset >= max(1, kept):
         return Shown(results, 0, more)
@@ -98,20 +95,20 @@ def on_page(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> Show
     return Shown(results, left_out, more)
 
 
-def arranged(found: Sequence[J], page: Page, related: int = MOST_RELATED) -> tuple[range, int]:
+def arranged(found: Sequence[J], page: Page, questions: int = 1) -> tuple[range, int]:
     """Return the places of the results on a page, and how many are not weak.
 
     A page that begins with a result that is not weak ends before those that are, which follow on the next pages. If all
     are weak, the first page is empty, and they follow from offset 1 on.
 
-    A lean answer does not show more than `related` at its end that only are related: they are the first of the next
-    page. A caller who says how much there is room for gets all.
+    The form of the answer may show only a few at its end that only are related: those left are the first of the next
+    page.
     """
-    kept = sum(one.match != "weak" for one in found)
+    kept, related = sum(one.match != "weak" for one in found), FORM.get().most_related(page)
     first = min(page.limit, kept)
-    if IS_LEAN.get() and page.max_tokens is None and page.detail != LINES:
+    if related is not None:
         only = [place for place in range(first) if found[place].match == "related"]
-        first = max([*only[:related], *set(range(first)).difference(only)], default=-1) + 1
+        first = max([*only[: related * questions], *set(range(first)).difference(only)], default=-1) + 1
     if page.offset >= max(1, kept):
         start = page.offset - (not kept)
         return range(start, start + page.limit), kept

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.results.lean import IS_LEAN
+from vector_memory.results.forms import FORM
 from vector_memory.storage.spelling import Spelling
 
 NOUNS = {
@@ -120,5 +120,5 @@ def said_with(notes: Sequence[str | None], left_out: int, superseded: int = 0) -
         (left_out, counted(left_out, "weak match", "weak matches")),
         (superseded, counted(superseded, "superseded memory", "superseded memories")),
     )
-    said = [] if IS_LEAN.get() else [f"{what} left out." for number, what in counts if number]
+    said = [f"{what} left out." for number, what in counts if number and FORM.get().tells_counts]
     return list(filter(None, [*notes, *said]))

@@ -21,7 +21,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.beside import without_repeated
 from vector_memory.search.copies import copies_in, folded, needed_for, whole_runs
-from vector_memory.search.judge import MOST_RELATED, latest_first, on_page
+from vector_memory.search.judge import latest_first, on_page
 from vector_memory.search.messages import said_with, somewhere_else
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
@@ -98,7 +98,7 @@ class Probes:
 
 def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: ResponseBudget) -> A:
     """Return the page of what several answers found, as far as it fits."""
-    following, left_out, more = on_page(found, page, MOST_RELATED * len(answers))
+    following, left_out, more = on_page(found, page, len(answers))
     wanted = without_repeated(following)
     first = answers[0]
     if page.detail == LINES:

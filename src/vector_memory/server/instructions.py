@@ -1,6 +1,6 @@
 """The instructions that a client receives when it connects. Clients cut them at 2 KB."""
 
-from vector_memory.results.lean import CUT
+from vector_memory.server.lean import CUT
 from vector_memory.settings import Profile, ServerOptions, Toolset
 
 LABELS = "- session_id and agent_id are labels, not access control: every client of this memory can read all of it.\n"

@@ -20,7 +20,7 @@ from vector_memory.results.mapping import (
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.copies import RUN, copies_of_hits, folded, whole_runs
-from vector_memory.search.judge import judged, on_page
+from vector_memory.search.judge import judged
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
 from vector_memory.search.retrieval import find_among, note_on_missing
 from vector_memory.sessions.reader import AccessRecorder
@@ -125,7 +125,8 @@ class Changes:
                 matches = judged(ranked, question)
                 if self._retriever.folds(scope, page):
                     matches = folded(matches, copies_of_hits(reader, matches, page.limit, ranked.origins, chunks=False))
-                hits, left_out, _ = on_page(matches, Page(limit=page.limit), related=page.limit)
+                hits = [hit for hit in matches if hit.match != "weak"][: page.limit]
+                left_out = min(page.limit, len(matches)) - len(hits)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = note_on_missing(reader, scope)
                 observations = observations_on(reader, memories.values(), scope.as_of)

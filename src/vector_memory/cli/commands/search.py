@@ -20,7 +20,8 @@ from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
 from vector_memory.search.across import Answer, Found
-from vector_memory.search.explaining import Asked, Grain, Trace
+from vector_memory.search.answer import GrainName
+from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.settings import MAX_RESPONSE_TOKENS
 from vector_memory.store import SessionMemoryStore
@@ -31,7 +32,7 @@ NO_RESULTS = "No memories match: leave out a filter, or use other words."
 
 def search(
     *query: Annotated[str, Parameter(help="What to find: a question, a phrase, a name.")],
-    grain: Annotated[Grain, Parameter(help="Size of a result.")] = "chunk",
+    grain: Annotated[GrainName, Parameter(help="Size of a result.")] = "chunk",
     filters: Filters = Filters(),
     mode: Annotated[
         SearchMode | None, Parameter(help="Search by meaning, words or both. Default: --search-mode.")
@@ -80,7 +81,7 @@ def search(
 class Search:
     """A query to a memory."""
 
-    def __init__(self, store: SessionMemoryStore, query: str, grain: Grain, mode: SearchMode | None) -> None:
+    def __init__(self, store: SessionMemoryStore, query: str, grain: GrainName, mode: SearchMode | None) -> None:
         self._store = store
         self._query = query
         self._grain = grain

@@ -21,8 +21,7 @@ from vector_memory.errors import (
     VectorMemoryError,
     where,
 )
-from vector_memory.results.lean import IS_LEAN
-from vector_memory.results.rounding import says_nothing
+from vector_memory.results.forms import FORM
 from vector_memory.results.sessions import Result
 
 # Shortens JSON schemas for agents: removes everything that carries no information.
@@ -176,8 +175,7 @@ def failed_result(model: type[Result], error: VectorMemoryError) -> ToolResult:
     """Return a failure as a tool's answer: marked as an error, with the body of the tool's own result."""
     facts = {name: value for name, value in vars(error).items() if name in model.model_fields}
     body = model.failed(error.code, str(error), **facts).model_dump(mode="json", warnings=False)
-    said = {name: value for name, value in body.items() if not (IS_LEAN.get() and says_nothing(value))}
-    return ToolResult(structured_content=said, is_error=True)
+    return ToolResult(structured_content=FORM.get().failed(body), is_error=True)
 
 
 def to_memory_error(error: Exception, tool: Tool) -> VectorMemoryError:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast, get_args, get_type_hints
 
@@ -14,18 +13,19 @@ from fastmcp.server.dependencies import get_context, transform_context_annotatio
 from fastmcp.tools import FunctionTool, ToolResult
 from fastmcp.tools.function_tool import ToolMeta
 from mcp_types import TextContent
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 
 from vector_memory.domain.search_request import LAST
 from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN
-from vector_memory.results.lean import IS_LEAN, lean
+from vector_memory.results.forms import FORM, FULL, Form
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.conversation import conversation_of, with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.early import all_tools
 from vector_memory.server.fastmcp_adapter import read_docstring
+from vector_memory.server.lean import LeanForm
 from vector_memory.server.tools.failures import (
     LEAN,
     admitting_failures,
@@ -64,9 +64,9 @@ TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
 class MemoryTool(FunctionTool):
-    """A tool that always answers with its result model, even when it fails. `is_lean`: in the lean form."""
+    """A tool that always answers with its result model, even when it fails, in a form."""
 
-    is_lean: bool = False
+    form: InstanceOf[Form] = Field(default=FULL, exclude=True)
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "MemoryTool":
@@ -108,7 +108,7 @@ class MemoryTool(FunctionTool):
 
     def in_lean_form(self) -> "MemoryTool":
         """Return the tool with lean answers. Its output schema describes both forms."""
-        return self.model_copy(update={"is_lean": True, "output_schema": LEAN})
+        return self.model_copy(update={"form": LeanForm(), "output_schema": LEAN})
 
     def without(self, names: Collection[str]) -> "MemoryTool":
         """Return the tool with a schema that does not list these parameters."""
@@ -130,7 +130,7 @@ class MemoryTool(FunctionTool):
             for name, value in arguments.items()
             if name not in unused and (value is not None or name not in known)
         }
-        IS_LEAN.set(self.is_lean)
+        FORM.set(self.form)
         stores = self.name.startswith("store_")
         try:
             LONGEST.set(longest_answer(given))
@@ -148,9 +148,9 @@ class MemoryTool(FunctionTool):
 
     def convert_result(self, raw_value: Any) -> ToolResult:
         """Return the result as an answer, which is sent twice: as text and as structured content."""
-        formed = lean if self.is_lean else partial(Result.model_dump, mode="json")
-        body, limit = formed(raw_value), LONGEST.get()
-        return ToolResult(structured_content=body if value_size(body) <= limit else formed(bounded(raw_value, limit)))
+        body, limit = self.form.sent(raw_value), LONGEST.get()
+        cut = body if value_size(body) <= limit else self.form.sent(bounded(raw_value, limit))
+        return ToolResult(structured_content=cut)
 
 
 def reads(function: Callable[..., Any]) -> bool:

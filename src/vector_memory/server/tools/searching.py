@@ -10,7 +10,7 @@ from vector_memory.domain.search_request import EVERYTHING
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
-from vector_memory.results.mapping import hoist_common_fields
+from vector_memory.results.forms import FORM
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
@@ -47,7 +47,7 @@ from vector_memory.server.tools.params import (
 )
 
 if TYPE_CHECKING:
-    from vector_memory.search.explaining import Grain
+    from vector_memory.search.answer import GrainName
 
 SESSIONS = all_but(FILTERED, "category")
 """The filters for memories of sessions."""
@@ -79,7 +79,7 @@ class AnswerForm(NamedTuple):
 
     search: str
     result: type[Result]
-    grain: "Grain"
+    grain: "GrainName"
     suffix: str
     word: str
     limit: int
@@ -132,7 +132,7 @@ def searching(
             search = partial(store.search_scoped, scope, latest_first=latest_first)
         else:
             search = partial(getattr(store, answers.search), asks, scope, mode=search_mode, **given)
-        return hoist_common_fields(
+        return FORM.get().without_repeats(
             traced(store, search, asks, scope, page, explain, grain=answers.grain, mode=search_mode, order=order)
         )
 
@@ -253,7 +253,7 @@ TOOLS = (
 # Adds a trace of the search to an answer, which shows why something was not found.
 
 if TYPE_CHECKING:
-    from vector_memory.search.explaining import Grain
+    from vector_memory.search.answer import GrainName
 
 A = TypeVar("A", bound=Result)
 """A result that may have a `trace`."""
@@ -269,7 +269,7 @@ def traced(
     page: Page,
     explain: str | int | None,
     *,
-    grain: "Grain" = "chunk",
+    grain: "GrainName" = "chunk",
     mode: str | None = None,
     order: str | None = None,
 ) -> A:

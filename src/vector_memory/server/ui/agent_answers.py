@@ -12,13 +12,13 @@ from fastmcp.client.client import CallToolResult
 
 from vector_memory.chunking.tokens import find_token_counter
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.search.explaining import Grain
+from vector_memory.search.answer import GrainName
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.settings import Answers, ServerOptions, Toolset
 from vector_memory.store import SessionMemoryStore
 
-IN_GRAIN: dict[Grain, str] = {
+IN_GRAIN: dict[GrainName, str] = {
     "chunk": "_specific_chunks",
     "section": "_section_context",
     "document": "_full_documents",
@@ -51,7 +51,7 @@ class AgentAnswers:
         self._server = cache(self._make_server)
         self._count = cache(lambda: find_token_counter(None))
 
-    async def ask(self, query: str, scope: Scope, grain: Grain, *, is_lean: bool) -> AgentAnswer | None:
+    async def ask(self, query: str, scope: Scope, grain: GrainName, *, is_lean: bool) -> AgentAnswer | None:
         """Return the answer to a question about a kind of memory; None: agents have no tool that searches this kind."""
         tool = tool_for(scope.kind or MemoryKind.REPORT, grain)
         if tool is None:
@@ -77,7 +77,7 @@ async def called(server: FastMCP, tool: str, arguments: dict[str, Any]) -> CallT
     return answer
 
 
-def tool_for(kind: MemoryKind, grain: Grain) -> str | None:
+def tool_for(kind: MemoryKind, grain: GrainName) -> str | None:
     """Return the name of the tool that searches a kind."""
     suffix = IN_GRAIN[grain] if kind in list(SEARCHES)[:3] else ""
     return f"{SEARCHES[kind]}{suffix}" if kind in SEARCHES else None

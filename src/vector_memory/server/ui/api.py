@@ -26,7 +26,8 @@ from vector_memory.maintenance.report.session_report import page_policy
 from vector_memory.results.overview import TimelineEntry, TimelineResult
 from vector_memory.results.sessions import FoundMemory
 from vector_memory.search.across import Found
-from vector_memory.search.explaining import Asked, Grain, Trace
+from vector_memory.search.answer import GrainName
+from vector_memory.search.explaining import Asked, Trace
 from vector_memory.server.ui.agent_answers import AgentAnswers
 from vector_memory.server.ui.checkup import Checkup
 from vector_memory.server.ui.deletions import Deletions
@@ -281,14 +282,14 @@ def number_of(request: Request, name: str, default: int) -> int:
     return int(given)
 
 
-def question_of(request: Request) -> tuple[str, Scope, Grain, SearchMode | None]:
+def question_of(request: Request) -> tuple[str, Scope, GrainName, SearchMode | None]:
     """Return the query, the scope, the grain and the mode that an address names. Raises ValidationError."""
     given = request.query_params
     grain = given.get("grain", "chunk")
-    if grain not in get_args(Grain):
+    if grain not in get_args(GrainName):
         raise ValidationError("grain must be chunk, section or document.")
     mode = parse_choice("mode", given["mode"], SearchMode) if given.get("mode") else None
-    return given.get("q", ""), scope_of(request), cast("Grain", grain), mode
+    return given.get("q", ""), scope_of(request), cast("GrainName", grain), mode
 
 
 def changed_at(one: ListedFile | TimelineEntry) -> str:

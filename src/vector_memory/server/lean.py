@@ -7,16 +7,17 @@ same keys whatever was asked; only what is null or empty is left out.
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextvars import ContextVar
 from itertools import accumulate, takewhile
 from math import log
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from vector_memory.domain import LATEST, Page, Span
+from vector_memory.domain import LATEST, LINES, Page, Span
 from vector_memory.results.documents import DocumentResult, ExpandedChunkResult
+from vector_memory.results.forms import Form, text_of
 from vector_memory.results.overview import SessionEntry
+from vector_memory.results.rounding import says_nothing
 from vector_memory.results.sessions import (
     Beginning,
     FoundBeginning,
@@ -26,6 +27,7 @@ from vector_memory.results.sessions import (
     LaterMemory,
     MemoryEntry,
     ObservationNote,
+    Result,
     StoreMemoryResult,
 )
 from vector_memory.results.tagged import FoundText, StoreTaggedResult, TaggedMemory
@@ -80,9 +82,6 @@ def weights_of(found: Sequence[Collection[str]], windows: Sequence[Span]) -> lis
     held = ({term for each in found[start:end] for term in each} for start, end in windows)
     return [sum(weight[term] for term in sorted(each)) for each in held]
 
-
-IS_LEAN: ContextVar[bool] = ContextVar("IS_LEAN", default=False)
-"""Whether the current call is answered in the lean form; what fits into its answer is measured in that form."""
 
 FIRST, LEAST, SHARE = 2_000, 300, 0.7
 """Characters of the first hit that are shown, the least of any, and the share of it that the next one gets.
@@ -168,6 +167,47 @@ HITS = (FoundChunk, FoundSection)
 
 DAY, MINUTE = len("2026-11-25"), len("2026-11-25T08:37")
 
+MOST_RELATED = 3
+"""How many results that only are related a page shows in a row at its end: they are the first of the next page."""
+
+
+class LeanForm(Form):
+    """What a model reads of answers, with hits cut around what was asked."""
+
+    cuts = True
+    tells_counts = False
+
+    def measured(self, item: BaseModel) -> Any:  # noqa: D102 - as in `Form`
+        return lean(item)
+
+    def sent(self, result: Result) -> dict[str, Any]:  # noqa: D102
+        return lean(result)
+
+    def failed(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: D102
+        return {name: value for name, value in body.items() if not says_nothing(value)}
+
+    def most_related(self, page: Page) -> int | None:
+        """Return MOST_RELATED; None for a caller who says how much there is room for."""
+        return MOST_RELATED if page.max_tokens is None and page.detail != LINES else None
+
+    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
+        """Return hits cut around the wanted terms, with the offsets to read on from."""
+        rooms = [room_of(hit, page, SHARE**place, leads=leads(hits, place, page)) for place, hit in enumerate(hits)]
+        return [_cut(hit, wanted, lengths[hit.memory_id], room) for hit, room in zip(hits, rooms, strict=True)]
+
+    def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:
+        """Return passages of files cut around the wanted terms, with the lines that are left of them."""
+        rooms = [
+            RELATED if passage.match == "related" else max(LEAST, int(FIRST * SHARE**place))
+            for place, passage in enumerate(passages)
+        ]
+        spans = [excerpt(passage.text, wanted, room) for passage, room in zip(passages, rooms, strict=True)]
+        return [passage_at(passage, span) for passage, span in zip(passages, spans, strict=True)]
+
+    def without_repeats(self, answer: Result) -> Result:
+        """Return the answer: `lean` joins the hits of a memory."""
+        return answer
+
 
 def lean(result: BaseModel) -> dict[str, Any]:
     """Return the lean form of a result, or of a part of one."""
@@ -238,24 +278,6 @@ def joined(hits: Sequence[H]) -> H:
     return cast("H", best.model_copy(update=update))
 
 
-def shortened_hits(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
-    """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
-    rooms = [
-        room_of(hit, page, SHARE**position, leads=leads(hits, position, page)) for position, hit in enumerate(hits)
-    ]
-    return [_shortened(hit, wanted, lengths[hit.memory_id], room) for hit, room in zip(hits, rooms, strict=True)]
-
-
-def shortened_passages(passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:
-    """Return passages of files cut around the wanted terms, with the lines that are left of them."""
-    rooms = [
-        RELATED if passage.match == "related" else max(LEAST, int(FIRST * SHARE**place))
-        for place, passage in enumerate(passages)
-    ]
-    spans = [excerpt(passage.text, wanted, room) for passage, room in zip(passages, rooms, strict=True)]
-    return [passage_at(passage, span) for passage, span in zip(passages, spans, strict=True)]
-
-
 def passage_at(passage: FoundText, span: Span) -> FoundText:
     """Return a part of a passage."""
     text = passage.text[slice(*span)].rstrip("\n")
@@ -281,17 +303,12 @@ def room_of(hit: FoundChunk | FoundSection, page: Page, share: float, *, leads: 
     return RELATED if page.max_tokens is None else max(RELATED, int(first * share * RELATED_SHARE))
 
 
-def _shortened(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
+def _cut(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
     name, start = text_of(hit), hit.content_start or 0
     shown = excerpt(hit[name], wanted, length)
     end = start + shown.end if start + shown.end < whole else None
     update = {name: hit[name][slice(*shown)].rstrip(), "content_start": start + shown.start, "content_end": end}
     return cast("H", hit.model_copy(update=update))
-
-
-def text_of(hit: FoundChunk | FoundSection) -> str:
-    """Return the name of the field with a hit's text."""
-    return "chunk_content" if isinstance(hit, FoundChunk) else "section_content"
 
 
 def headings_above(hit: FoundChunk | FoundSection, text: str) -> list[str]:
