@@ -5,9 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import BYTES_PER_TOKEN, ResponseBudget, cut, fair_shares, omitted_memory
+from vector_memory.results.budget import (
+    BYTES_PER_TOKEN,
+    ResponseBudget,
+    cut,
+    fair_shares,
+    json_size,
+    omitted_memory,
+    size,
+)
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, MemoryEntry, Omitted
-from vector_memory.results.shortening import json_size, size
 
 TEXTS = st.text(alphabet=st.sampled_from('ab \n"\x00€漢😀'), max_size=300)
 

@@ -32,9 +32,9 @@ class Form:
     tells_counts = True
     """Whether messages repeat the counts of an answer."""
 
-    def measured(self, item: BaseModel) -> Any:
-        """Return what an item of an answer is sent as, for its size."""
-        return item
+    def measured(self, result: BaseModel) -> Any:
+        """Return what a result, or a part of one, is sent as, for its size."""
+        return result
 
     def sent(self, result: Result) -> dict[str, Any]:
         """Return a result as it is sent."""
@@ -49,9 +49,9 @@ class Form:
         del page
         return None
 
-    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
-        """Return hits with as much text as this form shows. `wanted`: terms; `lengths`: of the whole memories."""
-        del wanted, lengths, page
+    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:
+        """Return hits with as much text as this form shows. `wanted`: terms; `sources`: memories by id, if it cuts."""
+        del wanted, sources, page
         return list(hits)
 
     def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:

@@ -6,7 +6,7 @@ grouped into results, and what these show.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 from math import fsum
 from types import MappingProxyType
@@ -42,25 +42,23 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search.beside import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
 from vector_memory.search.copies import (
+    RUN,
     Said,
     copies_in,
     folded,
-    found_for,
     names_of,
     needed_for,
     newer_of,
     origins_of,
-    preferred,
-    results_of,
     said_in,
     suspects,
     whole_runs,
 )
-from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, judging, nothing_stored, on_page
+from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, judging, latest_first, nothing_stored, on_page
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
-from vector_memory.search.rank import Hit
-from vector_memory.search.retrieval import Retrieval, Retriever
+from vector_memory.search.rank import GROWTH, Hit
+from vector_memory.search.retrieval import MAX_DEPTH, Retrieval, Retriever
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import (
@@ -68,6 +66,7 @@ from vector_memory.storage.records import (
     ListPosition,
     Neighbours,
     Order,
+    Origin,
     StoredChunk,
     cursor_after,
     listing_of,
@@ -139,20 +138,66 @@ class Looked(NamedTuple):
 class Grain(Generic[J]):
     """The size of results, and how they are made of the units that match.
 
-    `units`: how many of the best are judged for a page. `memories`: whole memories are found. `results`: groups hits.
-    `has_chunks`: a result shows one chunk. `found` makes the result that is shown, given the chunks and the memories of
-    all, and the fields on newer memories; `said` what a copy of it would say. `is_short`: whether it says little alone;
-    None: none does.
+    `units`: how many of the best are judged for a page; `needed`: how many results it needs without near copies.
+    `parts`: how many of the units its results are made of; None: all. `grouped` makes them. `about`: what one is about,
+    besides its text. `shown`: as the answer has it, with the fields on newer memories; `said`: what a copy of it would
+    say. `is_short`: whether it says little alone. `memories`: whole memories are found. `has_chunks`:
+    a result is one chunk.
     """
 
     name: Literal["fine", "medium", "coarse"]
     units: Callable[[Page], int]
-    results: Callable[..., Sequence[J]]
-    found: Callable[[J, Stored, LaterFields], Any]
+    needed: Callable[[Page], int]
+    grouped: Callable[[Reader, Sequence[Hit]], Sequence[J]]
+    about: Callable[[J, Origin], tuple[object, ...]]
+    shown: Callable[[J, Stored, LaterFields], Any]
     said: Callable[[J, Stored], Said | None]
-    is_short: Callable[[J, Stored], bool] | None = None
+    is_short: Callable[[J, Stored], bool] = lambda *_: False
+    parts: Callable[[Page], int] | None = None
     memories: bool = False
     has_chunks: bool = False
+
+
+def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, page: Page, *, folds: bool) -> Sequence[J]:
+    """Return the results for a page, given the first hits as they were judged; if it prefers it, the latest first.
+
+    `folds`: near copies are under the newest of them; instead of these, more are found.
+    """
+    reader, scope, hits = retrieval.reader, retrieval.scope, judgement.hits
+    count, needed = grain.units(page), grain.needed(page)
+    if grain.parts is not None:
+        hits = hits[: (count := grain.parts(page))]
+    found = grain.grouped(reader, hits)
+    if page.is_part:
+        return found
+    if folds:
+        places = copies_of(grain, reader, found, needed, judgement.origins)
+        while places and len(found) - len(places) < needed and count <= len(hits) and count < MAX_DEPTH:
+            count = min(count * GROWTH, MAX_DEPTH)
+            hits = judged(retrieval.find(count, memories=grain.memories), retrieval.question)
+            found = grain.grouped(reader, hits)
+            places = copies_of(grain, reader, found, needed, judgement.origins)
+        found = folded(found, places)
+    return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
+
+
+def copies_of(
+    grain: Grain[J], reader: Reader, found: Sequence[J], needed: int, origins: Mapping[int, Origin]
+) -> dict[int, int]:
+    """Return the places of near copies among results (see `copies_in`). `origins`: those of memories that are known."""
+
+    def said(run: Sequence[Any]) -> list[Said | None]:
+        known = origins_of(reader, [one.memory_id for one in run], origins)
+        alike = suspects(run, lambda one: grain.about(one, known[one.memory_id]))
+        if not alike:
+            return [None] * len(run)
+        if grain.has_chunks:
+            stored = Stored(reader.chunks([one.id for one in alike]), known)
+        else:
+            stored = Stored({}, reader.memories(sorted({one.memory_id for one in alike})))
+        return [grain.said(one, stored) if one in alike else None for one in run]
+
+    return copies_in(found, needed if grain.parts is None else len(found), said)
 
 
 class Search:
@@ -250,7 +295,7 @@ class Search:
             question, folds = self.retriever.prepare(query, mode, scope), self.retriever.folds(scope, page)
             found = judging(self.retriever, question, scope, grain.units(page), page, memories=grain.memories)
             with found as (retrieval, judgement):
-                matches, left_out, more = on_page(grain.results(retrieval, judgement, page, folds=folds), page)
+                matches, left_out, more = on_page(results_for(grain, retrieval, judgement, page, folds=folds), page)
                 reader, ids = retrieval.reader, list(dict.fromkeys(match.memory_id for match in matches))
                 is_place_enough = grain.has_chunks and not form.cuts
                 chunks, sources, observations, around, superseded, later, newer = reader.together(
@@ -264,17 +309,15 @@ class Search:
                 )
         require_all(sources, ids)
         stored, later = Stored(chunks, sources), with_superseding(later, superseded.by)
-        results = [grain.found(match, stored, later) for match in matches]
+        shown = [grain.shown(match, stored, later) for match in matches]
         if page.is_part:
-            for result, match in zip(results, matches, strict=True):
+            for result, match in zip(shown, matches, strict=True):
                 result.saying(grain.said(match, stored) if folds else None, newer.get(match.memory_id, ()))
-        if form.cuts and not grain.memories:
-            lengths = {number: len(source.content.rstrip()) for number, source in sources.items()}
-            results = form.cut_hits(results, retrieval.question.terms or (), lengths, page)
-        is_short = grain.is_short or (lambda *_: False)
-        short = {one.memory_id for one in matches if one.memory_id in around and is_short(one, stored)}
-        beside_short = {number: around[number] for number in short}
-        return Looked(with_notes(results, observations), judgement, beside_short, more, left_out, superseded)
+        if not grain.memories:
+            shown = form.cut_hits(shown, retrieval.question.terms or (), sources, page)
+        short = {one.memory_id for one in matches if one.memory_id in around and grain.is_short(one, stored)}
+        around = {number: around[number] for number in short}
+        return Looked(with_notes(shown, observations), judgement, around, more, left_out, superseded)
 
     def _with_hits(self, kind: type[H], looked: Looked, page: Page) -> H:
         """Return an answer with chunks or sections."""
@@ -475,27 +518,9 @@ def chunks_for(page: Page) -> int:
     return max(page.limit * CHUNKS_PER_SECTION, CANDIDATES if page.prefer == LATEST else 0)
 
 
-def sections_for(retrieval: Retrieval, judgement: Judgement, page: Page, *, folds: bool) -> Sequence[MatchedSection]:
-    """Return the sections of the first hits as the results for a page; see `results_of`."""
-    reader, count = retrieval.reader, chunks_for(page)
-
-    def find(count: int) -> Sequence[Hit]:
-        return judged(retrieval.find(count), retrieval.question)
-
-    def sections(hits: Sequence[Hit]) -> list[MatchedSection]:
-        return rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
-
-    def said(run: Sequence[MatchedSection]) -> list[Said | None]:
-        known = origins_of(reader, [one.memory_id for one in run], judgement.origins)
-        alike = suspects(run, lambda one: (*names_of(known[one.memory_id]), one.section.headings))
-        stored = Stored({}, reader.memories(sorted({one.memory_id for one in alike})) if alike else {})
-        return [section_said(one, stored) if one in alike else None for one in run]
-
-    def copies(found: Sequence[MatchedSection]) -> Mapping[int, int]:
-        return copies_in(found, len(found), said) if folds else {}
-
-    found, places = found_for(judgement.hits[:count], count, page.limit, find, copies, sections)
-    return found if page.is_part else preferred(reader, retrieval.scope, folded(found, places), page)
+def sections_among(reader: Reader, hits: Sequence[Hit]) -> list[MatchedSection]:
+    """Return the sections with these hits."""
+    return rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
 
 
 def section_said(match: MatchedSection, stored: Stored) -> Said | None:
@@ -570,28 +595,35 @@ def units_for(page: Page) -> int:
 
 
 FINE = Grain[Hit](
-    "fine",
-    units_for,
-    results_of,
-    found_chunk,
-    chunk_said,
-    lambda hit, stored: stored.chunks[hit.id].chunk.token_count < SHORT_TOKENS,
+    name="fine",
+    units=units_for,
+    needed=needed_for,
+    grouped=lambda _, hits: hits,
+    about=lambda _, origin: names_of(origin),
+    shown=found_chunk,
+    said=chunk_said,
+    is_short=lambda hit, stored: stored.chunks[hit.id].chunk.token_count < SHORT_TOKENS,
     has_chunks=True,
 )
 MEDIUM = Grain[MatchedSection](
-    "medium",
-    lambda page: max(CANDIDATES, chunks_for(page)),
-    sections_for,
-    found_section,
-    section_said,
+    name="medium",
+    units=lambda page: max(CANDIDATES, chunks_for(page)),
+    needed=lambda page: page.limit,
+    grouped=sections_among,
+    about=lambda match, origin: (*names_of(origin), match.section.headings),
+    shown=found_section,
+    said=section_said,
+    parts=chunks_for,
 )
 COARSE = Grain[Hit](
-    "coarse",
-    units_for,
-    partial(results_of, memories=True),
-    found_whole,
-    lambda hit, stored: said_in(stored.sources[hit.id], stored.sources[hit.id].content),
-    lambda hit, stored: len(stored.sources[hit.id].content.encode()) < SHORT_BYTES,
+    name="coarse",
+    units=units_for,
+    needed=needed_for,
+    grouped=lambda _, hits: hits,
+    about=lambda _, origin: names_of(origin),
+    shown=found_whole,
+    said=lambda hit, stored: said_in(stored.sources[hit.memory_id], stored.sources[hit.memory_id].content),
+    is_short=lambda hit, stored: len(stored.sources[hit.memory_id].content.encode()) < SHORT_BYTES,
     memories=True,
 )
 

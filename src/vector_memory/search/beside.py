@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import check_range
+from vector_memory.results.budget import MARK
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection, LaterMemory
-from vector_memory.results.shortening import MARK
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import Later, Neighbours

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from vector_memory.domain import LATEST, TRAITS, Page, Scope
+from vector_memory.domain import LATEST, Page, Scope
 from vector_memory.search.beside import newer_memories
-from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, latest_first
-from vector_memory.search.rank import GROWTH, Hit
-from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
+from vector_memory.search.judge import CANDIDATES, J
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.damaged import require_all
@@ -167,85 +165,9 @@ def origins_of(reader: Reader, memory_ids: Iterable[int], known: Mapping[int, Or
     return found
 
 
-def copies_of_hits(
-    reader: Reader, hits: Sequence[Hit], needed: int, origins: Mapping[int, Origin], *, chunks: bool
-) -> dict[int, int]:
-    """Return the places of near copies among hits, which are `chunks` or memories (see `copies_in`).
-
-    `origins`: those of memories that are known.
-    """
-
-    def said(run: Sequence[Hit]) -> list[Said | None]:
-        origins_here = origins_of(reader, [hit.memory_id for hit in run], origins)
-        alike = suspects(run, lambda hit: names_of(origins_here[hit.memory_id]))
-        ids = [hit.id for hit in alike]
-        texts: dict[int, Said | None] = {}
-        if chunks and ids:
-            texts = {
-                one.id: said_in(origins_here[one.memory_id], one.chunk.text, one.chunk.headings)
-                for one in reader.chunks(ids).values()
-            }
-        elif ids:
-            texts = {memory.id: said_in(memory, memory.content) for memory in reader.memories(ids).values()}
-        return [texts.get(hit.id) for hit in run]
-
-    return copies_in(hits, needed, said)
-
-
-# Makes results of what was found: near copies under the newest; if it is preferred, the latest on a subject first.
-
-
 def needed_for(page: Page) -> int:
     """Return how many results a page needs: one more tells that others follow, and of the first the latest leads."""
     return max(page.end + (not page.is_part), RUN if page.prefer == LATEST else 0)
-
-
-def results_of(
-    retrieval: Retrieval, judgement: Judgement, page: Page, *, folds: bool, memories: bool = False
-) -> Sequence[Hit]:
-    """Return the results for a page, given the first hits as they were judged: whole runs of them.
-
-    `folds`: near copies are under the newest of them. `memories`: hits are whole memories.
-    """
-    if page.is_part:
-        return judgement.hits
-    scope, reader = retrieval.scope, retrieval.reader
-    needed, chunks = needed_for(page), not memories and scope.kind is not None and TRAITS[scope.kind].chunked
-
-    def find(count: int) -> Sequence[Hit]:
-        return judged(retrieval.find(count, memories=memories), retrieval.question)
-
-    def copies(found: Sequence[Hit]) -> Mapping[int, int]:
-        return copies_of_hits(reader, found, needed, judgement.origins, chunks=chunks) if folds else {}
-
-    found = folded(*found_for(judgement.hits, whole_runs(needed), needed, find, copies, list))
-    return preferred(reader, scope, found, page)
-
-
-def found_for(
-    hits: Sequence[Hit],
-    count: int,
-    needed: int,
-    find: Callable[[int], Sequence[Hit]],
-    copies: Callable[[Sequence[J]], Mapping[int, int]],
-    results: Callable[[Sequence[Hit]], Sequence[J]],
-) -> tuple[Sequence[J], Mapping[int, int]]:
-    """Return the results of hits, and the places of copies among them: of so many that those needed are without these.
-
-    `hits`: the first `count`, or all if there are fewer. `find` returns more.
-    """
-    while True:
-        found = results(hits)
-        places = copies(found)
-        if not places or len(found) - len(places) >= needed or len(hits) < count or count >= MAX_DEPTH:
-            return found, places
-        count = min(count * GROWTH, MAX_DEPTH)
-        hits = find(count)
-
-
-def preferred(reader: Reader, scope: Scope, found: Sequence[J], page: Page) -> Sequence[J]:
-    """Return results in the order that a page prefers."""
-    return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
 
 
 @read

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode, State
 from vector_memory.domain.validation import parse_id
+from vector_memory.results.budget import fitting_values, value_size
 from vector_memory.results.rounding import to_score, to_thousandth
-from vector_memory.results.shortening import fitting_values, value_size
-from vector_memory.search.answer import GRAINS, GrainName, MatchedSection, chunks_for
+from vector_memory.search.answer import GRAINS, GrainName, MatchedSection, chunks_for, results_for
 from vector_memory.search.judge import Judgement, arranged, judged
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, best_of_each_memory
@@ -138,14 +138,14 @@ def ranking_of(retrieval: Retrieval, asked: Asked, *, folds: bool) -> RankedUnit
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
     found, kind, most = retrieval.everything(), retrieval.scope.kind, chunks_for(asked.page)
     hits = judged(found, retrieval.question)
-    grain = GRAINS["chunk" if kind is not None and not TRAITS[kind].chunked else asked.grain]
+    grain = GRAINS["document" if kind is not None and not TRAITS[kind].chunked else asked.grain]
     units = [
         unit
         for unit in (best_of_each_memory(hits) if grain.memories else hits)
         if retrieval.is_similar_enough(unit.similarity)
     ]
-    results: Sequence[Hit | MatchedSection] = grain.results(
-        retrieval, Judgement(units, origins=found.origins), asked.page, folds=folds
+    results: Sequence[Hit | MatchedSection] = results_for(
+        grain, retrieval, Judgement(units, origins=found.origins), asked.page, folds=folds
     )
     on_page, _ = arranged(results, asked.page)
     place_of, copied = places_among(results)

@@ -78,7 +78,7 @@ class Probes:
     def _found(
         self, questions: Sequence[str], page: Page, search: Callable[..., A]
     ) -> tuple[Sequence[A], Sequence[Hit]]:
-        """Return the answers, and what they found as results for a page; see `results_of`."""
+        """Return the answers, and what they found as results for a page; see `results_for`."""
         needed = needed_for(page)
         wanted = min(whole_runs(needed), MAX_LIMIT)
         while True:

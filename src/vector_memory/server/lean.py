@@ -171,44 +171,6 @@ MOST_RELATED = 3
 """How many results that only are related a page shows in a row at its end: they are the first of the next page."""
 
 
-class LeanForm(Form):
-    """What a model reads of answers, with hits cut around what was asked."""
-
-    cuts = True
-    tells_counts = False
-
-    def measured(self, item: BaseModel) -> Any:  # noqa: D102 - as in `Form`
-        return lean(item)
-
-    def sent(self, result: Result) -> dict[str, Any]:  # noqa: D102
-        return lean(result)
-
-    def failed(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: D102
-        return {name: value for name, value in body.items() if not says_nothing(value)}
-
-    def most_related(self, page: Page) -> int | None:
-        """Return MOST_RELATED; None for a caller who says how much there is room for."""
-        return MOST_RELATED if page.max_tokens is None and page.detail != LINES else None
-
-    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
-        """Return hits cut around the wanted terms, with the offsets to read on from."""
-        rooms = [room_of(hit, page, SHARE**place, leads=leads(hits, place, page)) for place, hit in enumerate(hits)]
-        return [_cut(hit, wanted, lengths[hit.memory_id], room) for hit, room in zip(hits, rooms, strict=True)]
-
-    def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:
-        """Return passages of files cut around the wanted terms, with the lines that are left of them."""
-        rooms = [
-            RELATED if passage.match == "related" else max(LEAST, int(FIRST * SHARE**place))
-            for place, passage in enumerate(passages)
-        ]
-        spans = [excerpt(passage.text, wanted, room) for passage, room in zip(passages, rooms, strict=True)]
-        return [passage_at(passage, span) for passage, span in zip(passages, spans, strict=True)]
-
-    def without_repeats(self, answer: Result) -> Result:
-        """Return the answer: `lean` joins the hits of a memory."""
-        return answer
-
-
 def lean(result: BaseModel) -> dict[str, Any]:
     """Return the lean form of a result, or of a part of one."""
     fields = vars(result)
@@ -322,3 +284,39 @@ def headings_above(hit: FoundChunk | FoundSection, text: str) -> list[str]:
 def heading(line: str) -> str:
     """Return the text of a heading."""
     return line.lstrip("#").strip()
+
+
+class LeanForm(Form):
+    """What a model reads of answers, with hits cut around what was asked."""
+
+    cuts = True
+    tells_counts = False
+    measured = sent = staticmethod(lean)
+
+    def failed(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: D102 - as in `Form`
+        return {name: value for name, value in body.items() if not says_nothing(value)}
+
+    def most_related(self, page: Page) -> int | None:
+        """Return MOST_RELATED; None for a caller who says how much there is room for."""
+        return MOST_RELATED if page.max_tokens is None and page.detail != LINES else None
+
+    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:
+        """Return hits cut around the wanted terms, with the offsets to read on from."""
+        rooms = [room_of(hit, page, SHARE**place, leads=leads(hits, place, page)) for place, hit in enumerate(hits)]
+        return [
+            _cut(hit, wanted, len(sources[hit.memory_id].content.rstrip()), room)
+            for hit, room in zip(hits, rooms, strict=True)
+        ]
+
+    def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:
+        """Return passages of files cut around the wanted terms, with the lines that are left of them."""
+        rooms = [
+            RELATED if passage.match == "related" else max(LEAST, int(FIRST * SHARE**place))
+            for place, passage in enumerate(passages)
+        ]
+        spans = [excerpt(passage.text, wanted, room) for passage, room in zip(passages, rooms, strict=True)]
+        return [passage_at(passage, span) for passage, span in zip(passages, spans, strict=True)]
+
+    def without_repeats(self, answer: Result) -> Result:
+        """Return the answer: `lean` joins the hits of a memory."""
+        return answer

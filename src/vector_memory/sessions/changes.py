@@ -19,7 +19,8 @@ from vector_memory.results.mapping import (
 )
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
-from vector_memory.search.copies import RUN, copies_of_hits, folded, whole_runs
+from vector_memory.search.answer import COARSE, copies_of
+from vector_memory.search.copies import RUN, folded, whole_runs
 from vector_memory.search.judge import judged
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
 from vector_memory.search.retrieval import find_among, note_on_missing
@@ -124,14 +125,13 @@ class Changes:
                 ranked = find_among(retrievals, whole_runs(page.limit + RUN), memories=True)
                 matches = judged(ranked, question)
                 if self._retriever.folds(scope, page):
-                    matches = folded(matches, copies_of_hits(reader, matches, page.limit, ranked.origins, chunks=False))
+                    matches = folded(matches, copies_of(COARSE, reader, matches, page.limit, ranked.origins))
                 hits = [hit for hit in matches if hit.match != "weak"][: page.limit]
                 left_out = min(page.limit, len(matches)) - len(hits)
                 memories = reader.memories([hit.id for hit in hits])
                 missing = note_on_missing(reader, scope)
                 observations = observations_on(reader, memories.values(), scope.as_of)
-                superseded = superseded_in(reader, scope, memories.keys())
-                replaced = replaced_by(reader, memories.keys())
+                superseded, replaced = superseded_in(reader, scope, memories), replaced_by(reader, memories)
                 later = reader.run(self._retriever.later_of(reader, list(memories), scope))
         found = [
             FoundBeginning(

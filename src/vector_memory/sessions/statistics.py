@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import LARGEST, MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range, parse_id
-from vector_memory.results.budget import ResponseBudget
+from vector_memory.results.budget import ResponseBudget, fitting_values
 from vector_memory.results.mapping import memory_entry, succession_of, superseded_in
 from vector_memory.results.overview import (
     ActiveHour,
@@ -18,7 +18,6 @@ from vector_memory.results.overview import (
     TimelineResult,
 )
 from vector_memory.results.sessions import MemoryEntry
-from vector_memory.results.shortening import fitting_values
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Moment, NamedBy, SessionCounts
 

@@ -17,10 +17,9 @@ from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 
 from vector_memory.domain.search_request import LAST
 from vector_memory.domain.validation import MIN_TOKENS
-from vector_memory.results.budget import BYTES_PER_TOKEN
+from vector_memory.results.budget import BYTES_PER_TOKEN, bounded, value_size
 from vector_memory.results.forms import FORM, FULL, Form
 from vector_memory.results.sessions import Result
-from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.conversation import conversation_of, with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.early import all_tools

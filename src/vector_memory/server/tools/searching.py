@@ -9,7 +9,7 @@ from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrde
 from vector_memory.domain.search_request import EVERYTHING
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import BYTES_PER_TOKEN
+from vector_memory.results.budget import BYTES_PER_TOKEN, size, value_size
 from vector_memory.results.forms import FORM
 from vector_memory.results.sessions import (
     CoarseSearchResult,
@@ -18,7 +18,6 @@ from vector_memory.results.sessions import (
     Result,
     SearchMemoriesResult,
 )
-from vector_memory.results.shortening import size, value_size
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     FILTERED,
