@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.connection import Asked, Queries, Steps, read
-from vector_memory.storage.json_columns import texts_in
+from vector_memory.storage.json_columns import texts_in, texts_in_each
 from vector_memory.storage.records import ChunkOutline, StoredChunk
 
 COLUMNS = """
@@ -79,5 +79,5 @@ class ChunkQueries(Queries):
             from memory_chunks c where c.parent_id {among:ids} order by c.parent_id, c.chunk_index
         """
         rows = self.connection.fetch(OutlineRow, sql, {"ids": list(memory_ids)})
-        headings = {text: tuple(texts_in(text)) for text in {row.headings for row in rows}}  # many chunks have the same
-        return [ChunkOutline(*row[:-1], headings[row.headings]) for row in rows]
+        headings = texts_in_each({row.headings for row in rows})  # many chunks have the same
+        return [ChunkOutline(chunk, memory, start, end, headings[text]) for chunk, memory, start, end, text in rows]

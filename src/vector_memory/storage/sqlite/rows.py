@@ -3,6 +3,7 @@
 SQLite stores any value in any column, so types are checked here, once; the code that reads the values relies on them.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from types import NoneType
@@ -25,16 +26,30 @@ def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, binding
     if (first := next(cursor, None)) is None:
         return []
     names = tuple(column[0] for column in cursor.get_description())
-    check, found = _check_for(make, names), list[T]()
-    has_names = getattr(make, "_fields", None) == names  # a named tuple, which is made of values faster than by names
-    for row in (first, *cursor):
-        check(row)
-        found.append(make(*row) if has_names else make(**dict(zip(names, row, strict=True))))
-    return found
+    rows = [first, *cursor]
+    _checked(make, names).require({tuple(map(type, row)) for row in rows})
+    if getattr(make, "_fields", None) == names:  # a named tuple is made of values faster than by names
+        return list(itertools.starmap(make, rows))
+    return [make(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+class TypeCheck:
+    """Checks the types of rows. `allowed`: those of each column; empty: all."""
+
+    def __init__(self, allowed: Sequence[Collection[type]]) -> None:
+        self._allowed = allowed
+        self._accepted = set[tuple[type, ...]]()
+
+    def require(self, found: set[tuple[type, ...]]) -> None:
+        """Raise DamagedError for rows with other types than allowed."""
+        for types in found - self._accepted:
+            if any(wanted and one not in wanted for wanted, one in zip(self._allowed, types, strict=True)):
+                raise DamagedError(WRONG_TYPE)
+            self._accepted.add(types)
 
 
 @lru_cache(maxsize=256)
-def _check_for(make: Callable[..., object], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], None]:
+def _checked(make: Callable[..., object], names: tuple[str, ...]) -> TypeCheck:
     """Return the type check for rows that `make` receives.
 
     For columns that a function passes on as keyword arguments, the type comes from the class that it returns.
@@ -42,21 +57,7 @@ def _check_for(make: Callable[..., object], names: tuple[str, ...]) -> Callable[
     hints = get_type_hints(make)
     if isinstance(made := hints.pop("return", None), type):
         hints = get_type_hints(made) | hints
-    return type_check([_simple_types(hints.get(name)) for name in names])
-
-
-def type_check(allowed: Sequence[Collection[type]]) -> Callable[[tuple[Any, ...]], None]:
-    """Return a check that raises DamagedError for a row with other types than allowed. Empty: all types are allowed."""
-    accepted = set[tuple[type, ...]]()
-
-    def check(row: tuple[Any, ...]) -> None:
-        types = (*map(type, row),)
-        if types not in accepted:
-            if any(wanted and found not in wanted for wanted, found in zip(allowed, types, strict=True)):
-                raise DamagedError(WRONG_TYPE)
-            accepted.add(types)
-
-    return check
+    return TypeCheck([_simple_types(hints.get(name)) for name in names])
 
 
 def _simple_types(hint: object) -> tuple[type, ...]:
