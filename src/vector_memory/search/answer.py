@@ -167,17 +167,17 @@ def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, pag
     count, needed = grain.units(page), grain.needed(page)
     if grain.parts is not None:
         hits = hits[: (count := grain.parts(page))]
-    found = grain.grouped(reader, hits)
-    if page.is_part:
-        return found
-    if folds:
+    found, places = grain.grouped(reader, hits), dict[int, int]()
+    if folds and not (page.is_part and grain.parts is None):  # what lists of hits lack, they ask for themselves
         places = copies_of(grain, reader, found, needed, judgement.origins)
         while places and len(found) - len(places) < needed and count <= len(hits) and count < MAX_DEPTH:
             count = min(count * GROWTH, MAX_DEPTH)
             hits = judged(retrieval.find(count, memories=grain.memories), retrieval.question)
             found = grain.grouped(reader, hits)
             places = copies_of(grain, reader, found, needed, judgement.origins)
-        found = folded(found, places)
+    if page.is_part:
+        return found
+    found = folded(found, places)
     return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
 
 
