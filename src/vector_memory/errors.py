@@ -23,6 +23,7 @@ Messages say what to do next. They never contain stored content, SQL, or paths t
 """
 
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -164,6 +165,11 @@ def where(error: BaseException) -> str:
 def expired_memory(memory_id: int, at: str) -> NotFoundError:
     """Return the error for the id of a memory that has expired at a time in UTC, ISO 8601."""
     return NotFoundError(f"Memory {memory_id} expired on {at[:16]}Z and is being erased.")
+
+
+def denied(sessions: Iterable[str]) -> AccessDeniedError:
+    """Return the error for whatever is not in the sessions that a token is limited to."""
+    return AccessDeniedError(f"This token is limited to sessions: {', '.join(sessions)}.")
 
 
 def no_memory(memory_id: int) -> NotFoundError:

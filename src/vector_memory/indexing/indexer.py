@@ -171,7 +171,8 @@ class Indexer:
         try:
             if embedded is not None and memory_id is not None:  # before its stored passages are read
                 reader.require_comparable(embedded.fingerprint)
-            return self._links_of(self._model, reader, kind, texts, vectors, memory_id)
+            with reader.unlimited():  # a link that a caller may not see is left out when it is read
+                return self._links_of(self._model, reader, kind, texts, vectors, memory_id)
         except (DamagedError, EmbeddingUnavailableError) as error:  # another process may just have changed the model
             logger.info("Memories were not linked: %s", error)
             return NO_LINKS

@@ -23,9 +23,10 @@ from vector_memory.settings import DEFAULT_DIM, MemoryAddress
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.opening import open_storage
-from vector_memory.storage.queries.memories import EVERYTHING
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import CanonicalTag, Link, TagVectors
+
+EVERYTHING = Scope(as_of=STORED)
 
 MEMORIES_AT_ONCE = 200
 BLOCKS_AT_ONCE = 50

@@ -310,7 +310,7 @@ def closer_matches(retrieval: Retrieval) -> dict[str, int]:
     reader, scope = retrieval.reader, retrieval.scope
     within = Scope(session_id=scope.session_id, as_of=STORED)  # what is hidden is left out where it would be counted
     oldest, *kinds = reader.together(
-        reader.candidates.oldest_of_newest.steps(reader.visible(Scope()), PROBED),
+        reader.candidates.oldest_of_newest.steps(Scope(), PROBED),
         *([] if scope.kind is MemoryKind.TAGGED else [reader.count_by.steps(within, "kind")]),
     )
     since = max(oldest - 1, scope.after_id or 0) or None
@@ -329,14 +329,13 @@ def counts_of_strong(
     `besides`: a session that does not count where a scope names none. Tokens are not compared, and of the passages only
     the likeliest of the newest.
     """
-    source, visible = reader.candidates, {name: reader.visible(scope) for name, scope in scopes.items()}
-    buckets = buckets_of(question.terms or ())
-    indexed = [source.indexed.steps(scope, buckets) for scope in visible.values()]
+    source, buckets = reader.candidates, buckets_of(question.terms or ())
+    indexed = [source.indexed.steps(scope, buckets) for scope in scopes.values()]
     beside = [] if besides is None else [source.memories_in.steps(Scope(session_id=besides, as_of=STORED))]
     found = reader.together(*indexed, *beside)
     others = found.pop() if beside else []
     rankings: dict[str, Ranking] = {}
-    for (name, scope), one in zip(visible.items(), found, strict=True):
+    for (name, scope), one in zip(scopes.items(), found, strict=True):
         left_out = others if scope.session_id is None else ()
         if one.units.without(left_out).count:
             rankings[name] = Ranking(source, scope, question, ScopeData(one), besides=left_out)

@@ -328,7 +328,7 @@ class Measured(NamedTuple):
 
 
 def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
-    """Return the reads that fill a `ScopeData` of a visible scope; none, if it is not of one kind."""
+    """Return the reads that fill a `ScopeData` of a scope; none, if it is not of one kind."""
     if scope.kind is None:
         return []
     source, buckets = reader.candidates, buckets_of(question.terms or ())

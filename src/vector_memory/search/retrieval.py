@@ -202,7 +202,7 @@ class Retriever:
         everywhere, missing, *found = reader.together(
             reader.pending.steps(EVERYTHING),
             reader.count.steps(scope, without_vectors=True),
-            *reads(reader, reader.visible(scope), question),
+            *reads(reader, scope, question),
         )
         if not reader.end_ahead():  # the model is being changed
             found, missing = [], reader.count(scope, without_vectors=True)
@@ -312,7 +312,7 @@ class Retrieval:
 
     def _ranked(self) -> Ranking:
         """Measure the units of the scope, with misspelt words read as those that are meant."""
-        reader, scope = self.reader, self.reader.visible(self.scope)
+        reader, scope = self.reader, self.scope
         found = self.first.found or ScopeData(*reader.together(*reads(reader, scope, self.question)))
         ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
         if self.question.plain and (respelt := ranking.respelt(reader)):

@@ -8,14 +8,19 @@ from typing import Any, NamedTuple, Self, Unpack
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
-from vector_memory.errors import DatabaseError, DeletedEarlierError, DuplicateMemoryError, VectorMemoryError
+from vector_memory.errors import (
+    DatabaseError,
+    DeletedEarlierError,
+    DuplicateMemoryError,
+    VectorMemoryError,
+    denied,
+)
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
 from vector_memory.sessions.writer import MemoryWriter, hash_of, is_deleted, with_title
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import History
-from vector_memory.storage.restricted import denied
 
 logger = logging.getLogger(__name__)
 

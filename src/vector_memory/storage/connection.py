@@ -4,12 +4,22 @@ SQL is written once, in `queries`, as psycopg reads it: a value is `%(name)s`. W
 fragment, `{name}` or `{name:argument}`, which the connection's dialect fills in; an f-string has it as `{{name}}`.
 `{among:ids}` is such a fragment: a list is bound as it is, and each engine sends it in its own way.
 
+A connection may be limited to some sessions. Then each statement has to say what it does not read of others: by
+`{visible:m}`, the condition that a memory `m` may be seen, by `{visible_id:l.newer_id}`, the condition that the memory
+with this id may be, or by `{exempt:reason}`, if it has nothing of what others have stored. All others are refused.
+
 What PostgreSQL must know stands first: the type of a value is clear where it is compared, so `a = %(b)s or %(b)s is
 null`. A statement is one command, and changes nothing by the time of a clock that goes on during it.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+
+from vector_memory.errors import denied
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,27 +41,73 @@ class Asked(NamedTuple):
     parameters: Parameters = NOTHING
 
 
-class Connection(Protocol):
-    """A connection in a transaction. Rows are read as named values: by column name, never by position."""
+VISIBLE, ONLY_VISIBLE = re.compile(r"{visible:(\w+)}"), r"\1.session_id {among:visible}"
 
+VISIBLE_ID, ONLY_VISIBLE_ID = (
+    re.compile(r"{visible_id:(\w+\.\w+)}"),
+    r"exists (select 1 from session_memories v where v.id = \1 and v.session_id {among:visible})",
+)
+
+
+@lru_cache(maxsize=1_024)
+def limited(sql: str) -> str | None:
+    """Return a statement as it reads only the sessions `visible`; None: it does not say how."""
+    seen = VISIBLE_ID.sub(ONLY_VISIBLE_ID, VISIBLE.sub(ONLY_VISIBLE, sql))
+    return None if "{visible" in seen or (seen == sql and "{exempt:" not in sql) else seen
+
+
+class Connection(ABC):
+    """A connection in a transaction. Rows are read as named values: by column name, never by position.
+
+    `sessions`: the only ones that may be seen; None: all that is stored.
+    """
+
+    sessions: Sequence[str] | None = None
+
+    def require(self, session_id: str | None) -> None:
+        """Raise AccessDeniedError for a session that may not be seen."""
+        if self.sessions is not None and session_id not in self.sessions:
+            raise denied(self.sessions)
+
+    def require_all(self) -> None:
+        """Raise AccessDeniedError if only some sessions may be seen."""
+        if self.sessions is not None:
+            raise denied(self.sessions)
+
+    def only_visible(self, sql: str, parameters: Parameters) -> tuple[str, Parameters]:
+        """Return a statement, and its parameters, as they read what may be seen. Raises AccessDeniedError."""
+        if self.sessions is None:
+            return sql, parameters
+        visible = limited(sql)
+        if visible is None:
+            raise denied(self.sessions)
+        return visible, {**parameters, "visible": list(self.sessions)}
+
+    @abstractmethod
     def fetch(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> list[T]:
         """Run a query and return `make(**columns)` for each row."""
 
     def fetch_one(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> T | None:
         """Run a query and return `make(**columns)` for its first row, or None."""
+        return next(iter(self.fetch(make, sql, parameters)), None)
 
     def fetch_value(self, sql: str, parameters: Parameters = NOTHING) -> Any:
         """Run a query and return the first column of its first row, or None."""
+        return next(iter(self.fetch_column(sql, parameters)), None)
 
+    @abstractmethod
     def fetch_column(self, sql: str, parameters: Parameters = NOTHING) -> list[Any]:
         """Run a query and return the first column of every row."""
 
+    @abstractmethod
     def batch(self, *asked: Asked) -> list[list[Any]]:
         """Run several queries, in one round trip if the engine can, and return for each what `fetch` returns."""
 
+    @abstractmethod
     def later(self, sql: str, parameters: Parameters = NOTHING) -> None:
         """Run a statement, at the latest before the next one that is read, or the commit. Its result is not read."""
 
+    @abstractmethod
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows of the same columns, when `later` would run. An engine leaves out columns that it does not have.
 
@@ -109,6 +165,16 @@ class Queries:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """See all that is stored for a while, and change it."""
+        connection, sessions = self.connection, self.connection.sessions
+        connection.sessions = None
+        try:
+            yield
+        finally:
+            connection.sessions = sessions
+
     def run(self, steps: Steps[T]) -> T:
         """Return the result of a read."""
         result: T = self.together(steps)[0]
@@ -138,6 +204,10 @@ class Fragment(str):
     def __format__(self, argument: str) -> str:
         """Return the SQL for an argument."""
         return self.replace("?", argument)
+
+
+UNLIMITED_FRAGMENTS = {"visible": Fragment("true"), "visible_id": Fragment("true"), "exempt": Fragment("")}
+"""Those about what may be seen, of every dialect, where all may be seen."""
 
 
 class Counted(NamedTuple):

@@ -7,6 +7,7 @@ A reader or writer may be used only by one thread and only inside its block.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vector_memory.storage.queries.chunks import ChunkQueries
@@ -38,9 +39,21 @@ class Reader(
 ):
     """One snapshot of a memory."""
 
-    @abstractmethod
+    @property
+    def gaps(self) -> Sequence[range]:
+        """The ids that were left out, because what had them may be lost."""
+        return ()
+
     def cursor(self) -> Cursor:
-        """Return the cursor after everything that was ever committed, including deleted memories."""
+        """Return the cursor after everything that was ever committed, including deleted memories.
+
+        If only some sessions may be seen, after what is stored there: else it would tell how much others store, and
+        when.
+        """
+        if self.connection.sessions is None:
+            return Cursor(self.last_ids().memory, gaps=self.gaps)
+        newest = self.connection.fetch_value("select coalesce(max(m.id), 0) from session_memories m where {visible:m}")
+        return Cursor(newest, may_fall=True, gaps=self.gaps)
 
     @abstractmethod
     def last_ids(self) -> LastIds:

@@ -9,7 +9,6 @@ from vector_memory.domain import TRAITS, Scope
 from vector_memory.storage.connection import Asked, Steps, read
 from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_numbers, as_vectors
-from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
@@ -42,7 +41,7 @@ def passage_filter(scope: Scope) -> Filter:
     joined = "" if parameters.keys() <= COPIED.keys() else MEMORY_OF_PASSAGE
     lifetimes = [condition.replace("m.id", "p.memory_id") for condition in LIFETIMES.get(scope.as_of, [])]
     conditions = " and ".join([*(COPIED.get(name, CONDITIONS[name]) for name in parameters), *lifetimes]) or "true"
-    return Filter(f"{joined} where {conditions}", parameters)
+    return Filter(f"{joined} where {{visible:p}} and {conditions}", parameters)
 
 
 class Distances(NamedTuple):
@@ -118,7 +117,7 @@ class PostgresCandidates(Candidates):
         """
         are_few = newest is not None and newest <= FEW
         units, vectors, is_exact = yield from nearest(
-            self.connection.raw, scope, self._is_read, query, limit, worth.left_out, approximately=not are_few
+            self.connection, scope, self._is_read, query, limit, worth.left_out, approximately=not are_few
         )
         complete = is_exact and len(units) < limit
         wanted = [] if complete or are_few else np.setdiff1d(worth.best(limit // BY_WORDS), units).tolist()
@@ -131,14 +130,14 @@ class PostgresCandidates(Candidates):
 
     def _fetched(self, sql: str, ids: list[int]) -> tuple[Numbers, Vectors]:
         """Return rows of id and vector as arrays."""
-        rows = self.connection.raw.execute(sql, (np.array(ids, np.int64),), binary=True).fetchall() if ids else []
+        rows = self.connection.unchecked.execute(sql, (np.array(ids, np.int64),), binary=True).fetchall() if ids else []
         found, sent = zip(*rows, strict=True) if rows else ((), ())
         dimensions = 1 if self.model is None else self.model.fingerprint.dimensions
         return np.array(found, np.int64), as_vectors(sent, dimensions)
 
 
 def nearest(
-    connection: Connection,
+    connection: PostgresConnection,
     scope: Scope,
     is_read: str,
     query: Vectors,
@@ -157,7 +156,10 @@ def nearest(
     if left_out:
         others = f"{condition.sql} and p.memory_id <> all(%(left_out)s::bigint[])"
         condition = Filter(others, condition.parameters | {"left_out": list(left_out)})
-    rows = approximate.nearest(connection, condition, is_read, query, k) if approximately else None
+    rows = None
+    if approximately:
+        sql, parameters = connection.only_visible(condition.sql, condition.parameters)
+        rows = approximate.nearest(connection.unchecked, Filter(sql, dict(parameters)), is_read, query, k)
     is_exact = rows is None
     if rows is None:
         # The sum keeps the planner from an approximate index.

@@ -2,9 +2,9 @@
 
 from functools import lru_cache
 
-from vector_memory.storage.connection import Fragment
+from vector_memory.storage.connection import UNLIMITED_FRAGMENTS, Fragment
 
-DIALECT = {
+DIALECT = UNLIMITED_FRAGMENTS | {
     "among": Fragment("= any(%(?)s)"),
     "among_texts": Fragment("= any(%(?)s::text[])"),
     "each": Fragment("unnest(%(?)s::bigint[]) each(value)"),

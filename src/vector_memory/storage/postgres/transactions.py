@@ -4,15 +4,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vector_memory.domain import Fingerprint, Scope
+from vector_memory.storage import connection
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.connection import NOTHING, Asked, Parameters, Steps, read
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
 from vector_memory.storage.postgres.rows import rows_of
-from vector_memory.storage.postgres.statement import Statement
+from vector_memory.storage.postgres.statement import Cursor, Statement
+from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, model_from_row
-from vector_memory.storage.records import Cursor, LastIds, Memory, Pending
+from vector_memory.storage.records import LastIds, Memory, Pending
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
@@ -50,39 +52,46 @@ analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyw
 """
 
 
-class PostgresConnection:
-    """`storage.connection.Connection` over a connection in a transaction, which is `raw`."""
+class PostgresConnection(connection.Connection):
+    """A connection in a transaction. `unchecked`: that of psycopg, for what does not depend on what may be seen."""
 
     def __init__(self, raw: Connection) -> None:
-        self.raw = raw
+        self.unchecked = raw
+
+    @property
+    def raw(self) -> Connection:
+        """The connection of psycopg. Raises AccessDeniedError if only some sessions may be seen."""
+        self.require_all()
+        return self.unchecked
+
+    def prepared(self, sql: str, parameters: Parameters = NOTHING) -> Statement:
+        """Return a statement that is to be sent."""
+        sql, parameters = self.only_visible(sql, parameters)
+        return Statement(as_postgres(sql), parameters, binary=True)
+
+    def _execute(self, sql: str, parameters: Parameters) -> Cursor:
+        statement = self.prepared(sql, parameters)
+        return self.unchecked.execute(statement.sql, statement.parameters, binary=True)
 
     def fetch(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> list[T]:
         """Run a query and return `make(**columns)` for each row."""
-        return rows_of(self.raw.execute(as_postgres(sql), parameters, binary=True), make)
-
-    def fetch_one(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> T | None:
-        """Run a query and return `make(**columns)` for its first row, or None."""
-        return next(iter(self.fetch(make, sql, parameters)), None)
-
-    def fetch_value(self, sql: str, parameters: Parameters = NOTHING) -> Any:
-        """Run a query and return the first column of its first row, or None."""
-        return next(iter(self.fetch_column(sql, parameters)), None)
+        return rows_of(self._execute(sql, parameters), make)
 
     def fetch_column(self, sql: str, parameters: Parameters = NOTHING) -> list[Any]:
         """Run a query and return the first column of every row."""
-        return [row[0] for row in self.raw.execute(as_postgres(sql), parameters, binary=True).fetchall()]
+        return [row[0] for row in self._execute(sql, parameters).fetchall()]
 
     def batch(self, *asked: Asked) -> list[list[Any]]:
         """Run several queries in one round trip. Raises CancelledCallError if nobody waits for their results."""
         if not asked:
             return []
         require_wanted()
-        cursors = self.raw.together(*(Statement(as_postgres(one.sql), one.parameters, binary=True) for one in asked))
+        cursors = self.unchecked.together(*(self.prepared(one.sql, one.parameters) for one in asked))
         return [rows_of(cursor, one.make) for cursor, one in zip(cursors, asked, strict=True)]
 
     def later(self, sql: str, parameters: Parameters = NOTHING) -> None:
         """Send a statement with the next one that is read, or with the commit."""
-        self.raw.later(as_postgres(sql), parameters)
+        self.unchecked.later(*self.prepared(sql, parameters)[:2])
 
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows by one statement, when `later` would send it."""
@@ -99,28 +108,36 @@ class PostgresReader(Reader):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(PostgresConnection(connection))
-        self.raw = connection
+
+    @property
+    def raw(self) -> Connection:
+        """The connection of psycopg."""
+        return self.connection.raw
+
+    @property
+    def _state(self) -> State:
+        return self.connection.unchecked.state
 
     def last_ids(self) -> LastIds:
         return LastIds(self.raw.state.last_memory_id, self.raw.state.last_chunk_id)
 
-    def cursor(self) -> Cursor:
-        state = self.raw.state
-        return Cursor(state.last_memory_id, gaps=state.gaps)
+    @property
+    def gaps(self) -> Sequence[range]:
+        return self._state.gaps
 
     @read
     def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Steps[Pending]:
         yield None  # what the transaction knows from its beginning
-        if not self.raw.state.pending:
+        if not self._state.pending:
             return Pending()
         return (yield from super().pending.steps(scope, until, owner))
 
     @property
     def room(self) -> int:
-        return self.raw.state.dimensions
+        return self._state.dimensions
 
     def models(self) -> list[Model]:
-        state = self.raw.state
+        state = self._state
         if state.models is None:
             state.models = self.connection.fetch(model_from_row, MODELS)
         return state.models

@@ -89,7 +89,7 @@ class Candidates(Queries, ABC):
         In one row: handing over thousands of rows takes longer than reading them. The scope is evaluated once.
         """
         condition = memory_filter(scope)
-        fields = condition.parameters.keys()
+        fields = {*condition.parameters, *([] if self.connection.sessions is None else ["sessions"])}
         members = "null" if fields == {"kind"} else "(select coalesce({listed:id}, '[]') from member)"
         hidden = "null"
         if fields == {"kind"} and scope.as_of in HIDDEN:
@@ -102,7 +102,7 @@ class Candidates(Queries, ABC):
         sql = f"""
             with member as materialized (
                 select m.id, k.block_id from session_memories m join keyword_memories k on k.memory_id = m.id
-                where {condition.sql}
+                where {{visible:m}} and {condition.sql}
             )
             select {members} as members, {hidden} as hidden, block.*, posting.* from (
                 select {{listed:id}} as ids, {{listed:units}} as units,
@@ -121,7 +121,7 @@ class Candidates(Queries, ABC):
     def memories_in(self, scope: Scope) -> Steps[list[int]]:
         """Return the ids of the memories of a scope."""
         condition = memory_filter(scope)
-        sql = f"select m.id from session_memories m where {condition.sql}"
+        sql = f"select m.id from session_memories m where {{visible:m}} and {condition.sql}"
         return ask(value_of, sql, condition.parameters)
 
     @read
@@ -130,9 +130,9 @@ class Candidates(Queries, ABC):
         condition = memory_filter(scope)
         sql = f"""
             select p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
-            where {condition.sql} and {self._is_read} order by p.id desc limit 1 offset %(count)s
+            where {{visible:m}} and {condition.sql} and {self._is_read} order by p.id desc limit 1 offset %(count)s
         """
-        if not condition.parameters:
+        if not condition.parameters and self.connection.sessions is None:
             sql = f"""
                 select memory_id from memory_passages p where {self._is_read}
                     and id <= (select max(id) from memory_passages p where {self._is_read}) - %(count)s
@@ -145,7 +145,7 @@ class Candidates(Queries, ABC):
         """Return the ids of those units of memories that have passages with vectors."""
         sql = f"""
             select distinct coalesce(p.chunk_id, p.memory_id) as id from memory_passages p
-            where p.memory_id {{among:ids}} and {self._is_read}
+            where {{visible_id:p.memory_id}} and p.memory_id {{among:ids}} and {self._is_read}
         """
         return self.connection.fetch_column(sql, {"ids": memory_ids})
 
@@ -154,7 +154,7 @@ class Candidates(Queries, ABC):
         condition = memory_filter(scope)
         sql = f"""
             select m.id from session_memories m {self._lacking.hint}
-            where {condition.sql} and {self._lacking.condition}
+            where {{visible:m}} and {condition.sql} and {self._lacking.condition}
         """
         return self.connection.fetch_column(sql, condition.parameters)
 

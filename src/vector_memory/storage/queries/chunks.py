@@ -48,16 +48,16 @@ class ChunkQueries(Queries):
 
     def chunk(self, chunk_id: int) -> StoredChunk | None:
         """Return a chunk, or None."""
-        sql = f"select {COLUMNS} from memory_chunks c where c.id = %(id)s"
+        sql = f"select {COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id = %(id)s"
         return self.connection.fetch_one(chunk_from_row, sql, {"id": chunk_id})
 
     @read
     def chunks(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
         """Return the chunks, by id. Raises DatabaseError if one is missing: the ids come from an index."""
-        sql = f"select {COLUMNS} from memory_chunks c where c.id {{among:ids}}"
+        sql = f"select {COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id {{among:ids}}"
         rows = yield Asked(chunk_from_row, sql, {"ids": list(chunk_ids)})
         found = {chunk.id: chunk for chunk in rows}
-        if len(found) < len(set(chunk_ids)):
+        if len(found) < len(set(chunk_ids)) and self.connection.sessions is None:
             raise DatabaseError("The index refers to a missing chunk: run `vector-memory doctor --fix`.")
         return found
 
@@ -65,7 +65,7 @@ class ChunkQueries(Queries):
         """Return a document's chunks at the positions `first` to `last`, inclusive, in order; default: all."""
         sql = f"""
             select {COLUMNS} from memory_chunks c
-            where c.parent_id = %(memory)s and c.chunk_index >= %(first)s
+            where {{visible_id:c.parent_id}} and c.parent_id = %(memory)s and c.chunk_index >= %(first)s
                 and (c.chunk_index <= %(last)s or %(last)s is null)
             order by c.chunk_index
         """
@@ -76,7 +76,8 @@ class ChunkQueries(Queries):
         sql = """
             select c.id, c.parent_id as memory_id, c.start_char as start, c.end_char as end,
                 c.section_hierarchy as headings
-            from memory_chunks c where c.parent_id {among:ids} order by c.parent_id, c.chunk_index
+            from memory_chunks c where {visible_id:c.parent_id} and c.parent_id {among:ids}
+            order by c.parent_id, c.chunk_index
         """
         rows = self.connection.fetch(OutlineRow, sql, {"ids": list(memory_ids)})
         headings = texts_in_each({row.headings for row in rows})  # many chunks have the same

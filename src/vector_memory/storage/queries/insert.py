@@ -36,7 +36,7 @@ LONGEST_INDEXED = 200
 # The place of a memory is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
 DUPLICATES = """
 from session_memories m
-where m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent_id = %(agent_id)s
+where {visible:m} and m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent_id = %(agent_id)s
     and m.session_id is not distinct from %(session_id)s and m.session_iter = %(session_iter)s
     and m.task_code is not distinct from %(task_code)s and {same_place}
 """
@@ -97,6 +97,7 @@ class DuplicateQueries(Queries):
 
         `at`: of the one that was created at this time instead.
         """
+        self.connection.require(new.session_id)
         return next(iter(self.connection.fetch(*duplicate_of(new, content_hash, at))), None)
 
     def times_of_duplicates(self, new: NewMemory, content_hash: str) -> list[str]:
@@ -104,6 +105,7 @@ class DuplicateQueries(Queries):
 
         Also those that have expired, or were superseded.
         """
+        self.connection.require(new.session_id)
         sql = f"select m.created_at {DUPLICATES}"
         return self.connection.fetch_column(sql, place_of(new, content_hash))
 
@@ -124,6 +126,7 @@ class MemoryInserts(KeywordQueries, PendingChanges, LifecycleChanges, LaterChang
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         """Return what a reader returns, and read in the same round trip what `add_memory` needs."""
+        self.connection.require(new.session_id)
         found, blocks = self.connection.batch(
             duplicate_of(new, content_hash, at), self.keywords.open_block(str(new.kind))
         )

@@ -100,6 +100,7 @@ class KeywordIndex:
         """Return the query for the block that takes the words of the next memory of a kind, if it has room."""
         sql = """
             select id, units from keyword_blocks where kind = %(kind)s and rules = %(rules)s order by id desc limit 1
+            {exempt:where the next words go}
         """
         return Asked(Block, sql, {"kind": kind, "rules": RULES})
 

@@ -46,7 +46,8 @@ class LaterQueries(Queries):
             select l.older_id, l.evidence, m.id, m.title, m.agent_id, m.created_at,
                 substr(m.content, 1, %(characters)s) as beginning
             from later_links l cross join session_memories m
-            where l.older_id {{among:ids}} and m.id = l.newer_id and {condition.sql}
+            where {{visible:m}} and {{visible_id:l.older_id}} and l.older_id {{among:ids}} and m.id = l.newer_id
+                and {condition.sql}
             order by m.turn desc, m.created_at desc, m.id desc
         """
         parameters = condition.parameters | {"ids": list(memory_ids), "characters": characters}
@@ -56,8 +57,10 @@ class LaterQueries(Queries):
     def links_among(self, memory_ids: Sequence[int]) -> Steps[list[Link]]:
         """Return the links of memories with each other."""
         sql = """
-            select older_id, newer_id, evidence from later_links
-            where older_id {among:ids} and newer_id {among:ids} order by older_id, newer_id
+            select older_id, newer_id, evidence from later_links l
+            where {visible_id:l.older_id} and {visible_id:l.newer_id}
+                and older_id {among:ids} and newer_id {among:ids}
+            order by older_id, newer_id
         """
         return ask(Link, sql, {"ids": list(memory_ids)})
 
@@ -72,7 +75,7 @@ class LaterQueries(Queries):
     def links_within(self, scope: Scope) -> list[Link]:
         """Return the links between memories of a scope."""
         condition = memory_filter(scope)
-        mine = f"in (select m.id from session_memories m where {condition.sql})"
+        mine = f"in (select m.id from session_memories m where {{visible:m}} and {condition.sql})"
         sql = f"select older_id, newer_id, evidence from later_links where older_id {mine} and newer_id {mine}"
         return self.connection.fetch(Link, sql, condition.parameters)
 
@@ -81,7 +84,7 @@ class LaterQueries(Queries):
         condition = memory_filter(scope)
         sql = f"""
             select m.id from session_memories m
-            where m.access_count = 0 and m.created_at < %(before)s and {condition.sql} and {UNPINNED}
+            where {{visible:m}} and m.access_count = 0 and m.created_at < %(before)s and {condition.sql} and {UNPINNED}
                 and not exists (select 1 from later_links l where m.id in (l.older_id, l.newer_id))
             order by m.created_at, m.id
         """

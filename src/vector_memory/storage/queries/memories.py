@@ -47,8 +47,6 @@ m.id, {", ".join(SELECTED.values())},
 {PINNED} as pinned
 """
 
-EVERYTHING = Scope(as_of=STORED)
-
 DECLARED = "{columns}"
 """What stands for the columns of memories, but the id, in the statement that creates their table."""
 
@@ -72,9 +70,9 @@ LISTED = "(m.session_iter, m.turn, m.created_at, m.id)"
 AFTER = "(%(listed_session_iter)s, %(listed_turn)s, %(listed_created_at)s, %(listed_id)s)"
 
 COUNTED = {
-    "kind": "select m.memory_type as name from session_memories m where {condition}",
-    "category": "select coalesce({category:m}, '') as name from session_memories m where {condition}",
-    "tag": "select tag.value as name from session_memories m, {each_tag:m} where {condition}",
+    "kind": "select m.memory_type as name from session_memories m where {visible:m} and {condition}",
+    "category": "select coalesce({category:m}, '') as name from session_memories m where {visible:m} and {condition}",
+    "tag": "select tag.value as name from session_memories m, {each_tag:m} where {visible:m} and {condition}",
 }
 
 
@@ -121,7 +119,7 @@ def beside(side: str, order: str) -> str:
 
 NEIGHBOURS = f"""
 select m.id, {beside("<", "desc")} as before, {beside(">", "asc")} as after from session_memories m
-where m.id {{among:ids}} and m.chunk_count <= 1 and {{project:m}} is not null
+where {{visible:m}} and m.id {{among:ids}} and m.chunk_count <= 1 and {{project:m}} is not null
 """
 
 
@@ -135,28 +133,27 @@ class MemoryQueries(PassageQueries):
 
     def memory(self, memory_id: int) -> Memory:
         """Return a memory. Raises NotFoundError, which says so if it has expired."""
-        sql = f"select {COLUMNS} from session_memories m where m.id = %(id)s and {UNEXPIRED}"
+        sql = f"select {COLUMNS} from session_memories m where {{visible:m}} and m.id = %(id)s and {UNEXPIRED}"
         memory = self.connection.fetch_one(memory_from_row, sql, {"id": memory_id})
         if memory is None:
             self.require_unexpired(memory_id)
             raise no_memory(memory_id)
         return memory
 
-    def require_unexpired(self, memory_id: int, scope: Scope = EVERYTHING) -> None:
-        """Raise NotFoundError if a memory of a scope, which includes what has expired, has expired."""
-        condition = memory_filter(scope)
+    def require_unexpired(self, memory_id: int) -> None:
+        """Raise NotFoundError if a memory has expired."""
         sql = f"""
             select l.expires_at from memory_lifecycle l join session_memories m on m.id = l.memory_id
-            where l.memory_id = %(id)s and {EXPIRED} and {condition.sql}
+            where {{visible:m}} and l.memory_id = %(id)s and {EXPIRED}
         """
-        at = self.connection.fetch_value(sql, condition.parameters | {"id": memory_id})
+        at = self.connection.fetch_value(sql, {"id": memory_id})
         if at is not None:
             raise expired_memory(memory_id, at)
 
     @read
     def memories(self, memory_ids: Sequence[int]) -> Steps[dict[int, Memory]]:
         """Return the memories that exist, by id, in this order."""
-        sql = f"select {COLUMNS} from session_memories m where m.id {{among:ids}} and {UNEXPIRED}"
+        sql = f"select {COLUMNS} from session_memories m where {{visible:m}} and m.id {{among:ids}} and {UNEXPIRED}"
         rows = yield Asked(memory_from_row, sql, {"ids": list(memory_ids)})
         found = {memory.id: memory for memory in rows}
         return {number: found[number] for number in memory_ids if number in found}
@@ -164,7 +161,7 @@ class MemoryQueries(PassageQueries):
     @read
     def origins(self, memory_ids: Sequence[int]) -> Steps[dict[int, Origin]]:
         """Return the origins of the memories that exist, by id, in this order, without reading texts."""
-        sql = f"select {ORIGIN} from session_memories m where m.id {{among:ids}} and {UNEXPIRED}"
+        sql = f"select {ORIGIN} from session_memories m where {{visible:m}} and m.id {{among:ids}} and {UNEXPIRED}"
         rows = yield Asked(Origin, sql, {"ids": list(memory_ids)})
         found = {origin.id: origin for origin in rows}
         return {number: found[number] for number in memory_ids if number in found}
@@ -183,16 +180,18 @@ class MemoryQueries(PassageQueries):
 
         The oldest come first, but corrections before all others.
         """
-        condition = memory_filter(scope)
+        condition, seen = memory_filter(scope), report_ids
+        if self.connection.sessions is not None:
+            seen = list((yield from self.origins.steps(report_ids)))
         sql = f"""
             select m.id, cast({{about_report:m}} as bigint) as report_id, m.agent_id, m.created_at, m.metadata,
                 substr(m.content, 1, %(characters)s) as beginning
             from session_memories m {{indexed_by:idx_observed_report}}
-            where m.memory_type = '{MemoryKind.REPORT_OBSERVATION}' and {{about_report:m}} {{among_texts:reports}}
-                and {condition.sql}
+            where {{visible:m}} and m.memory_type = '{MemoryKind.REPORT_OBSERVATION}'
+                and {{about_report:m}} {{among_texts:reports}} and {condition.sql}
             order by coalesce({{corrects:m}}, false) desc, m.id desc limit %(limit)s
         """
-        parameters = condition.parameters | {"reports": list(report_ids), "limit": limit, "characters": characters}
+        parameters = condition.parameters | {"reports": list(seen), "limit": limit, "characters": characters}
         found = yield Asked(observation_from_row, sql, parameters)
         return sorted(found, key=lambda one: (not one.corrects, one.id))
 
@@ -215,7 +214,7 @@ class MemoryQueries(PassageQueries):
         condition, direction = memory_filter(scope), "desc" if order == "newest" else "asc"
         beyond = "" if after is None else f"and {LISTED} {'<' if order == 'newest' else '>'} {AFTER}"
         sql = f"""
-            select {COLUMNS} from session_memories m where {condition.sql} {beyond}
+            select {COLUMNS} from session_memories m where {{visible:m}} and {condition.sql} {beyond}
             order by m.session_iter {direction}, m.turn {direction}, m.created_at {direction}, m.id {direction}
             limit %(limit)s offset %(offset)s
         """
@@ -228,13 +227,10 @@ class MemoryQueries(PassageQueries):
         condition = memory_filter(scope)
         sql = f"""
             select {COLUMNS} from memory_lifecycle p join session_memories m on m.id = p.memory_id
-            where p.pinned and {condition.sql} order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
+            where {{visible:m}} and p.pinned and {condition.sql}
+            order by m.turn desc, m.created_at desc, m.id desc limit %(limit)s
         """
         return self.connection.fetch(memory_from_row, sql, condition.parameters | {"limit": limit})
-
-    def visible(self, scope: Scope) -> Scope:
-        """Return the part of a scope that this reader may see. Readers narrow the scopes they are given themselves."""
-        return scope
 
     def ids(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope, ascending."""
@@ -280,15 +276,15 @@ class MemoryQueries(PassageQueries):
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> Steps[int]:
         """Return the number of memories in a scope, optionally created at `since` or later, or `without_vectors`."""
         condition = memory_filter(scope)
-        sql = f"select count(*) from session_memories m where {condition.sql}"
+        sql = f"select count(*) from session_memories m where {{visible:m}} and {condition.sql}"
         if without_vectors:
             sql = f"""
                 select count(*) from session_memories m {self.lacking.hint}
-                where {self.lacking.condition} and {condition.sql}
+                where {{visible:m}} and {self.lacking.condition} and {condition.sql}
             """
         elif since is None and scope.as_of in HIDDEN and condition.parameters.keys() <= {"kind"}:
             # To look at the lifecycle of each of a million memories takes ten times as long.
-            stored = memory_filter(replace(scope, as_of=STORED)).sql
+            stored = f"{{visible:m}} and {memory_filter(replace(scope, as_of=STORED)).sql}"
             sql = f"""
                 select (select count(*) from session_memories m where {stored}) - (
                     select count(*) from memory_lifecycle l join session_memories m on m.id = l.memory_id
@@ -310,7 +306,8 @@ class MemoryQueries(PassageQueries):
         sql = f"""
             select count(*) from (
                 select 1 from memory_lifecycle {order}
-                where m.id = l.memory_id and {SUPERSEDED} and ({EXPIRED}) is not true and {condition.sql}
+                where {{visible:m}} and m.id = l.memory_id and {SUPERSEDED} and ({EXPIRED}) is not true
+                    and {condition.sql}
                 limit {MOST_COUNTED}
             ) superseded
         """
@@ -319,7 +316,8 @@ class MemoryQueries(PassageQueries):
 
     def count_all(self) -> int:
         """Return the number of memories, also of those that may not be seen."""
-        return self.count(Scope(as_of=STORED))
+        sql = "select count(*) from session_memories m {exempt:how full the memory is, is said to everybody}"
+        return int(self.connection.fetch_value(sql))
 
     @read
     def count_by(self, scope: Scope, by: CountedBy) -> Steps[dict[str, int]]:
@@ -337,11 +335,12 @@ class MemoryQueries(PassageQueries):
         stored = memory_filter(replace(scope, as_of=STORED))
         sql = f"""
             select name, cast(sum(number) as bigint) as number from (
-                select m.memory_type as name, count(*) as number from session_memories m where {stored.sql}
+                select m.memory_type as name, count(*) as number from session_memories m
+                where {{visible:m}} and {stored.sql}
                 group by m.memory_type
                 union all
                 select m.memory_type, -count(*) from memory_lifecycle l join session_memories m on m.id = l.memory_id
-                where {HIDDEN[scope.as_of]} and {stored.sql} group by m.memory_type
+                where {{visible:m}} and {HIDDEN[scope.as_of]} and {stored.sql} group by m.memory_type
             ) counted group by name having sum(number) > 0 order by name
         """
         found = yield Asked(Counted, sql, stored.parameters)
@@ -387,7 +386,7 @@ class MemoryQueries(PassageQueries):
         """
         condition = memory_filter(scope)
         sql = f"""
-            select {COLUMNS} from session_memories m where {condition.sql} and m.id > %(start)s
+            select {COLUMNS} from session_memories m where {{visible:m}} and {condition.sql} and m.id > %(start)s
             order by m.id limit %(limit)s
         """
         parameters = condition.parameters | {"start": cursor.memory_id, "limit": limit}

@@ -47,7 +47,7 @@ def model_from_row(*, id: int, is_current: bool, **fingerprint: Any) -> Model:  
 FIRST_MODEL = 1
 """The id of the first model of a memory."""
 
-MODELS = "select * from embedding_models order by id"
+MODELS = "select * from embedding_models order by id {exempt:how all vectors are made}"
 
 
 class Passage(NamedTuple):
@@ -218,7 +218,7 @@ class PassageQueries(Queries, ABC):
         sql = f"""
             select p.id, p.memory_id, substr(m.content, p.start_char + 1, p.end_char - p.start_char) as text
             from memory_passages p join session_memories m on m.id = p.memory_id
-            where p.memory_id {{among:ids}} and {self.passages_read} order by p.id
+            where {{visible:m}} and p.memory_id {{among:ids}} and {self.passages_read} order by p.id
         """
         return self.connection.fetch(PassageText, sql, {"ids": list(memory_ids)})
 
@@ -247,7 +247,8 @@ class PassageQueries(Queries, ABC):
         unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
         sql = f"""
             select p.{unit} as unit_id, {{readable_states}} as states from memory_passages p {{with_states}}
-            where p.{unit} {{among:ids}} and {self.passages_read} order by p.id
+            where {{visible_id:p.memory_id}} and p.{unit} {{among:ids}} and {self.passages_read}
+            order by p.id
         """
         found: dict[int, list[bytes | None]] = {}
         rows = yield Asked(States, sql, {"ids": list(unit_ids)})

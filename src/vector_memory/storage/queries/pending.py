@@ -95,7 +95,7 @@ class PendingQueries(PassageQueries):
                     where abs({{now}} - p.promised_at) < {RECENT_SECONDS}
                 ) as seconds
             from pending_vectors p cross join session_memories m
-            where m.id = p.memory_id and {IS_HELD} and (m.id <= %(until)s or %(until)s is null)
+            where {{visible:m}} and m.id = p.memory_id and {IS_HELD} and (m.id <= %(until)s or %(until)s is null)
                 and (p.owner = %(owner)s or %(owner)s is null) and {condition.sql}
         """
         parameters = condition.parameters | {"until": until, "owner": owner}

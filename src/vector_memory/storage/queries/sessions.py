@@ -15,7 +15,7 @@ from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedB
 LISTED = """
 with mine as not materialized (
     select m.session_id, m.agent_id, m.memory_type, m.turn, m.created_at, m.id from session_memories m
-    where m.session_id is not null and {condition}
+    where {visible:m} and m.session_id is not null and {condition}
 ), sessions as (
     select session_id, count(*) as memory_count, count(distinct agent_id) as agent_count,
         max(turn) as turn, max(created_at) as created_at, max(id) as id
@@ -94,7 +94,7 @@ OF_SESSION = f"""
 select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
     count(*) filter (where {{lacking}}) as without_vectors, max(session_iter) as latest_iteration,
     min(created_at) as earliest_created, max(created_at) as latest_created
-from session_memories m where m.session_id = %(id)s and {UNEXPIRED}
+from session_memories m where {{visible:m}} and m.session_id = %(id)s and {UNEXPIRED}
 """
 
 NAMES = """
@@ -149,14 +149,17 @@ def whole_from_row(**columns: Any) -> MemoryCounts:
 def counted_by(column: str, condition: str = "true") -> str:
     """Return the query for the number of memories for each value of a column."""
     return f"""
-        select {column} as name, count(*) as number from session_memories m where {condition} and {UNEXPIRED}
-        group by {column} order by {column}
+        select {column} as name, count(*) as number from session_memories m
+        where {{visible:m}} and {condition} and {UNEXPIRED} group by {column} order by {column}
     """
 
 
 def newest_first(condition: str) -> str:
     """Return the query for the ids of memories, newest first. It reads an index where that has all it needs."""
-    return f"select m.id from session_memories m where {condition} order by m.turn desc, m.created_at desc, m.id desc"
+    return f"""
+        select m.id from session_memories m where {{visible:m}} and {condition}
+        order by m.turn desc, m.created_at desc, m.id desc
+    """
 
 
 class SessionQueries(PassageQueries):
@@ -166,7 +169,7 @@ class SessionQueries(PassageQueries):
         """Return up to `limit` sessions of a scope with up to `agents` agents each, latest first, and their total."""
         condition = memory_filter(scope)
         listed = LISTED.replace("{condition}", condition.sql)
-        total = f"select count(distinct m.session_id) from session_memories m where {condition.sql}"
+        total = f"select count(distinct m.session_id) from session_memories m where {{visible:m}} and {condition.sql}"
         found, (count,) = self.connection.batch(
             Asked(summary_from_row, listed, condition.parameters | {"limit": limit, "agents": agents}),
             Asked(value_of, total, condition.parameters),
@@ -178,6 +181,9 @@ class SessionQueries(PassageQueries):
 
         Only what a hook or an import has stored is known to be the user's.
         """
+        if self.connection.sessions is not None:  # these are all there is
+            latest, _ = self.sessions(Scope(), 2, 1)
+            return next((one.session_id for one in latest if one.session_id != besides), None)
         named = {"folder": project.folder, "owns": project.owns_memory, "besides": besides}
         found = self.connection.fetch_value(LATEST_SPOKEN_IN, named)
         if found is None and project.owns_memory:
@@ -206,7 +212,7 @@ class SessionQueries(PassageQueries):
 
     def moments(self, memory_ids: Sequence[int], characters: int) -> list[Moment]:
         """Return memories, oldest first, with the first `characters` of their text."""
-        sql = f"select {MOMENTS} from session_memories m where m.id {{among:ids}} {OLDEST_FIRST}"
+        sql = f"select {MOMENTS} from session_memories m where {{visible:m}} and m.id {{among:ids}} {OLDEST_FIRST}"
         return self.connection.fetch(Moment, sql, {"ids": list(memory_ids), "characters": characters})
 
     def activity(self, scope: Scope) -> list[Activity]:
@@ -214,12 +220,14 @@ class SessionQueries(PassageQueries):
         condition = memory_filter(scope)
         sql = f"""
             select substr(m.created_at, 1, {HOUR}) as hour, m.agent_id, count(*) as memories
-            from session_memories m where {condition.sql} group by 1, 2 order by 1, 2
+            from session_memories m where {{visible:m}} and {condition.sql} group by 1, 2 order by 1, 2
         """
         return self.connection.fetch(Activity, sql, condition.parameters)
 
     def left_since(self, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
         """Return the newest memories of a kind in a span, oldest first, with the first `characters` of their text."""
+        if self.connection.sessions is not None:  # the others may not be seen
+            return []
         turn, since = span.since
         parameters = {
             "turn": turn,
@@ -234,6 +242,7 @@ class SessionQueries(PassageQueries):
 
     def session_counts(self, session_id: str) -> SessionCounts:
         """Return the statistics of a session; those of an unknown session are zero."""
+        self.connection.require(session_id)
         one, of_session = {"id": session_id}, "session_id = %(id)s"
         counts: SessionCounts
         (counts,), kinds, agents = self.connection.batch(
@@ -263,8 +272,8 @@ class SessionQueries(PassageQueries):
         sql = f"""
             with found as (
                 select m.{by} as name, max(m.id) as latest from session_memories m
-                where m.session_id is not null and m.{by} is not null and {{position}}(lower(m.{by}), %(part)s) > 0
-                    and {condition.sql}
+                where {{visible:m}} and m.session_id is not null and m.{by} is not null
+                    and {{position}}(lower(m.{by}), %(part)s) > 0 and {condition.sql}
                 group by m.{by}
             )
             select name, count(*) over () as total from found

@@ -51,7 +51,7 @@ class TraceQueries(Queries):
 
     @cached_property
     def _keys(self) -> list[bytes]:
-        return self.connection.fetch_column("select key from trace_keys order by key")
+        return self.connection.fetch_column("select key from trace_keys order by key {exempt:random numbers}")
 
     def traces(self) -> Traces:
         """Return all traces, in a fixed order."""
@@ -64,7 +64,8 @@ class TraceQueries(Queries):
         The root of a file outside of repositories depends on the folder that a command names, so it may be any that the
         file is in.
         """
-        sql = "select digest, created_at, deleted_at from traces where digest = %(digest)s"
+        self.connection.require(new.session_id)
+        sql = "select digest, created_at, deleted_at from traces where digest = %(digest)s {exempt:of this session}"
         root = new.metadata.get("root")
         folders = [None] if root is None else PurePath(str(root), str(new.metadata.get("source"))).parents
         asked = [

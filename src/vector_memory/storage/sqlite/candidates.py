@@ -8,7 +8,6 @@ from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers, Vectors, cosines
-from vector_memory.storage.sqlite.dialect import as_sqlite
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.storage.sqlite.transactions import SqliteConnection
@@ -37,7 +36,7 @@ class SqliteCandidates(Candidates):
         Raises DamagedError if the table is not as sqlite-vec would have written it.
         """
         dimensions = 1 if self.model is None else self.model.fingerprint.dimensions
-        return read_vectors(self.connection.raw, table, dimensions, passage_ids)
+        return read_vectors(self.connection.unchecked, table, dimensions, passage_ids)
 
     def vectors(self, passage_ids: list[int]) -> tuple[Numbers, Vectors]:
         tables = tables_of(self.model_id)
@@ -54,10 +53,10 @@ class SqliteCandidates(Candidates):
         select = f"""
             select p.id, coalesce(p.chunk_id, p.memory_id) as number
             from session_memories m cross join memory_passages p on p.memory_id = m.id
-            where {as_sqlite(condition.sql)}
+            where {{visible:m}} and {condition.sql}
         """
-        raw, parameters = self.connection.raw, self.connection.bound(condition.parameters)
-        units, places, vectors = read_selected(raw, self._table_of(scope), len(query), select, parameters)
+        selected, raw = self.connection.prepared(select, condition.parameters), self.connection.unchecked
+        units, places, vectors = read_selected(raw, self._table_of(scope), len(query), *selected)
         return ComparedPassages(units, cosines(vectors, query)[places])
 
     @read
@@ -65,10 +64,10 @@ class SqliteCandidates(Candidates):
         self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
     ) -> Steps[Likely]:
         yield from ()  # signatures and vectors are in blobs
-        connection = self.connection.raw
+        connection = self.connection.unchecked
         kind = fetch_value(connection, "select id from index_keys where name = ?", (str(scope.kind),))
         # To a limited token, the passages of other sessions are not there, so none may take the places of the newest.
-        considered = newest if scope.sessions is None else None
+        considered = newest if self.connection.sessions is None else None
         found = likeliest_passages(
             connection, tables_of(self.model_id).signatures, kind, query, worth, limit, considered
         )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import apsw
 
 from vector_memory.domain import utc_now
-from vector_memory.storage.connection import NOTHING, Asked, Parameters
+from vector_memory.storage.connection import NOTHING, Asked, Connection, Parameters
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, Passage, model_from_row
-from vector_memory.storage.records import Cursor, LastIds, Memory
+from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations, rows
 from vector_memory.storage.sqlite.checkpointer import count_delete
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
@@ -44,35 +44,38 @@ LASTING = ("session_memories", "memory_chunks")
 """The tables whose ids are never given again, as in `LastIds`."""
 
 
-class SqliteConnection:
-    """`storage.connection.Connection` over a connection in a transaction, which is `raw`.
+class SqliteConnection(Connection):
+    """A connection in a transaction. `unchecked`: that of SQLite, for what does not depend on what may be seen.
 
     Its time stands still, so that nothing expires between two statements.
     """
 
     def __init__(self, raw: apsw.Connection) -> None:
-        self.raw = raw
+        self.unchecked = raw
         self._utc = utc_now()
 
-    def bound(self, parameters: Parameters) -> dict[str, Any]:
-        """Return parameters as SQLite takes them, and the time of the transaction."""
-        return {"utc": self._utc, **bound(parameters)}
+    @property
+    def raw(self) -> apsw.Connection:
+        """The connection of SQLite. Raises AccessDeniedError if only some sessions may be seen."""
+        self.require_all()
+        return self.unchecked
+
+    def prepared(self, sql: str, parameters: Parameters) -> tuple[str, dict[str, Any]]:
+        """Return a statement as SQLite reads it, and its parameters with the time of the transaction."""
+        sql, parameters = self.only_visible(sql, parameters)
+        return as_sqlite(sql), {"utc": self._utc, **bound(parameters)}
 
     def fetch(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> list[T]:
         """Run a query and return `make(**columns)` for each row."""
-        return rows.fetch(self.raw, make, as_sqlite(sql), self.bound(parameters))
-
-    def fetch_one(self, make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> T | None:
-        """Run a query and return `make(**columns)` for its first row, or None."""
-        return next(iter(self.fetch(make, sql, parameters)), None)
+        return rows.fetch(self.unchecked, make, *self.prepared(sql, parameters))
 
     def fetch_value(self, sql: str, parameters: Parameters = NOTHING) -> Any:
         """Run a query and return the first column of its first row, or None."""
-        return rows.fetch_value(self.raw, as_sqlite(sql), self.bound(parameters))
+        return rows.fetch_value(self.unchecked, *self.prepared(sql, parameters))
 
     def fetch_column(self, sql: str, parameters: Parameters = NOTHING) -> list[Any]:
         """Run a query and return the first column of every row."""
-        return rows.fetch_column(self.raw, as_sqlite(sql), self.bound(parameters))
+        return rows.fetch_column(self.unchecked, *self.prepared(sql, parameters))
 
     def batch(self, *asked: Asked) -> list[list[Any]]:
         """Run several queries, one after the other."""
@@ -80,7 +83,7 @@ class SqliteConnection:
 
     def later(self, sql: str, parameters: Parameters = NOTHING) -> None:
         """Run a statement at once."""
-        self.raw.execute(as_sqlite(sql), self.bound(parameters))
+        self.unchecked.execute(*self.prepared(sql, parameters))
 
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows at once."""
@@ -96,8 +99,12 @@ class SqliteReader(Reader):
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(SqliteConnection(connection))
-        self.raw = connection
         self._models: list[Model] | None = None
+
+    @property
+    def raw(self) -> apsw.Connection:
+        """The connection of SQLite."""
+        return self.connection.raw
 
     def forget_models(self) -> None:
         self._models = None
@@ -106,12 +113,9 @@ class SqliteReader(Reader):
         sql = "select coalesce((select seq from sqlite_sequence where name = %(table)s), 0)"
         return LastIds(*(int(self.connection.fetch_value(sql, {"table": table})) for table in LASTING))
 
-    def cursor(self) -> Cursor:
-        return Cursor(self.last_ids().memory)
-
     @property
     def room(self) -> int:
-        return vector_dimensions(self.raw, tables_of(FIRST_MODEL))
+        return vector_dimensions(self.connection.unchecked, tables_of(FIRST_MODEL))
 
     def models(self) -> list[Model]:
         if self._models is None:
