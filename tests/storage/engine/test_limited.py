@@ -8,7 +8,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from engine_memories import MODEL, add, content_hash, derived, new_memory, unit_vector
 from vector_memory.domain import STORED, MemoryKind, Project, Scope
@@ -21,7 +24,7 @@ from vector_memory.storage.queries.candidates import IndexedScope
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.portions import Lifetimes
 from vector_memory.storage.queries.traces import Deleted, Traces
-from vector_memory.storage.records import Cursor, LastIds, Lease, Link, Links, Span
+from vector_memory.storage.records import Cursor, History, LastIds, Lease, Link, Links, Span
 from vector_memory.storage.restricted import LimitedStorage, LimitedWriter
 
 HIDDEN_IDS = 900_000
@@ -171,3 +174,29 @@ def test_all_that_can_be_called_tells_nothing_of_other_sessions_or_is_refused(st
             raise NotFoundError
     assert told == {}
     assert refused == set(REFUSED.split())
+
+
+def test_a_limited_writer_changes_nothing_in_other_sessions(storage: Storage) -> None:
+    hidden, view = fill(storage)["memory_ids"][-2], LimitedStorage(storage, ["seen"])
+    with storage.read() as reader:
+        before = reader.memory(hidden)
+    new, at = new_memory("hidden", session_id="hidden"), History("2027", "2027", "2027")
+    changes: list[Callable[[LimitedWriter], object]] = [
+        lambda writer: writer.add_memory(new, derived(new), content_hash="x", history=at),
+        lambda writer: writer.pin(hidden, pinned=True),
+        lambda writer: writer.amend(replace(before, title="x"), None, "2027"),
+        lambda writer: writer.supersede(hidden, [1]),
+        lambda writer: writer.release(hidden, [1]),
+    ]
+    for change in changes:
+        with pytest.raises((AccessDeniedError, NotFoundError)), view.write() as writer:
+            change(writer)
+    with view.write() as writer:
+        assert (writer.delete(hidden), writer.bypass(hidden)) == (None, [])
+        writer.supersede(2, [hidden])
+    with storage.read() as reader:
+        assert (reader.memory(hidden), reader.superseding([hidden]), len(reader.ids(Scope(as_of=STORED)))) == (
+            before,
+            [],
+            15,
+        )
