@@ -129,8 +129,8 @@ def nearest(
     connection: Connection, scope: Scope, query: Vectors, count: int, *, approximately: bool = True
 ) -> tuple[Numbers, Vectors, bool]:
     """Return the units and vectors of the nearest passages, and whether they are exact."""
-    steps = candidates.nearest(connection, scope, "p.model_id = 1", query, count, (), approximately=approximately)
-    return Queries(PostgresConnection(connection)).run(steps)
+    own = PostgresConnection(connection)
+    return Queries(own).run(candidates.nearest(own, scope, "p.model_id = 1", query, count, approximately=approximately))
 
 
 def nearest_units(connection: Connection, scope: Scope, query: Vectors, count: int) -> Numbers:

@@ -4,15 +4,12 @@ Each goes the same way: question, ranking, judgement, results, answer. A grain s
 grouped into results, and what these show.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
-from math import fsum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from vector_memory.domain import LATEST, LINES, MatchLevel, MemoryKind, Page, Scope, SearchMode, SearchOrder, best_of
+from vector_memory.domain import LATEST, LINES, MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packed, ResponseBudget, explain, listed, omitted_memory
 from vector_memory.results.forms import FORM
@@ -38,7 +35,6 @@ from vector_memory.results.sessions import (
     Omitted,
     SearchMemoriesResult,
     SearchResult,
-    Source,
 )
 from vector_memory.search.beside import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
 from vector_memory.search.copies import (
@@ -58,11 +54,11 @@ from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, judging
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.rank import GROWTH, Hit
-from vector_memory.search.retrieval import MAX_DEPTH, Retrieval, Retriever
+from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Retrieval, Retriever
+from vector_memory.search.sections import MatchedSection, rank_sections, sections_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import (
-    ChunkOutline,
     ListPosition,
     Neighbours,
     Order,
@@ -74,9 +70,6 @@ from vector_memory.storage.records import (
 
 CHUNKS_PER_SECTION = 5
 """Chunks to search for each requested section."""
-
-SECTION_DEPTH = 2
-"""A section is everything under the same first two headings."""
 
 MERGE_RATIO = 0.6
 """A section matches as a whole if at least this share of its chunks match."""
@@ -148,7 +141,7 @@ class Grain(Generic[J]):
     name: Literal["fine", "medium", "coarse"]
     units: Callable[[Page], int]
     needed: Callable[[Page], int]
-    grouped: Callable[[Reader, Sequence[Hit]], Sequence[J]]
+    grouped: Callable[[Retrieval, Sequence[Hit]], Sequence[J]]
     about: Callable[[J, Origin], tuple[object, ...]]
     shown: Callable[[J, Stored, LaterFields], Any]
     said: Callable[[J, Stored], Said | None]
@@ -167,14 +160,14 @@ def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, pag
     count, needed = grain.units(page), grain.needed(page)
     if grain.parts is not None:
         hits = hits[: (count := grain.parts(page))]
-    found, places = grain.grouped(reader, hits), dict[int, int]()
+    found, places = grain.grouped(retrieval, hits), dict[int, int]()
     if folds and not (page.is_part and grain.parts is None):  # what lists of hits lack, they ask for themselves
-        places = copies_of(grain, reader, found, needed, judgement.origins)
+        places = copies_of(grain, reader, found, needed, judgement.origins, retrieval.ahead)
         while places and len(found) - len(places) < needed and count <= len(hits) and count < MAX_DEPTH:
             count = min(count * GROWTH, MAX_DEPTH)
             hits = judged(retrieval.find(count, memories=grain.memories), retrieval.question)
-            found = grain.grouped(reader, hits)
-            places = copies_of(grain, reader, found, needed, judgement.origins)
+            found = grain.grouped(retrieval, hits)
+            places = copies_of(grain, reader, found, needed, judgement.origins, retrieval.ahead)
     if page.is_part:
         return found
     found = folded(found, places)
@@ -182,19 +175,28 @@ def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, pag
 
 
 def copies_of(
-    grain: Grain[J], reader: Reader, found: Sequence[J], needed: int, origins: Mapping[int, Origin]
+    grain: Grain[J],
+    reader: Reader,
+    found: Sequence[J],
+    needed: int,
+    origins: Mapping[int, Origin],
+    ahead: Ahead = NOTHING_AHEAD,
 ) -> dict[int, int]:
-    """Return the places of near copies among results (see `copies_in`). `origins`: those of memories that are known."""
+    """Return the places of near copies among results (see `copies_in`).
+
+    `origins`: those of memories that are known. `ahead`: what was read of texts.
+    """
 
     def said(run: Sequence[Any]) -> list[Said | None]:
         known = origins_of(reader, [one.memory_id for one in run], origins)
         alike = suspects(run, lambda one: grain.about(one, known[one.memory_id]))
-        if not alike:
-            return [None] * len(run)
+        wanted = {one.id if grain.has_chunks else one.memory_id for one in alike}
         if grain.has_chunks:
-            stored = Stored(reader.chunks([one.id for one in alike]), known)
+            missing = sorted(wanted - ahead.chunks.keys())
+            stored = Stored({**ahead.chunks, **(reader.chunks(missing) if missing else {})}, known)
         else:
-            stored = Stored({}, reader.memories(sorted({one.memory_id for one in alike})))
+            missing = sorted(wanted - ahead.memories.keys())
+            stored = Stored({}, {**ahead.memories, **(reader.memories(missing) if missing else {})})
         return [grain.said(one, stored) if one in alike else None for one in run]
 
     return copies_in(found, needed if grain.parts is None else len(found), said)
@@ -293,7 +295,15 @@ class Search:
         form = FORM.get()
         with self._timer.time(f"search_{grain.name}_{scope.kind}"):
             question, folds = self.retriever.prepare(query, mode, scope), self.retriever.folds(scope, page)
-            found = judging(self.retriever, question, scope, grain.units(page), page, memories=grain.memories)
+            found = judging(
+                self.retriever,
+                question,
+                scope,
+                grain.units(page),
+                page,
+                memories=grain.memories,
+                sections=grain is MEDIUM,
+            )
             with found as (retrieval, judgement):
                 matches, left_out, more = on_page(results_for(grain, retrieval, judgement, page, folds=folds), page)
                 reader, ids = retrieval.reader, list(dict.fromkeys(match.memory_id for match in matches))
@@ -428,89 +438,9 @@ def omitted_chunk(chunk: FoundChunk) -> Omitted:
 # Sections.
 
 
-class Section(NamedTuple):
-    """A run of neighbouring chunks under the same headings. `start` and `end` are offsets in the document."""
-
-    memory_id: int
-    headings: tuple[str, ...]
-    chunk_ids: tuple[int, ...]
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class MatchedSection:
-    """A section and the chunks in it that matched. `under`: sections of other memories that it repeats."""
-
-    section: Section
-    hits: tuple[Hit, ...]
-    under: tuple["MatchedSection", ...] = ()
-
-    def over(self, copies: Iterable["MatchedSection"]) -> "MatchedSection":
-        """Return the section in place of sections that it repeats, as good as the best of them."""
-        return replace(self, under=tuple(copies))
-
-    def leading(self) -> "MatchedSection":
-        """Return the section as it stands before an older one on its subject: it is not weak."""
-        return replace(self, hits=tuple(hit.leading() for hit in self.hits))
-
-    @property
-    def score(self) -> float:
-        """The mean score of the chunks that matched, or the best one of those that it repeats."""
-        return max(fsum(hit.score for hit in one.hits) / len(one.hits) for one in (self, *self.under))
-
-    @property
-    def similarity(self) -> float | None:
-        """The mean cosine of the chunks that matched; None if none was compared."""
-        known = [hit.similarity for hit in self.hits if hit.similarity is not None]
-        return fsum(known) / len(known) if known else None
-
-    @property
-    def sources(self) -> list[Source]:
-        """The lists that contain the matching chunks."""
-        return sorted({source for hit in self.hits for source in hit.sources}, reverse=True)
-
-    @cached_property
-    def match(self) -> MatchLevel | None:
-        """How well the best of the chunks matches."""
-        return best_of([hit.match for one in (self, *self.under) for hit in one.hits])
-
-    @property
-    def memory_id(self) -> int:
-        """The memory that the section is a part of."""
-        return self.section.memory_id
-
-    @property
-    def copies(self) -> list[int]:
-        """The memories that it repeats."""
-        return sorted({one.memory_id for one in self.under})
-
-    @property
-    def match_ratio(self) -> float:
-        """The share of the section's chunks that matched."""
-        return len(self.hits) / len(self.section.chunk_ids)
-
-
 def omitted_section(section: FoundSection) -> Omitted:
     """Return the entry for a section that was left out."""
     return Omitted(id=section.memory_id, characters=len(section.section_content))
-
-
-def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
-    """Return the sections of documents, given all their chunks sorted by document and position.
-
-    Text before the first heading is a separate section, and so is a document without headings. If other chunks
-    separate two runs under the same headings, each run is a section.
-    """
-    sections = []
-    for (memory_id, headings), group in groupby(
-        chunks, lambda chunk: (chunk.memory_id, chunk.headings[:SECTION_DEPTH])
-    ):
-        members = list(group)
-        ids = tuple(chunk.id for chunk in members)
-        end = max(chunk.end for chunk in members)
-        sections.append(Section(memory_id, headings, ids, members[0].start, end))
-    return sections
 
 
 def chunks_for(page: Page) -> int:
@@ -518,34 +448,19 @@ def chunks_for(page: Page) -> int:
     return max(page.limit * CHUNKS_PER_SECTION, CANDIDATES if page.prefer == LATEST else 0)
 
 
-def sections_among(reader: Reader, hits: Sequence[Hit]) -> list[MatchedSection]:
+def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[MatchedSection]:
     """Return the sections with these hits."""
-    return rank_sections(sections_of(reader.outlines(sorted({hit.memory_id for hit in hits}))), hits)
+    ids, known = {hit.memory_id for hit in hits}, retrieval.ahead.outlines
+    missing = sorted(ids - {chunk.memory_id for chunk in known})
+    more = retrieval.reader.outlines(missing) if missing else ()
+    chunks = [*(chunk for chunk in known if chunk.memory_id in ids), *more]
+    return rank_sections(sections_of(sorted(chunks, key=lambda chunk: chunk.memory_id)), hits)
 
 
 def section_said(match: MatchedSection, stored: Stored) -> Said | None:
     """Return what a section says; None if it is too long."""
     section, memory = match.section, stored.sources[match.memory_id]
     return said_in(memory, memory.content[section.start : section.end], section.headings)
-
-
-def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
-    """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first."""
-    by_chunk = {hit.id: hit for hit in hits}
-    found = [
-        MatchedSection(section, tuple(by_chunk[number] for number in section.chunk_ids if number in by_chunk))
-        for section in sections
-        if not by_chunk.keys().isdisjoint(section.chunk_ids)
-    ]
-    return sorted(
-        found,
-        key=lambda match: (
-            match.match == "weak",
-            -round(match.score, 6),
-            match.section.memory_id,
-            match.section.start,
-        ),
-    )
 
 
 def found_section(match: MatchedSection, stored: Stored, later: LaterFields) -> FoundSection:

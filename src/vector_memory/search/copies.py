@@ -13,6 +13,7 @@ from functools import cached_property
 from vector_memory.domain import LATEST, Page, Scope
 from vector_memory.search.beside import newer_memories
 from vector_memory.search.judge import CANDIDATES, J
+from vector_memory.search.retrieval import MOST_CHARACTERS
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.damaged import require_all
@@ -26,9 +27,6 @@ FEWEST_WORDS = 6
 
 LONGEST = 2
 """A newer text with more than so many times the words of an older one is about more."""
-
-MOST_CHARACTERS = 20_000
-"""A longer text is not compared: that would take longer than the search."""
 
 END = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n(?=\s*(?:[-*+#|]|\d+[.)]\s))")
 """The end of a sentence, paragraph, heading, row or item of a list; lines may be broken in another place."""

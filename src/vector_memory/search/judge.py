@@ -6,15 +6,16 @@ docs/lab/retrieval.md has the measurements behind the figures.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from vector_memory.domain import STORED, MatchLevel, MemoryKind, Page, Scope, best_of
+from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.forms import FORM
+from vector_memory.search.elsewhere import Others, around
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -29,10 +30,9 @@ from vector_memory.search.messages import (
     somewhere_else,
 )
 from vector_memory.search.question import Question
-from vector_memory.search.rank import COUNTED, PROBED, Hit, Ranking, ScopeData, SearchHits
-from vector_memory.search.retrieval import EVERYTHING, Awaited, Retrieval, Retriever, comes_soon
+from vector_memory.search.rank import Hit, SearchHits
+from vector_memory.search.retrieval import EVERYTHING, Awaited, Retrieval, Retriever, Wanted, comes_soon
 from vector_memory.storage.base import Reader
-from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.records import Origin
 from vector_memory.storage.scoring import LATE_UNITS
 
@@ -221,14 +221,24 @@ class Judgement:
 
 @contextmanager
 def judging(
-    retriever: Retriever, question: Question, scope: Scope, count: int, page: Page, *, memories: bool = False
+    retriever: Retriever,
+    question: Question,
+    scope: Scope,
+    count: int,
+    page: Page,
+    *,
+    memories: bool = False,
+    sections: bool = False,
 ) -> Iterator[tuple[Retrieval, Judgement]]:
     """Yield a retrieval over one snapshot, and how well the `count` best units or `memories` of the scope match.
 
     A search that finds nothing close also waits for vectors outside the scope: else what is said of matches there would
     depend on how fast these come.
     """
-    with retriever.answering(question, scope) as retrieval:
+    wanted = Wanted(
+        elsewhere=not page.only_here, copies=retriever.folds(scope, page), sections=sections, memories=memories
+    )
+    with retriever.answering(question, scope, wanted) as retrieval:
         judgement = judge(retrieval, retrieval.find(count, memories=memories), only_here=page.only_here)
         pending = retrieval.first.everywhere
         is_sure = page.only_here or question.vector is None or judgement.confidence == "strong"
@@ -236,7 +246,7 @@ def judging(
             yield retrieval, judgement
             return
     retriever.wait(Awaited(EVERYTHING, pending.last_id), time.monotonic() + PATIENCE_ELSEWHERE_SECONDS)
-    with retriever.answering(question, scope) as retrieval:
+    with retriever.answering(question, scope, wanted) as retrieval:
         yield retrieval, judge(retrieval, retrieval.find(count, memories=memories))
 
 
@@ -251,7 +261,7 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
         return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins)
     if hits:
         notes.append(NO_MATCH if confidence == "weak" else NO_CLOSE_MATCH)
-    elsewhere = {} if only_here else closer_matches(retrieval)
+    elsewhere = {} if only_here else matches_elsewhere(retrieval)
     if elsewhere:
         notes.append(somewhere_else(elsewhere, advise=True))
     return Judgement(hits, confidence, elsewhere, tuple(notes), found.origins)
@@ -290,78 +300,13 @@ def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
         yield all_too_different(retrieval.threshold)
 
 
-# Whether a scope has anything on a topic, and which other scopes do.
-
-UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
-"""Kinds that belong to no session; notes belong to another family of tools."""
-
-WITHOUT: dict[str, dict[str, Any]] = {
-    "other_times": {"created_after": None, "created_before": None},
-    "other_iterations": {"session_iter": None},
-    "other_agents": {"agent_id": None},
-    "other_tasks": {"task_code": None},
-    "other_categories": {"category": None, "tags": ()},
-}
-"""Filters that a caller may have sent, with their defaults."""
-
-
-def closer_matches(retrieval: Retrieval) -> dict[str, int]:
+def matches_elsewhere(retrieval: Retrieval) -> dict[str, int]:
     """Return how many units near the question there are outside the filters and among other kinds, by place."""
-    reader, scope = retrieval.reader, retrieval.scope
-    within = Scope(session_id=scope.session_id, as_of=STORED)  # what is hidden is left out where it would be counted
-    oldest, *kinds = reader.together(
-        reader.candidates.oldest_of_newest.steps(Scope(), PROBED),
-        *([] if scope.kind is MemoryKind.TAGGED else [reader.count_by.steps(within, "kind")]),
-    )
-    since = max(oldest - 1, scope.after_id or 0) or None
-    others = other_scopes(scope, *kinds)
-    if since is not None:
-        others = {name: replace(other, after_id=since) for name, other in others.items()}
-    counts = counts_of_strong(reader, retrieval.question, others, scope.session_id, retrieval.threshold)
-    return {name: count for name, count in counts.items() if count}
-
-
-def counts_of_strong(
-    reader: Reader, question: Question, scopes: Mapping[str, Scope], besides: str | None, threshold: float | None
-) -> dict[str, int]:
-    """Return how many units of each scope that has any match strongly: at most COUNTED.
-
-    `besides`: a session that does not count where a scope names none. Tokens are not compared, and of the passages only
-    the likeliest of the newest.
-    """
-    source, buckets = reader.candidates, buckets_of(question.terms or ())
-    indexed = [source.indexed.steps(scope, buckets) for scope in scopes.values()]
-    beside = [] if besides is None else [source.memories_in.steps(Scope(session_id=besides, as_of=STORED))]
-    found = reader.together(*indexed, *beside)
-    others = found.pop() if beside else []
-    rankings: dict[str, Ranking] = {}
-    for (name, scope), one in zip(scopes.items(), found, strict=True):
-        left_out = others if scope.session_id is None else ()
-        if one.units.without(left_out).count:
-            rankings[name] = Ranking(source, scope, question, ScopeData(one), besides=left_out)
-    likely = reader.together(*(ranking.likeliest() for ranking in rankings.values()))
-    counts = [ranking.count_strong(one, threshold) for ranking, one in zip(rankings.values(), likely, strict=True)]
-    return {name: min(COUNTED, count) for name, count in zip(rankings, counts, strict=True)}
-
-
-def other_scopes(scope: Scope, kinds: Iterable[str] = ()) -> dict[str, Scope]:
-    """Return the other scopes to search when a scope has nothing on a topic, by name. `kinds`: those of its session."""
-    others = {
-        name: replace(scope, **without)
-        for name, without in WITHOUT.items()
-        if any(getattr(scope, filtered) for filtered in without)
-    }
-    if scope.kind is MemoryKind.TAGGED:
-        return others
-    if scope.session_id is not None:
-        others["other_sessions"] = replace(scope, session_id=None, session_iter=None)
-    window = Scope(created_after=scope.created_after, created_before=scope.created_before, as_of=scope.as_of)
-    for name in kinds:
-        if name in set(MemoryKind) - {scope.kind, *UNSEARCHED}:
-            others[name] = replace(window, kind=MemoryKind(name), session_id=scope.session_id)
-    if scope.kind is not MemoryKind.KNOWLEDGE_BASE:
-        others[str(MemoryKind.KNOWLEDGE_BASE)] = replace(window, kind=MemoryKind.KNOWLEDGE_BASE)
-    return others
+    reader, others = retrieval.reader, retrieval.others
+    if others is None:
+        others = Others(retrieval.scope, *reader.together(*around(reader, retrieval.scope)))
+    found = retrieval.ahead.others or reader.together(*others.reads(reader, retrieval.question))
+    return others.counts(reader, retrieval.question, found, retrieval.threshold)
 
 
 def nothing_stored(reader: Reader, scope: Scope) -> str:

@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vector_memory.domain import ANY, STORED, MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain import ANY, STORED, TRAITS, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.times import microseconds
 from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
@@ -17,10 +18,12 @@ from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.beside import LaterFields, later_fields
+from vector_memory.search.elsewhere import Others, around
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.search.rank import (
     GROWTH,
+    Hit,
     Method,
     Ranking,
     ScopeData,
@@ -35,7 +38,7 @@ from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.cancellation import give_way
 from vector_memory.storage.connection import Steps
 from vector_memory.storage.damaged import require_all
-from vector_memory.storage.records import Memory, Origin, Pending
+from vector_memory.storage.records import ChunkOutline, Memory, Origin, Pending, StoredChunk
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, Vectors
 
 PATIENCE_SECONDS = 20.0
@@ -65,6 +68,9 @@ DEPTH = 50
 IN_ONE_GO = 60_000_000
 """Microseconds: what an agent stores sooner after another memory belongs to it."""
 
+MOST_CHARACTERS = 20_000
+"""A longer text is not compared with others, to find copies: that would take longer than the search."""
+
 MAX_DEPTH = DEPTH * GROWTH**4
 """The longest list: a search that needs a longer one gives up and says so."""
 
@@ -84,15 +90,42 @@ class First(NamedTuple):
     """What a search reads at first: how many memories of its scope are `missing` vectors, and what is `pending` there.
 
     `everywhere`: what is pending in all scopes. `found`: None if the scope is not of one kind, or must be read again.
+    `around`: what tells the other scopes, if that was read.
     """
 
     missing: int
     pending: Pending
     everywhere: Pending
     found: ScopeData | None
+    around: Sequence[Any] = ()
 
 
-NOTHING_READ = First(0, Pending(), Pending(), None)
+class Wanted(NamedTuple):
+    """What is likely to be asked for besides the ranking: matches elsewhere, texts of copies, outlines of sections.
+
+    `memories`: copies are whole memories.
+    """
+
+    elsewhere: bool = False
+    copies: bool = False
+    sections: bool = False
+    memories: bool = False
+
+
+class Ahead(NamedTuple):
+    """What was read with the token states, if that is faster than to wait until it is known what is needed.
+
+    `chunks`, `memories`: of the first hits, by id, but no long memories. `outlines`: of their documents, in order.
+    `others`: what `Others` reads.
+    """
+
+    chunks: Mapping[int, StoredChunk] = MappingProxyType({})
+    memories: Mapping[int, Memory] = MappingProxyType({})
+    outlines: Sequence[ChunkOutline] = ()
+    others: Sequence[Any] = ()
+
+
+NOTHING_READ, NOTHING_ELSE, NOTHING_AHEAD = First(0, Pending(), Pending(), None), Wanted(), Ahead()
 
 
 class Retriever:
@@ -156,21 +189,22 @@ class Retriever:
         return question if self._compares_tokens else replace(question, states=None)
 
     @contextmanager
-    def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
+    def answering(self, question: Question, scope: Scope, wanted: Wanted = NOTHING_ELSE) -> Iterator["Retrieval"]:
         """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
 
         A search by meaning first waits for vectors of what was stored in the scope before it, by any process, if they
         are likely to come soon. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
         """
         with self._storage.read() as reader:
-            first = self._first(reader, question, scope)
+            first = self._first(reader, question, scope, wanted)
             awaited = None if question.vector is None else self._awaited(reader, first, scope)
             if awaited is None:
-                yield self.within(reader, question, scope, first)
+                yield self.within(reader, question, scope, first, wanted)
                 return
         self.wait(awaited, time.monotonic() + PATIENCE_SECONDS)
         with self._storage.read() as reader:
-            yield self.within(reader, question, scope, self._first(reader, question, scope))
+            first = self._first(reader, question, scope, wanted)
+            yield self.within(reader, question, scope, first, wanted)
 
     def wait_for_vectors(self, scopes: Sequence[Scope], seconds: float) -> None:
         """Wait a limited time for the vectors of several scopes that are likely to come soon."""
@@ -195,19 +229,23 @@ class Retriever:
         finally:
             _places_to_wait.release()
 
-    def _first(self, reader: Reader, question: Question, scope: Scope) -> First:
+    def _first(self, reader: Reader, question: Question, scope: Scope, wanted: Wanted) -> First:
         """Read what a search of a scope needs at first, at once."""
         if not reader.begin_ahead(None if question.vector is None else self._model.fingerprint):  # `within` says it
             question = replace(question, vector=None)
+        looks = wanted.elsewhere and reader.reads_ahead and question.tells_matches
+        beside = around(reader, scope) if looks else []
         everywhere, missing, *found = reader.together(
             reader.pending.steps(EVERYTHING),
             reader.count.steps(scope, without_vectors=True),
             *reads(reader, scope, question),
+            *beside,
         )
+        found, known = found[: len(found) - len(beside)], found[len(found) - len(beside) :]
         if not reader.end_ahead():  # the model is being changed
-            found, missing = [], reader.count(scope, without_vectors=True)
+            found, known, missing = [], [], reader.count(scope, without_vectors=True)
         pending = reader.pending(scope) if everywhere.memories else everywhere
-        return First(missing, pending, everywhere, ScopeData(*found) if found else None)
+        return First(missing, pending, everywhere, ScopeData(*found) if found else None, known)
 
     def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
         """Return the vectors that are worth waiting for."""
@@ -216,7 +254,14 @@ class Retriever:
         # Others may have much to do, and this process little.
         return awaited_in(reader, scope, self._background.owner) if first.pending.memories else None
 
-    def within(self, reader: Reader, question: Question, scope: Scope, first: First | None = None) -> "Retrieval":
+    def within(
+        self,
+        reader: Reader,
+        question: Question,
+        scope: Scope,
+        first: First | None = None,
+        wanted: Wanted = NOTHING_ELSE,
+    ) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
@@ -225,7 +270,7 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        return Retrieval(reader, question, scope, self._method, self.threshold, first)
+        return Retrieval(reader, question, scope, self._method, self.threshold, first, wanted)
 
     def near(self, reader: Reader, vector: Vectors, scope: Scope) -> "Retrieval":
         """Return a retrieval of what is near a stored vector, a unit vector, shape (dimensions,). It needs no model."""
@@ -260,6 +305,7 @@ class Retrieval:
         method: Method,
         threshold: float | None,
         first: First | None = None,
+        wanted: Wanted = NOTHING_ELSE,
     ) -> None:
         self.reader = reader
         self.question = question
@@ -267,6 +313,8 @@ class Retrieval:
         self.threshold = threshold
         self._method = method
         self.first = first or NOTHING_READ
+        self.ahead, self.others = NOTHING_AHEAD, Others(scope, *self.first.around) if self.first.around else None
+        self._wanted = wanted
         self._ranking: Ranking | None = None
 
     def find(self, count: int, *, memories: bool = False) -> SearchHits:
@@ -296,15 +344,16 @@ class Retrieval:
         ranking = self._ranking = self._ranking or self._ranked()
         question = self.question.states
         if question is None:
-            return ranking.best(count, max(DEPTH, count), memories=memories)
+            return self._known(ranking.best(count, max(DEPTH, count), memories=memories), self.scope.kind)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
-        units = self._compared(ranking.best(wanted, max(DEPTH, wanted)), self.scope.kind, question)
+        units = ranking.best(wanted, max(DEPTH, wanted))
+        others = ranking.best(count, max(DEPTH, count), memories=True) if memories else units
+        units = self._compared(units, self.scope.kind, question, others.hits if memories else [])
         late = {unit: one.score for unit, one in units.compared.items()}
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
         if memories:
             best = {hit.memory_id: units.compared[hit.id] for hit in reversed(hits) if hit.id in units.compared}
-            others = ranking.best(count, max(DEPTH, count), memories=True)
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
             units = others._replace(compared=best, links=units.links, origins=units.origins)
             hits = best_of_each_memory([*hits, *behind])
@@ -321,24 +370,57 @@ class Retrieval:
             ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
         return ranking
 
-    def _compared(self, units: SearchHits, kind: MemoryKind, question: States) -> SearchHits:
+    def _compared(self, units: SearchHits, kind: MemoryKind, question: States, memories: Sequence[Hit]) -> SearchHits:
         """Compare the first units token by token, and read the links and the origins of their memories.
 
         Memories that were noted together are not linked. None are compared if one has no vector yet, or its token
-        states are not kept.
+        states are not kept. `memories`: those that may be found, if whole memories are.
         """
         first = units.hits[:LATE_UNITS]
         if any(hit.similarity is None for hit in first):
-            return units
-        ids, memory_ids = [hit.id for hit in first], sorted({hit.memory_id for hit in first})
-        states, linked, origins = self.reader.together(
-            self.reader.token_states.steps(kind, ids),
-            self.reader.links_among.steps(memory_ids),
-            self.reader.origins.steps(memory_ids),
+            return self._known(units, kind, memories)
+        states, linked, origins = self._read(
+            units,
+            kind,
+            memories,
+            self.reader.token_states.steps(kind, [hit.id for hit in first]),
+            self.reader.links_among.steps(sorted({hit.memory_id for hit in first})),
         )
-        found: Mapping[int, Compared] = compare(question, states)
+        late: Mapping[int, Compared] = compare(question, states)
         links = [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
-        return units._replace(compared=found, links=links if found else [], origins=origins)
+        return units._replace(compared=late, links=links if late else [], origins=origins)
+
+    def _known(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit] = ()) -> SearchHits:
+        """Read ahead what is needed of the first units whose tokens are not compared."""
+        if not self.reader.reads_ahead or not units.hits:
+            return units
+        (origins,) = self._read(units, kind, memories)
+        return units._replace(origins=origins)
+
+    def _read(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit], *needed: Steps[Any]) -> list[Any]:
+        """Return what is needed of the first units, the last the origins of their memories, and of other `memories`.
+
+        Also fill `ahead`, once, if that saves a round trip.
+        """
+        reader, wanted, first = self.reader, self._wanted, [*units.hits[:LATE_UNITS], *memories[:LATE_UNITS]]
+        numbers = sorted({hit.memory_id for hit in first})
+        reads = [*needed, reader.origins.steps(numbers)]
+        if not reader.reads_ahead or self.ahead is not NOTHING_AHEAD:
+            return reader.together(*reads)
+        has_chunks = TRAITS[kind].chunked and not wanted.sections and not wanted.memories
+        asked = ([hit.id for hit in first] if has_chunks else numbers) if wanted.copies else []
+        level, share = self.question.calibration.level, units.coverage
+        is_close = any(level(hit.similarity or 0.0, share * (hit.words or 0.0)) == "strong" for hit in first)
+        found = reader.together(
+            *reads,
+            reader.chunks.steps(asked if has_chunks else []),
+            reader.memories.steps([] if has_chunks else asked, MOST_CHARACTERS),
+            reader.outlines.steps(numbers if wanted.sections else []),
+            *([] if is_close or self.others is None else self.others.reads(reader, self.question)),
+        )
+        chunks, texts, outlines, *others = found[len(reads) :]
+        self.ahead = Ahead(chunks, texts, outlines, others)
+        return found[: len(reads)]
 
 
 def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = False) -> SearchHits:

@@ -8,7 +8,7 @@ A reader or writer may be used only by one thread and only inside its block.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from vector_memory.storage.queries.chunks import ChunkQueries
 from vector_memory.storage.queries.insert import DuplicateQueries, KeywordQueries, MemoryInserts
@@ -37,7 +37,9 @@ class Reader(
     LaterQueries,
     TraceQueries,
 ):
-    """One snapshot of a memory."""
+    """One snapshot of a memory. `reads_ahead`: to wait for an answer takes longer than to read what may be needed."""
+
+    reads_ahead: ClassVar[bool] = False
 
     @property
     def gaps(self) -> Sequence[range]:

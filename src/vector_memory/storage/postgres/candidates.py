@@ -20,6 +20,9 @@ from vector_memory.storage.scoring import Numbers, Vectors, rounded
 MOST_AHEAD = 15_000
 """Passages of a session that are compared before it is known how many there are."""
 
+MOST_OF_KNOWLEDGE = 4_000
+"""The same of knowledge and notes, which belong to no session."""
+
 FEW = 20_000
 """So many of the newest passages are compared exactly: that takes one round trip."""
 
@@ -82,10 +85,11 @@ class PostgresCandidates(Candidates):
 
     @read
     def compared_ahead(self, scope: Scope, query: Vectors) -> Steps[ComparedPassages | None]:
-        if scope.session_id is None:
+        if scope.session_id is None and (scope.kind is None or TRAITS[scope.kind].session_scoped):
             return None
-        found = yield from self._compared(scope, query, MOST_AHEAD + 1)
-        return None if len(found.cosines) > MOST_AHEAD else found
+        most = MOST_AHEAD if scope.session_id is not None else MOST_OF_KNOWLEDGE
+        found = yield from self._compared(scope, query, most + 1)
+        return None if len(found.cosines) > most else found
 
     def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
         return self.run(self._compared(scope, query, None))
@@ -106,6 +110,18 @@ class PostgresCandidates(Candidates):
         # For unit vectors |a - b|^2 = 2 - 2ab.
         near = 1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2
         return ComparedPassages(as_numbers(units), rounded(near))
+
+    @read
+    def likeliest_ahead(
+        self, scope: Scope, query: Vectors, limit: int, newest: int, besides: str | None
+    ) -> Steps[Likely | None]:
+        if newest > FEW:
+            return None
+        left_out = () if besides is None or scope.session_id is not None else besides
+        units, vectors, _ = yield from nearest(
+            self.connection, scope, self._is_read, query, limit, left_out, approximately=False
+        )
+        return Likely(units, vectors, len(units) < limit)
 
     @read
     def likeliest(
@@ -142,20 +158,23 @@ def nearest(
     is_read: str,
     query: Vectors,
     k: int,
-    left_out: Sequence[int],
+    left_out: Sequence[int] | str = (),
     *,
     approximately: bool,
 ) -> Steps[tuple[Numbers, Vectors, bool]]:
     """Return the units and vectors of the `k` passages of a scope that are nearest to the query, and if that is exact.
 
-    `is_read`: the condition that a passage `p` is of the model. Compares all of them, unless the scope is large and
+    `is_read`: the condition that a passage `p` is of the model. `left_out`: memories, or a session, that are not
+    in the scope. Compares all of them, unless the scope is large and
     there is an index of vectors that may be used (`approximate`).
     """
     condition = passage_filter(scope)
     condition = Filter(f"{condition.sql} and {is_read}", condition.parameters)
     if left_out:
-        others = f"{condition.sql} and p.memory_id <> all(%(left_out)s::bigint[])"
-        condition = Filter(others, condition.parameters | {"left_out": list(left_out)})
+        others = "p.session_id is distinct from %(left_out)s"
+        if not isinstance(left_out, str):
+            others, left_out = "p.memory_id <> all(%(left_out)s::bigint[])", list(left_out)
+        condition = Filter(f"{condition.sql} and {others}", condition.parameters | {"left_out": left_out})
     rows = None
     if approximately:
         sql, parameters = connection.only_visible(condition.sql, condition.parameters)

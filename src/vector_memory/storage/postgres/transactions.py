@@ -104,6 +104,7 @@ class PostgresReader(Reader):
     """A reader over a connection in a transaction."""
 
     connection: PostgresConnection
+    reads_ahead = True
     _is_ahead = False
 
     def __init__(self, connection: Connection) -> None:

@@ -173,6 +173,18 @@ class Candidates(Queries, ABC):
         return None
 
     @read
+    def likeliest_ahead(
+        self, scope: Scope, query: Vectors, limit: int, newest: int, besides: str | None
+    ) -> Steps[Likely | None]:
+        """Return what `likeliest` returns, if asking for it before anything is known of the units is faster.
+
+        `besides`: a session that is not in a scope that names none.
+        """
+        del scope, query, limit, newest, besides
+        yield from ()
+        return None
+
+    @read
     @abstractmethod
     def likeliest(
         self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None

@@ -71,7 +71,8 @@ class ChunkQueries(Queries):
         """
         return self.connection.fetch(chunk_from_row, sql, {"memory": memory_id, "first": first, "last": last})
 
-    def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
+    @read
+    def outlines(self, memory_ids: Sequence[int]) -> Steps[list[ChunkOutline]]:
         """Return all chunks of the documents without their texts, ordered by document and position."""
         sql = """
             select c.id, c.parent_id as memory_id, c.start_char as start, c.end_char as end,
@@ -79,6 +80,6 @@ class ChunkQueries(Queries):
             from memory_chunks c where {visible_id:c.parent_id} and c.parent_id {among:ids}
             order by c.parent_id, c.chunk_index
         """
-        rows = self.connection.fetch(OutlineRow, sql, {"ids": list(memory_ids)})
+        rows: list[OutlineRow] = yield Asked(OutlineRow, sql, {"ids": list(memory_ids)})
         headings = texts_in_each({row.headings for row in rows})  # many chunks have the same
         return [ChunkOutline(chunk, memory, start, end, headings[text]) for chunk, memory, start, end, text in rows]

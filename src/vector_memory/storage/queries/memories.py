@@ -151,10 +151,12 @@ class MemoryQueries(PassageQueries):
             raise expired_memory(memory_id, at)
 
     @read
-    def memories(self, memory_ids: Sequence[int]) -> Steps[dict[int, Memory]]:
-        """Return the memories that exist, by id, in this order."""
+    def memories(self, memory_ids: Sequence[int], most_characters: int | None = None) -> Steps[dict[int, Memory]]:
+        """Return the memories that exist, by id, in this order, optionally without those with more characters."""
         sql = f"select {COLUMNS} from session_memories m where {{visible:m}} and m.id {{among:ids}} and {UNEXPIRED}"
-        rows = yield Asked(memory_from_row, sql, {"ids": list(memory_ids)})
+        if most_characters is not None:
+            sql += " and {characters:m} <= %(most)s"
+        rows = yield Asked(memory_from_row, sql, {"ids": list(memory_ids), "most": most_characters})
         found = {memory.id: memory for memory in rows}
         return {number: found[number] for number in memory_ids if number in found}
 
