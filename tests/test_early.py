@@ -29,6 +29,7 @@ from vector_memory.server.stdio import Wire
 from vector_memory.server.tools import functions_of, memory_tool
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import ServerOptions, Toolset
+from waiting import eventually
 
 LIBRARY = "fastmcp-0.0.1"
 STRANGERS = ("1999-01-01", "2026-07-28", "")
@@ -284,6 +285,10 @@ def client() -> Iterator[tuple[BinaryIO, BinaryIO, EarlyClient]]:
     (reading, writing), (answers, sink) = pipe(), pipe()
     with reading, writing, answers, sink:
         yield writing, answers, EarlyClient(reading, sink, EarlyAnswers(description(), "session full"))
+        writing.close()
+        for thread in threading.enumerate():
+            if thread.name == "early":
+                thread.join()
 
 
 @pytest.mark.parametrize("rest", [b'{"jsonrpc":"2.0","id":9,"me', b"x" * early.PIECE, b""])
@@ -309,7 +314,7 @@ def test_an_answer_that_differs_from_the_servers_is_logged_and_not_sent_twice(
     rest: list[bytes] = []
     reading = threading.Thread(target=lambda: rest.extend(answers))
     reading.start()
-    wire = Wire(early_client.source, early_client.sink, lambda: None, answered=early_client.answered)
+    wire = Wire(early_client.source, early_client.sink, lambda: None, early=early_client.answered)
     with caplog.at_level(logging.ERROR, stdio.__name__):
         asyncio.run(serve_streams(create_server(MagicMock(), ServerOptions(read_only=True)), wire.streams()))
     early_client.sink.close()
@@ -322,3 +327,26 @@ def test_an_answer_that_differs_from_the_servers_is_logged_and_not_sent_twice(
         "initialize",
         "tools/list",
     ]
+
+
+def test_a_client_that_ends_its_input_and_never_reads_does_not_keep_the_server(
+    client: tuple[BinaryIO, BinaryIO, EarlyClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was answered early does not fit into the pipe."""
+    monkeypatch.setattr(stdio, "SECONDS_TO_ANSWER", 0.1)
+    given, answers, early_client = client
+    given.writelines(lines_of(hello(), DONE, LIST, asked("tools/list", _meta={"progressToken": 1})))
+    given.close()
+    eventually(lambda: len(early_client.answered) > 1)
+    reading = threading.Thread(target=answers.read)
+    wire = Wire(
+        early_client.source,
+        early_client.sink,
+        reading.start,
+        early=early_client.answered,
+        written=early_client.written,
+    )
+    asyncio.run(serve_streams(create_server(MagicMock()), wire.streams()))
+    early_client.written()
+    early_client.sink.close()
+    reading.join()

@@ -13,12 +13,15 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from vector_memory.server import stdio
-from vector_memory.server.stdio import LONG, LONG_AT_ONCE, READS_AT_ONCE, WRITES_AT_ONCE, Wire
+from vector_memory.server.stdio import Wire
+from vector_memory.server.turns import OTHER, Kind
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 MARK = "notifications/mark"
+
+WRITE = Kind("writes", works=False, most=16)
 
 
 class Client:
@@ -29,7 +32,7 @@ class Client:
         self.output, sink = pipe()
         self._files = [self.input, source, self.output, sink]
         self.ended = asyncio.Event()
-        self.wire = Wire(source, sink, self.ended.set, lambda request: request.method == "store")
+        self.wire = Wire(source, sink, self.ended.set, lambda one: WRITE if one.method == "store" else OTHER)
 
     async def send(self, *messages: object) -> None:
         """Write messages, each on a line."""
@@ -144,21 +147,20 @@ async def test_a_client_that_stops_reading_ends_the_server() -> None:
         await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
 
-@pytest.mark.parametrize("ids", [range(READS_AT_ONCE + 10), [7] * (READS_AT_ONCE + 10)], ids=["each its own", "one"])
+@pytest.mark.parametrize("ids", [range(OTHER.most + 10), [7] * (OTHER.most + 10)], ids=["each its own", "one"])
 async def test_the_number_of_concurrent_requests_is_limited_and_each_answer_admits_another(ids: Sequence[int]) -> None:
     async with wired() as (client, streams):
         await client.send(*map(request, ids))
-        assert await arrived(client, streams) == list(ids[:READS_AT_ONCE])
+        assert await arrived(client, streams) == list(ids[: OTHER.most])
         await streams[1].send(answer(ids[5]))
-        assert await arrivals(streams, 1) == [ids[READS_AT_ONCE]]
+        assert await arrivals(streams, 1) == [ids[OTHER.most]]
         assert await arrived(client, streams) == []
 
 
 async def test_calls_that_read_are_forwarded_however_many_calls_wait_to_write() -> None:
     async with wired() as (client, streams):
-        long = [request(number, LONG) for number in range(300, 310)]
-        sending = asyncio.create_task(client.send(*map(store, range(200)), *long, request(400)))
-        first = [*range(WRITES_AT_ONCE), *range(300, 300 + LONG_AT_ONCE), 400]
+        sending = asyncio.create_task(client.send(*map(store, range(200)), request(400)))
+        first = [*range(WRITE.most), 400]
         assert await arrivals(streams, len(first)) == first
         await sending
 
@@ -166,9 +168,9 @@ async def test_calls_that_read_are_forwarded_however_many_calls_wait_to_write() 
 @pytest.mark.parametrize("written", [200, "200"], ids=["as it was sent", "as text"])
 async def test_a_request_that_was_cancelled_while_it_waited_is_never_forwarded(written: object) -> None:
     async with wired() as (client, streams):
-        await client.send(*map(store, range(WRITES_AT_ONCE)), store(200), store(201))
+        await client.send(*map(store, range(WRITE.most)), store(200), store(201))
         await client.send(notification("notifications/cancelled", requestId=written))
-        assert await arrivals(streams, WRITES_AT_ONCE + 1) == [*range(WRITES_AT_ONCE), "notifications/cancelled"]
+        assert await arrivals(streams, WRITE.most + 1) == [*range(WRITE.most), "notifications/cancelled"]
         await streams[1].send(answer(0))
         assert await arrivals(streams, 1) == [201]
 
@@ -187,19 +189,19 @@ async def test_messages_that_are_not_requests_overtake_waiting_requests() -> Non
     """The answer to a question of the server must reach it, however much was asked since."""
 
     async with wired() as (client, streams):
-        await client.send(*map(request, range(READS_AT_ONCE + 10)), {"jsonrpc": "2.0", "id": 1, "result": {}})
-        assert (await arrived(client, streams))[READS_AT_ONCE:] == [None]
+        await client.send(*map(request, range(OTHER.most + 10)), {"jsonrpc": "2.0", "id": 1, "result": {}})
+        assert (await arrived(client, streams))[OTHER.most :] == [None]
 
 
 @pytest.mark.parametrize("written", [3, "3"], ids=["as it was sent", "as text"])
 async def test_a_request_that_was_cancelled_makes_room_and_is_not_waited_for(written: object) -> None:
     async with wired() as (client, streams):
-        await client.send(*map(request, range(READS_AT_ONCE + 1)))
+        await client.send(*map(request, range(OTHER.most + 1)))
         await arrived(client, streams)
         await client.send(notification("notifications/cancelled", requestId=written))
-        assert await arrivals(streams, 2) == ["notifications/cancelled", READS_AT_ONCE]
+        assert await arrivals(streams, 2) == ["notifications/cancelled", OTHER.most]
         client.input.close()
-        for number in {*range(READS_AT_ONCE + 1)} - {3}:
+        for number in {*range(OTHER.most + 1)} - {3}:
             await streams[1].send(answer(number))
         await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
@@ -214,6 +216,6 @@ async def test_a_notification_does_not_overtake_a_request_that_need_not_wait() -
 
 async def test_a_bad_line_is_answered_while_requests_wait() -> None:
     async with wired() as (client, streams):
-        await client.send(*map(request, range(READS_AT_ONCE + 10)), [], 7)
+        await client.send(*map(request, range(OTHER.most + 10)), [], 7)
         await arrived(client, streams)
         assert [message["error"]["code"] for message in await client.received(2)] == [-32600, -32600]

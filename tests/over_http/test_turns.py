@@ -2,8 +2,9 @@
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import httpx2
 import pytest
@@ -12,11 +13,22 @@ from leaving import asked
 from over_http.calling import answer_in, call_request, post
 from over_http.conftest import GatedEngine, Team
 from vector_memory.embedding.embedder import EncodedQuestion
-from vector_memory.server.turns import AT_ONCE, Turns
-from vector_memory.storage.cancellation import give_way
+from vector_memory.server.turns import AT_ONCE, LOOK_UP, Turn, Turns
 from waiting import eventually, until
 
 pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def taken(turns: Turns, namespace: str) -> AsyncIterator[Turn]:
+    """Have a turn of a namespace during the block."""
+    begun = asyncio.Event()
+    turn = turns.wait(begun.set, LOOK_UP, namespace)
+    try:
+        await begun.wait()
+        yield turn
+    finally:
+        turn.end()
 
 
 class Calls:
@@ -44,7 +56,7 @@ class Calls:
         await asyncio.sleep(0)
 
     async def _work(self, name: str) -> None:
-        async with self.turns.taken(name[0]):
+        async with taken(self.turns, name[0]):
             self.begun.append(name)
             await self._ends[name].wait()
 
@@ -79,7 +91,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_never_begins_and_takes_no
 
 
 async def test_a_call_that_is_cancelled_as_its_turn_comes_hands_it_on(calls: Calls) -> None:
-    async with calls.turns.taken("a"):
+    async with taken(calls.turns, "a"):
         await calls.start("a1")
         await calls.start("a2")
     calls.tasks["a1"].cancel()  # its turn has come, and it has not noticed
@@ -89,11 +101,11 @@ async def test_a_call_that_is_cancelled_as_its_turn_comes_hands_it_on(calls: Cal
 
 async def test_a_call_that_waits_or_takes_long_lets_others_work_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns(1)
-    async with turns.taken("a"):
-        await asyncio.to_thread(give_way.get())
-        async with asyncio.timeout(60), turns.taken("b"):
+    async with taken(turns, "a") as turn:
+        await asyncio.to_thread(turn.give_way)
+        async with asyncio.timeout(60), taken(turns, "b"):
             monkeypatch.setattr("vector_memory.server.turns.SECONDS_IN_THE_WAY", 0.001)
-    async with turns.taken("a"), asyncio.timeout(60), turns.taken("b"), turns.taken("c"):
+    async with taken(turns, "a"), asyncio.timeout(60), taken(turns, "b"), taken(turns, "c"):
         pass
 
 

@@ -11,7 +11,7 @@ from fastmcp.client.client import CallToolResult
 from eras import Call, Rows
 from vector_memory.errors import DatabaseError
 from vector_memory.results.sessions import StoreMemoryResult
-from vector_memory.server.turns import LONG, LONG_WRITERS, WRITERS
+from vector_memory.server.turns import LONG_STORE, LONG_TEXT, STORE
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE, until
 
@@ -83,11 +83,11 @@ async def test_a_slow_store_blocks_no_other_call(
 async def test_short_texts_are_stored_while_long_ones_wait_for_each_other(
     call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released, ended, at_once = threading.Event(), threading.Event(), threading.Semaphore(LONG_WRITERS)
+    released, ended, at_once = threading.Event(), threading.Event(), threading.Semaphore(LONG_STORE.most)
     real = store.store_memory
 
     def slow(kind: str, content: str, **others: Any) -> StoreMemoryResult:
-        if len(content) > LONG:
+        if len(content) > LONG_TEXT:
             assert at_once.acquire(blocking=False), "too many at once"
             released.wait(PATIENCE)
             ended.set()
@@ -96,11 +96,11 @@ async def test_short_texts_are_stored_while_long_ones_wait_for_each_other(
 
     monkeypatch.setattr(store, "store_memory", slow)
     async with anyio.create_task_group() as group:
-        for number in range(WRITERS):
-            text = f"Long text {number}. {'x' * LONG}"
+        for number in range(STORE.most):
+            text = f"Long text {number}. {'x' * LONG_TEXT}"
             group.start_soon(functools.partial(call, "store_report", agent_id="a", session_id="s", content=text))
         answer = await call("store_report", agent_id="a", session_id="s", content="Short.")
         assert not ended.is_set()
         released.set()
     assert answer.structured_content["success"] is True
-    assert store.get_session_stats("s").total_memories == WRITERS + 1
+    assert store.get_session_stats("s").total_memories == STORE.most + 1

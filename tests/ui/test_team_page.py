@@ -21,7 +21,7 @@ from leaving import asked
 from over_http.calling import answer_in, post
 from over_http.conftest import ALL_TOOLS, Team, serving
 from vector_memory.maintenance.doctor.report import Report, problem
-from vector_memory.server.turns import Turns
+from vector_memory.server.turns import Kind, Turn, Turns
 from vector_memory.server.ui import team_page
 from vector_memory.server.ui.checkup import Checkup
 from vector_memory.server.ui.deletions import Deletions
@@ -398,14 +398,14 @@ def test_what_was_kept_for_those_who_have_left_is_forgotten_but_not_their_deleti
 def test_the_requests_of_the_page_take_turns_with_the_calls_of_others(
     enter: Entering, team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken, take = list[str](), Turns.taken
+    taken, wait = list[str](), Turns.wait
 
-    def noted(turns: Turns, name: str) -> Any:
-        taken.append(name)
-        return take(turns, name)
+    def noted(turns: Turns, begin: Callable[[], object], kind: Kind, namespace: str) -> Turn:
+        taken.append(f"{namespace} {kind.name}")
+        return wait(turns, begin, kind, namespace)
 
     browser = enter(team, team.token("ada"))
-    monkeypatch.setattr(Turns, "taken", noted)
+    monkeypatch.setattr(Turns, "wait", noted)
     browser.ask("state")
     browser.ask("memories")
     assert taken == ["red page"]

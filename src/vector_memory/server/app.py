@@ -28,8 +28,9 @@ from vector_memory.server.prompts import add_completions, add_prompts
 from vector_memory.server.resources import add_resources
 from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire
-from vector_memory.server.tools import may_wait_to_write, offered
+from vector_memory.server.tools import kind_of, offered
 from vector_memory.server.tools.failures import UnknownTools
+from vector_memory.server.turns import OTHER, Kind
 from vector_memory.settings import (
     FileLocations,
     MemoryAddress,
@@ -293,7 +294,7 @@ def run_server(
     stop_on_signals(end)
     try:
         client = early_client(key_of(offer))
-        wire = Wire(client.source, client.sink, end, is_writing, client.answered)
+        wire = Wire(client.source, client.sink, end, kind_of_request, client.answered, client.written)
         if not IN_STORE.isdisjoint(offer.chosen()):
             memory.open_storage()
         server = create_server(memory.open_store, offer, memory.open_files, project_at(address), is_busy=wire.is_busy)
@@ -315,10 +316,10 @@ def project_at(address: MemoryAddress) -> Project:
         return NO_PROJECT
 
 
-def is_writing(request: JSONRPCRequest) -> bool:
-    """Return whether a request may have to wait for the write lock."""
+def kind_of_request(request: JSONRPCRequest) -> Kind:
+    """Return which requests one waits for."""
     match request:
         case JSONRPCRequest(method="tools/call", params={"name": str(name), **others}):
             arguments = others.get("arguments")
-            return may_wait_to_write(name, arguments if isinstance(arguments, dict) else {})
-    return False
+            return kind_of(name, arguments if isinstance(arguments, dict) else {})
+    return OTHER

@@ -233,10 +233,9 @@ class EarlyClient(io.RawIOBase):
         self.answered: deque[tuple[bytes, bytes]] = deque()
         self._lines = bytearray()
         self._handed_on, self._is_mine = 0, True
-        self._stopping, self._stop = os.pipe()
+        self._taking, self._sending = threading.Lock(), threading.Lock()
         self._asked = threading.Event()
-        self._thread = threading.Thread(target=self._answer, name="early", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._answer, name="early", daemon=True).start()
 
     def wait_for_request(self) -> None:
         """Wait, but not long, until the first request is answered or left to the server."""
@@ -248,10 +247,7 @@ class EarlyClient(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read the client's bytes, first those that were read already. From now on nothing is answered here."""
-        if self._is_mine:
-            os.close(self._stop)
-            self._thread.join()
-            os.close(self._stopping)
+        with self._taking:
             self._is_mine = False
         rest = bytes(self._lines[self._handed_on : self._handed_on + len(buffer)])
         self._handed_on += len(rest)
@@ -262,38 +258,46 @@ class EarlyClient(io.RawIOBase):
         buffer[: len(rest)] = rest
         return len(rest)
 
+    def written(self) -> None:
+        """Return when what was answered is written."""
+        with self._sending:
+            pass
+
     def _answer(self) -> None:
         begin = 0
         while self._answers and len(self._lines) < MOST_BYTES:
-            if self._stopping in wait_for(self._source.fileno(), self._stopping):
-                break
-            piece = os.read(self._source.fileno(), PIECE)
+            wait_for(self._source.fileno())
+            with self._taking:
+                piece = os.read(self._source.fileno(), PIECE) if self._is_mine else b""
+                self._lines += piece
             if not piece:
                 break
-            self._lines += piece
             while end := self._lines.find(b"\n", begin) + 1:
-                self._take(bytes(self._lines[begin:end]))
+                self._take(bytes(self._lines[begin:end]), self._answers)
                 begin = end
         self._asked.set()
 
-    def _take(self, line: bytes) -> None:
-        answer = self._answers.to(line) if self._answers and len(line) < PIECE else None
+    def _take(self, line: bytes, answers: EarlyAnswers) -> None:
+        with self._taking:
+            answer = answers.to(line) if self._is_mine and len(line) < PIECE else None
+            if answer:
+                self.answered.append((line, answer))
+                self._sending.acquire()
         if answer:
             try:
                 self.sink.write(answer)
                 self.sink.flush()
             except OSError:  # nobody reads any more, and nothing was stored
                 os._exit(0)
-            self.answered.append((line, answer))
+            self._sending.release()
         self._asked.set()
 
 
-def wait_for(*descriptors: int) -> list[int]:
-    """Wait until at least one of these can be read or has ended; return those."""
+def wait_for(descriptor: int) -> None:
+    """Wait until this can be read or has ended."""
     poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _ in poller.poll()]
+    poller.register(descriptor, select.POLLIN)
+    poller.poll()
 
 
 _client: EarlyClient | None = None

@@ -10,8 +10,9 @@ import select
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import BinaryIO
 
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
@@ -25,15 +26,10 @@ from vector_memory.server.fastmcp_adapter import (
 )
 from vector_memory.server.jsonrpc import RefusedLineError, as_line, is_hook_call, is_id, read_line, read_message
 from vector_memory.server.tools.waiting import stop_waiting
-from vector_memory.storage.cancellation import Call, current_call
+from vector_memory.server.turns import HOOK, OTHER, Kind, Turn, all_turns
+from vector_memory.storage.cancellation import Call, current_call, give_way
 
 logger = logging.getLogger(__name__)
-
-READS_AT_ONCE, WRITES_AT_ONCE, LONG_AT_ONCE = 64, 16, 4
-"""Requests in progress. More would wait inside the server, where they delay others."""
-
-LONG = 2**16
-"""Bytes. Ordinary reading calls are shorter, and a call that stores this much takes longer."""
 
 MAX_BYTES_OPEN = 32 * 2**20
 """While the lines of unanswered requests have this many bytes, no more are read."""
@@ -46,27 +42,20 @@ SECONDS_BETWEEN_LOOKS = 0.05
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request, as text until it begins. `settled`: it is answered, or never will be. `answer`: sent already."""
+    """A request, as text until it begins, which takes far less memory. `answer`: what was sent already."""
 
     line: bytes
-    settled: asyncio.Future[None]
     answer: bytes | None = None
     call: Call = field(default_factory=Call)
-
-
-Lane = asyncio.Queue[Request]
-"""Requests of one kind that wait, as text, which takes far less memory."""
+    turn: Turn = field(init=False)
 
 
 class Wire:
     """A client's messages, from `source` to the server and from the server to `sink`.
 
-    `answered`: requests that were answered early, in their order, with the answers; those of the server are only
-    compared with these. `at_end` is called when the input has ended and its requests are answered, or when nobody reads
-    the answers.
-    `is_writing` tells which requests may wait for the database's write lock. These, and long lines, wait in separate
-    lanes, so that all other requests are answered in the meantime. Hook calls wait for no others: a client gives them
-    up after seconds, and nobody repeats them.
+    `kind_of`: the kind of a request, which waits for its turn. `early`: requests that were answered early, in their
+    order, with the answers; those of the server are only compared with these, once `written` has returned. `at_end` is
+    called when the input has ended and its requests are answered, or when nobody reads the answers.
     """
 
     def __init__(
@@ -74,30 +63,26 @@ class Wire:
         source: BinaryIO,
         sink: BinaryIO,
         at_end: Callable[[], object],
-        is_writing: Callable[[JSONRPCRequest], bool] = lambda _request: False,
-        answered: deque[tuple[bytes, bytes]] | None = None,
+        kind_of: Callable[[JSONRPCRequest], Kind] = lambda request: HOOK if is_hook_call(request) else OTHER,
+        early: deque[tuple[bytes, bytes]] | None = None,
+        written: Callable[[], object] = lambda: None,
     ) -> None:
-        self._source = source
-        self._sink = sink
-        self._at_end = at_end
-        self._is_writing = is_writing
-        self._answered = deque() if answered is None else answered
+        self._source, self._sink, self._at_end, self._kind_of = source, sink, at_end, kind_of
+        self._early, self._written = deque() if early is None else early, written
         # Separate threads: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
-        self._hooks, self._reads, self._writes, self._long = Lane(), Lane(), Lane(), Lane()
+        self._ready: asyncio.Queue[Request | JSONRPCMessage] = asyncio.Queue()
+        self._swallowed = asyncio.Event()
         self._open: dict[RequestId, list[Request]] = {}  # some clients use an id again
         self._bytes_open = 0
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[MessageStream]:
         """Carry messages while the block runs; yield the server's pair of streams."""
-        lanes = {self._hooks: READS_AT_ONCE, self._reads: READS_AT_ONCE}
-        lanes |= {self._writes: WRITES_AT_ONCE, self._long: LONG_AT_ONCE}
         async with create_client_server_memory_streams() as (ours, servers), asyncio.TaskGroup() as tasks:
             from_server, self._to_server = ours
-            jobs = [self._carry_in(), self._carry_out(from_server)]
-            jobs += [self._follow(lane) for lane, at_once in lanes.items() for _ in range(at_once)]
+            jobs = self._carry_in(), self._hand_on(), self._carry_out(from_server)
             carrying = [tasks.create_task(job) for job in jobs]
             yield servers
             for task in carrying:
@@ -127,38 +112,35 @@ class Wire:
 
     async def _take(self, line: bytes, message: JSONRPCMessage) -> None:
         """Pass a message on. Only requests wait: a request in progress may be waiting for any other message."""
-        match message:
-            case JSONRPCRequest():
-                answer = self._answered.popleft()[1] if self._answered and self._answered[0][0] == line else None
-                request = Request(line, asyncio.get_running_loop().create_future(), answer)
-                self._open.setdefault(coerce_request_id(message.id), []).append(request)
-                self._lane_of(message, line).put_nowait(request)
-                self._bytes_open += len(line)
-                if answer is not None:  # a later request may have the same id
-                    await asyncio.wait([request.settled], timeout=SECONDS_TO_ANSWER)
-                while self._bytes_open > MAX_BYTES_OPEN:
-                    await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-                return
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
-                if is_id(request_id):
-                    self._settle(request_id, cancelled=True)
-        await self._to_server.send(SessionMessage(message))
+        if not isinstance(message, JSONRPCRequest):
+            self._ready.put_nowait(message)
+            match message:
+                case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
+                    if is_id(request_id):
+                        self._settle(request_id, cancelled=True)
+            return
+        request = Request(line, self._early.popleft()[1] if self._early and self._early[0][0] == line else None)
+        self._open.setdefault(coerce_request_id(message.id), []).append(request)
+        self._bytes_open += len(line)
+        self._swallowed.clear()
+        request.turn = all_turns().wait(partial(self._ready.put_nowait, request), self._kind_of(message))
+        if request.answer is not None:  # a later request may have the same id
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._swallowed.wait(), SECONDS_TO_ANSWER)
+        while self._bytes_open > MAX_BYTES_OPEN:
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
-    def _lane_of(self, message: JSONRPCRequest, line: bytes) -> Lane:
-        if is_hook_call(message):
-            return self._hooks
-        return self._long if len(line) > LONG else self._writes if self._is_writing(message) else self._reads
-
-    async def _follow(self, lane: Lane) -> None:
-        """Pass the requests of a lane on, each when the one before it is settled."""
+    async def _hand_on(self) -> None:
+        """Pass what need not wait to the server, in order."""
         while True:
-            request = await lane.get()
-            if not request.call.cancelled:
-                # The stream passes the sender's context to the task that answers.
-                current_call.set(request.call)
-                await self._to_server.send(SessionMessage(read_message(request.line)))
-                await request.settled
-            del request  # while the next one is awaited, its line would stay in memory
+            item = await self._ready.get()
+            if isinstance(item, Request):
+                # The stream passes this context to the task that answers.
+                current_call.set(item.call)
+                give_way.set(item.turn.give_way)
+                item = read_message(item.line)
+            await self._to_server.send(SessionMessage(item))
+            del item  # while the next one is awaited, it would stay in memory
 
     def _settle(self, request_id: RequestId, *, cancelled: bool = False) -> None:
         """Forget a request that is answered, or never will be, and let another begin."""
@@ -169,7 +151,8 @@ class Wire:
                 del self._open[key]
             request.call.cancelled = cancelled
             self._bytes_open -= len(request.line)
-            request.settled.set_result(None)
+            self._swallowed.set()
+            request.turn.end()
 
     async def _carry_out(self, from_server: AsyncIterable[SessionMessage | Exception]) -> None:
         async for item in from_server:
@@ -183,10 +166,14 @@ class Wire:
             await self._write(message)
             return
         request = next(iter(self._open.get(coerce_request_id(request_id), ())), None)
+        if request is not None:
+            request.turn.give_way()
         if request is None or request.answer is None:
             await self._write(message)
-        elif from_json(as_line(message)) != from_json(request.answer):
-            logger.error("An early answer differs from the server's: %s", from_json(request.line)["method"])
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._writing, self._written)
+            if from_json(as_line(message)) != from_json(request.answer):
+                logger.error("An early answer differs from the server's: %s", from_json(request.line)["method"])
         self._settle(request_id)
 
     async def _write(self, message: JSONRPCMessage) -> None:

@@ -1,14 +1,15 @@
-"""Limits the number of concurrent searches and stores, so that waiting writers never delay readers.
+"""Decides which calls of this process wait: those over standard input as they are read, those over HTTP as they run.
 
-Namespaces with waiting calls take turns.
+Calls of one kind and namespace form a queue, and queues take turns. One that is cancelled while it waits never begins.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+import math
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Container
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, sleep_forever
 from anyio.lowlevel import RunVar
@@ -28,71 +29,98 @@ with 32 threads a search takes twice the processor time."""
 SECONDS_IN_THE_WAY = 0.25
 """A call that takes longer may itself be waiting for a database or a model, and no longer blocks the others."""
 
-WRITERS = 8
-"""One writes while the others embed. More would only take processor time from searches."""
+LONG_TEXT = 50_000
+"""Characters. Longer texts take seconds to embed, and short ones do not wait for them."""
 
-LONG = 50_000
-LONG_WRITERS = 2
-"""Longer texts (in characters) take seconds to embed: LONG_WRITERS at a time, and short texts do not wait for them."""
 
-INTAKE = 4
+class Kind(NamedTuple):
+    """A kind of call.
+
+    `works`: until it has taken SECONDS_IN_THE_WAY, it is one of AT_ONCE. `most`: so many of a namespace have begun.
+    """
+
+    name: str
+    works: bool = True
+    most: int = 64
+
+
+SEARCH, LOOK_UP, PAGE = Kind("searches"), Kind("look-ups"), Kind("page")
+STORE, LONG_STORE = Kind("stores", most=16), Kind("long stores", works=False, most=2)
+FILE, HOOK, OTHER = Kind("files", most=1), Kind("hooks", works=False), Kind("others", works=False)
+"""A client gives a hook up after seconds, and nobody repeats it: it waits for no other call."""
+
+
+class Turn:
+    """A call's turn, whose queue is that of its kind and namespace."""
+
+    def __init__(self, turns: "Turns", kind: Kind, namespace: str, begin: Callable[[], object]) -> None:
+        self.kind, self.queue, self.begin = kind, (namespace, kind), begin
+        self.works = self.is_under_way = False
+        self._turns, self._loop = turns, asyncio.get_running_loop()
+
+    def give_way(self) -> None:
+        """Let others work meanwhile. May be called from any thread, and more than once."""
+        self._loop.call_soon_threadsafe(self._turns.pass_on, self)
+
+    def end(self) -> None:
+        """Leave, whether it has begun or not."""
+        self._turns.end(self)
 
 
 class Turns:
-    """Turns for the calls of one event loop. A call that is cancelled while it waits has never begun."""
+    """The turns of the calls of one event loop."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._free = at_once
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._queues: dict[tuple[str, Kind], deque[Turn]] = {}
+        self._under_way: Counter[tuple[str, Kind]] = Counter()
 
-    @asynccontextmanager
-    async def taken(self, namespace: str) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it during the block or until the call yields it."""
-        await self._wait(namespace)
-        loop, turn = asyncio.get_running_loop(), ExitStack()
-        turn.callback(self._pass_on)
-        give_way.set(partial(loop.call_soon_threadsafe, turn.close))
-        timer = loop.call_later(SECONDS_IN_THE_WAY, turn.close)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            turn.close()  # once more does nothing
+    def wait(self, begin: Callable[[], object], kind: Kind, namespace: str = "") -> Turn:
+        """Call `begin` when it is the call's turn, which lasts until it ends."""
+        turn = Turn(self, kind, namespace, begin)
+        self._queues.setdefault(turn.queue, deque()).append(turn)
+        self._admit()
+        return turn
 
-    async def _wait(self, namespace: str) -> None:
-        if self._free:
-            self._free -= 1
+    def pass_on(self, turn: Turn) -> None:
+        """Let others work, though a call has not ended."""
+        self._free += turn.works
+        turn.works = False
+        self._admit()
+
+    def end(self, turn: Turn) -> None:
+        """Let a call leave."""
+        if turn.is_under_way:
+            self._under_way[turn.queue] -= 1
+            self.pass_on(turn)
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(namespace, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():  # it came at the same moment
-                self._pass_on()
-            raise
+        self._queues[turn.queue].remove(turn)
+        if not self._queues[turn.queue]:
+            del self._queues[turn.queue]
 
-    def _pass_on(self) -> None:
-        """Give the turn to the namespace that has waited the longest since its last one."""
-        while self._waiting:
-            namespace, turns = next(iter(self._waiting.items()))
-            del self._waiting[namespace]
-            turn = turns.popleft()
-            if turns:
-                self._waiting[namespace] = turns
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+    def _admit(self) -> None:
+        """Let calls begin, each of the queue that has waited the longest since its last turn."""
+        while queue := next(filter(self._has_room, self._queues), None):
+            waiting = self._queues.pop(queue)
+            turn = waiting.popleft()
+            if waiting:
+                self._queues[queue] = waiting
+            self._under_way[queue] += 1
+            turn.is_under_way = True
+            if turn.kind.works:
+                turn.works = True
+                self._free -= 1
+                asyncio.get_running_loop().call_later(SECONDS_IN_THE_WAY, self.pass_on, turn)
+            turn.begin()
 
+    def _has_room(self, queue: tuple[str, Kind]) -> bool:
+        kind = queue[1]
+        return self._under_way[queue] < kind.most and (self._free > 0 or not kind.works)
 
-Limiter = RunVar[CapacityLimiter]
 
 _turns: RunVar[Turns] = RunVar("turns")
-_writers: Limiter = RunVar("writers")
-_long_writers: Limiter = RunVar("long_writers")
-_file_writers: Limiter = RunVar("file_writers")
-_intake: Limiter = RunVar("intake")
+_threads: RunVar[CapacityLimiter] = RunVar("threads")
+any_number = partial(CapacityLimiter, math.inf)
 
 
 def of_loop(variable: RunVar[T], make: Callable[[], T]) -> T:
@@ -103,39 +131,50 @@ def of_loop(variable: RunVar[T], make: Callable[[], T]) -> T:
     return found
 
 
+def all_turns() -> Turns:
+    """Return the turns of this event loop."""
+    return of_loop(_turns, Turns)
+
+
 @asynccontextmanager
-async def turn_of_caller(work: str = "searches") -> AsyncIterator[None]:
-    """Wait for a turn of the caller's namespace, and have it during the block. Its kinds of `work` also take turns."""
-    async with of_loop(_turns, Turns).taken(f"{current_caller().namespace} {work}"):
+async def taken(kind: Kind) -> AsyncIterator[None]:
+    """Wait for the caller's turn, and have it during the block. A call that has a turn goes on."""
+    if give_way.get(None):
         yield
+        return
+    begun = asyncio.Event()
+    turn = all_turns().wait(begun.set, kind, current_caller().namespace)
+    before = give_way.set(turn.give_way)
+    try:
+        await begun.wait()
+        yield
+    finally:
+        give_way.reset(before)
+        turn.end()
+
+
+async def in_thread(kind: Kind, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function that writes in a thread that no reader waits for, and return its result."""
+    async with taken(kind):
+        try:
+            return await run_sync(partial(function, *args, **kwargs), limiter=of_loop(_threads, any_number))
+        except CancelledCallError:
+            # The thread noticed first: the cancellation that ends this task without an answer is about to arrive.
+            await sleep_forever()
+            raise
 
 
 async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that writes to the store, and return its result.
-
-    While all of these threads are busy, the call waits without one, and ends at once if the client cancels it.
-    """
-    work = partial(function, *args, **kwargs)
-    if any(isinstance(argument, str) and len(argument) > LONG for argument in args):
-        return await _limited(_long_writers, LONG_WRITERS, work)
-    async with turn_of_caller("stores"):
-        return await _limited(_writers, WRITERS, work)
+    """Run a function that writes to the store, and return its result."""
+    return await in_thread(kind_of_write(*args), function, *args, **kwargs)
 
 
-async def in_file_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that writes a Markdown file, one call at a time, and return its result."""
-    return await _limited(_file_writers, 1, partial(function, *args, **kwargs))
+def kind_of_write(*arguments: object) -> Kind:
+    """Return the kind of a call that writes to the store."""
+    is_long = any(isinstance(argument, str) and len(argument) > LONG_TEXT for argument in arguments)
+    return LONG_STORE if is_long else STORE
 
 
-async def in_intake_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that writes a text to the disk, and return its result, without waiting for slow calls."""
-    return await _limited(_intake, INTAKE, partial(function, *args, **kwargs))
-
-
-async def _limited(limiter: Limiter, most: int, work: Callable[[], T]) -> T:
-    try:
-        return await run_sync(work, limiter=of_loop(limiter, partial(CapacityLimiter, most)))
-    except CancelledCallError:
-        # The thread noticed first: the cancellation that ends this task without an answer is about to arrive.
-        await sleep_forever()
-        raise
+def kind_of_read(names: Container[str]) -> Kind:
+    """Return the kind of a call that reads, by the names of its arguments."""
+    return SEARCH if "query" in names or "queries" in names else LOOK_UP

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vector_memory.errors import ClosedMemoryError, DatabaseLockError
-from vector_memory.storage.cancellation import current_call, require_wanted
+from vector_memory.storage.cancellation import current_call, give_way, require_wanted
 
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
 
@@ -31,11 +31,10 @@ class WriteLock:
     """
 
     def __init__(self, busy: tuple[type[Exception], ...], advice: Callable[[], str] = lambda: LOCK_ADVICE) -> None:
-        self._busy = busy
-        self._advice = advice
+        self.busy, self.advice = busy, advice
+        self.is_closed = False
+        self.stalled_since = self.waited_at = -math.inf
         self._lock = threading.Lock()
-        self._stall = Stall()
-        self._closed = False
 
     @contextmanager
     def turn(self, seconds: float) -> Iterator["Turn"]:
@@ -44,87 +43,43 @@ class WriteLock:
         The time counts from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
         or ClosedMemoryError if the store is closed in the meantime.
         """
-        turn = self._next_turn(seconds)
+        turn = Turn(self, seconds)
         turn.require_reason_to_wait()
-        with self._stall.noticing(turn):
-            while not self._lock.acquire(timeout=LONGEST_PAUSE):
-                turn.require_reason_to_wait()
-            try:
-                turn.require_wanted()  # the thread that was ahead may have closed the file
-                yield turn
-            finally:
-                self._lock.release()
+        while not self._lock.acquire(timeout=LONGEST_PAUSE):
+            turn.wait()
+        try:
+            turn.require_wanted()  # the thread that was ahead may have closed the file
+            yield turn
+        finally:
+            self._lock.release()
 
     @contextmanager
     def last_turn(self) -> Iterator[None]:
         """Make all waiting writers fail, and wait only for the running transaction."""
-        self._closed = True
+        self.is_closed = True
         with self._lock:
             yield
 
     def require_time(self, seconds: float) -> None:
         """Raise what `turn` would raise at once, so that nothing is prepared in vain."""
-        self._next_turn(seconds).require_reason_to_wait()
+        Turn(self, seconds).require_reason_to_wait()
 
     def patience(self, seconds: float) -> Callable[[], float]:
         """Return what says how long a commit may take that needs no turn, counted as `turn` does."""
-        return self._next_turn(seconds).seconds_left
-
-    def _next_turn(self, seconds: float) -> "Turn":
-        return Turn(self._stall, seconds, lambda: self._closed, self._busy, self._advice)
-
-
-class Stall:
-    """Measures how long writers have been waiting while none in this process got the lock."""
-
-    def __init__(self) -> None:
-        self._waiting: set[Turn] = set()
-        self._since = self._given_up = -math.inf
-
-    @contextmanager
-    def noticing(self, turn: "Turn") -> Iterator[None]:
-        """Count a writer as waiting from now until it gets the lock, or gives up."""
-        if not self._is_recent():
-            self._since = time.monotonic()
-        self._waiting.add(turn)
-        try:
-            yield
-        finally:
-            if turn in self._waiting:
-                self._given_up = time.monotonic()
-                self._waiting.remove(turn)
-
-    def end(self, turn: "Turn") -> None:
-        """Note that a writer got the lock."""
-        self._waiting.remove(turn)
-        self._since, self._given_up = time.monotonic(), -math.inf
-
-    def seconds(self) -> float:
-        """Return how long the stall has lasted; 0 if no writer has been waiting recently."""
-        return time.monotonic() - self._since if self._is_recent() else 0.0
-
-    def _is_recent(self) -> bool:
-        return bool(self._waiting) or time.monotonic() - self._given_up <= STALLED_SECONDS
+        return Turn(self, seconds).seconds_left
 
 
 class Turn:
     """The wait of one writer."""
 
-    def __init__(
-        self,
-        stall: Stall,
-        seconds: float,
-        is_closed: Callable[[], bool],
-        busy: tuple[type[Exception], ...],
-        advice: Callable[[], str],
-    ) -> None:
-        self._stall = stall
-        self._busy = busy
-        self._advice = advice
+    def __init__(self, lock: WriteLock, seconds: float) -> None:
+        self._lock = lock
         self._call = current_call.get()
-        self._until = (self._call.arrived_at if self._call else time.monotonic()) + seconds
+        now = time.monotonic()
+        self._until = (self._call.arrived_at if self._call else now) + seconds
         self._enough = min(seconds, STALLED_SECONDS)
-        self._is_closed = is_closed
+        if now - lock.waited_at > STALLED_SECONDS:  # nobody is waiting
+            lock.stalled_since = now
 
     def take(self, begin: Callable[[], object]) -> None:
         """Call `begin` until it does not fail because another process is writing."""
@@ -132,7 +87,7 @@ class Turn:
         while not self._taken(begin):
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads processes out, protects nothing
             pause = min(pause * 2, LONGEST_PAUSE)
-        self._stall.end(self)
+        self._lock.stalled_since, self._lock.waited_at = time.monotonic(), -math.inf
         if self._call is not None:
             self._call.has_written = True
 
@@ -140,15 +95,22 @@ class Turn:
         """Return how long the commit may take, so that the call is answered in time."""
         return max(self._until - time.monotonic(), self._enough)
 
+    def wait(self) -> None:
+        """Let other calls work meanwhile. Raises what `require_reason_to_wait` raises."""
+        give_way.get()()
+        self._lock.waited_at = time.monotonic()
+        self.require_reason_to_wait()
+
     def require_reason_to_wait(self) -> None:
         """Raise what `require_wanted` raises, or DatabaseLockError if the time is over and the lock is stuck."""
         self.require_wanted()
-        if time.monotonic() >= self._until and self._stall.seconds() >= self._enough:
-            raise DatabaseLockError(self._advice())
+        now = time.monotonic()
+        if now >= self._until and now - self._lock.stalled_since >= self._enough:
+            raise DatabaseLockError(self._lock.advice())
 
     def require_wanted(self) -> None:
         """Raise an error if the result is no longer wanted."""
-        if self._is_closed():
+        if self._lock.is_closed:
             raise ClosedMemoryError
         require_wanted()
 
@@ -156,7 +118,7 @@ class Turn:
         self.require_wanted()
         try:
             begin()
-        except self._busy:
-            self.require_reason_to_wait()
+        except self._lock.busy:
+            self.wait()
             return False
         return True

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from vector_memory.server.jsonrpc import HOOK as HOOK_NAME
 from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
+from vector_memory.server.turns import FILE, HOOK, Kind, kind_of_read, kind_of_write
 from vector_memory.settings import Profile, Toolset
 
 Function = Callable[..., Any]
@@ -116,8 +118,11 @@ TAGGED_NAMES = {function.__name__ for function in functions_of([Toolset.TAGGED])
 """The tools of tagged memories."""
 
 
-def may_wait_to_write(name: str, arguments: Mapping[str, object]) -> bool:
-    """Return whether a call may have to wait for the write lock. A cleanup does so only if it deletes."""
-    if name == maintenance.cleanup_old_memories.__name__:
-        return arguments.get("dry_run") not in (None, True)
-    return name in WRITING
+def kind_of(name: str, arguments: Mapping[str, object]) -> Kind:
+    """Return which calls one waits for. A cleanup waits for the write lock only if it deletes."""
+    if name.startswith(HOOK_NAME):
+        return HOOK
+    if name == files.memory_write.__name__:
+        return FILE
+    only_counts = name == maintenance.cleanup_old_memories.__name__ and arguments.get("dry_run") in (None, True)
+    return kind_of_read(arguments) if only_counts or name not in WRITING else kind_of_write(*arguments.values())

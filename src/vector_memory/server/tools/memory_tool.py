@@ -35,7 +35,7 @@ from vector_memory.server.tools.failures import (
     without_null,
 )
 from vector_memory.server.tools.params import WholeNumber
-from vector_memory.server.turns import turn_of_caller
+from vector_memory.server.turns import kind_of_read, taken
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 LONGEST: ContextVar[int] = ContextVar("LONGEST", default=LEAST_LIMIT)
@@ -136,8 +136,7 @@ class MemoryTool(FunctionTool):
             await with_names(given, known, get_context(), stores=stores)
             # Others choose a thread themselves, or wait for what may happen.
             is_simple = reads(self.fn) and not iscoroutinefunction(self.fn)
-            work = "searches" if given.keys() & {"query", "queries"} else "look-ups"
-            async with turn_of_caller(work) if is_simple else nullcontext():
+            async with taken(kind_of_read(given)) if is_simple else nullcontext():
                 answer = await super().run(given)
             if stores and "session_id" in given and arguments.get("session_id") != LAST:
                 conversation_of(get_context()).stored_in = given["session_id"]

@@ -14,6 +14,7 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.turns import in_writers_thread, of_loop
+from vector_memory.storage.cancellation import give_way
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +48,7 @@ async def until_new(
     waiting = of_loop(waiting_calls, partial(CapacityLimiter, MAX_WAITING))
     if answer.total_new or not waiting.available_tokens:
         return answer
+    give_way.get()()
     async with waiting:
         while not answer.total_new and time.monotonic() < give_up and not _ends.get():
             await sleep(POLL_SECONDS)

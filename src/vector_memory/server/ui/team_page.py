@@ -28,7 +28,7 @@ from vector_memory.maintenance.doctor.report import Report
 from vector_memory.server.current_store import CLAIM, OWNER, current_caller
 from vector_memory.server.http.asgi_guard import App, Receive, Send
 from vector_memory.server.http.usage import Accounting, audited_ids
-from vector_memory.server.turns import turn_of_caller
+from vector_memory.server.turns import PAGE, taken
 from vector_memory.server.ui.api import PageFacts, refused
 from vector_memory.server.ui.checkup import Checkup, examine
 from vector_memory.server.ui.deletions import Deletions
@@ -170,7 +170,7 @@ class TeamPage:
             if route.path != UNCOUNTED:
                 recorded = self._accounting.recorded(call, ids, stores=route.path == IMPORT)
                 await entered.enter_async_context(recorded)
-                await entered.enter_async_context(turn_of_caller("page"))
+                await entered.enter_async_context(taken(PAGE))
             require_permitted(caller, route.path, scope["method"])
             await route.handle(scope, receive, send)
 
