@@ -11,6 +11,7 @@ import pytest
 from servers import CLIENT, LEGACY, MAIN, MODERN, SECONDS_TO_END, Server
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 GATE = """
 import os, sys, time
@@ -120,12 +121,18 @@ def test_it_ends_when_its_client_is_gone(held: Held) -> None:
     assert held.process.wait(SECONDS_TO_END) == 0
 
 
-def test_a_memory_that_cannot_be_opened_ends_it_with_the_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", ["list_sessions", "store_working_memory"])
+def test_each_call_says_why_a_memory_cannot_be_opened_until_it_can_be(tmp_path: Path, tool: str) -> None:
     (tmp_path / "memory.db").mkdir()
+    arguments = NOTE if tool.startswith("store") else {}
     with Held(tmp_path) as server:
-        server.hello()
-        assert server.released().process.wait(SECONDS_TO_END) == 1
-        assert b"memory.db" in server.errors()
+        asked = server.hello().ask_tool(tool, **arguments)
+        assert "choose another --database-path" in server.released().answer(asked)["message"]
+        assert not server.call(tool, **arguments)["success"]
+        (tmp_path / "memory.db").rmdir()
+        eventually(lambda: server.call(tool, **arguments)["success"])
+        server.end("SIGTERM")
+        assert b"choose another --database-path" in server.errors()
 
 
 def test_settings_are_checked_before_the_first_answer(tmp_path: Path) -> None:

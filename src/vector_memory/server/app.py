@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import cached_property, partial
@@ -16,7 +17,7 @@ from mcp_types import JSONRPCRequest
 
 from vector_memory import __version__
 from vector_memory.domain import Chunk, Project
-from vector_memory.errors import ConfigurationError, VectorMemoryError
+from vector_memory.errors import ConfigurationError, DatabaseError, VectorMemoryError
 from vector_memory.server import guide
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, SessionMemoryStore
@@ -80,19 +81,35 @@ P = TypeVar("P", SessionMemoryStore, FileMemory)
 
 
 class Parts(dict[str, Any]):
-    """What a server works with, by name. A part is opened when it is first asked for."""
+    """What a server works with, by name. A part is opened when it is first asked for.
+
+    One that could not be opened raises the reason at once, until `opened` succeeds.
+    """
 
     def __init__(self, stack: ExitStack, openers: Mapping[str, Callable[[], AbstractContextManager[Part]]]) -> None:
         super().__init__()
         self._stack, self._openers = stack, openers
+        self._opening, self._failures = threading.Lock(), dict[str, DatabaseError]()
 
     def __missing__(self, name: str) -> Part:
-        self[name] = part = self._stack.enter_context(self._openers[name]())
-        return part
+        if name in self._failures:
+            raise self._failures[name].with_traceback(None)
+        return self._open(name)
 
     def opened(self) -> list[Part]:
-        """Return all that can be opened, open."""
-        return [self[name] for name in self._openers]
+        """Return all that can be opened, open. Raises DatabaseError."""
+        return [self._open(name) for name in self._openers]
+
+    def _open(self, name: str) -> Part:
+        with self._opening:
+            if name not in self:
+                try:
+                    self[name] = self._stack.enter_context(self._openers[name]())
+                except DatabaseError as error:
+                    self._failures[name] = error
+                    raise
+            part: Part = self[name]
+            return part
 
 
 class OverHttp(NamedTuple):
@@ -131,8 +148,10 @@ def create_server(
             parts = Parts(stack, openers)
             if Toolset.SESSION in offer.chosen():
                 parts["conversation"] = Conversation(project, not offer.read_only, over_http is not None)
-            if over_http is not None or "files" in openers:
+            if over_http is not None:
                 parts.opened()
+            elif "files" in openers:
+                parts["files"]
             background = asyncio.create_task(work_in_background(parts.opened, is_busy))
             try:
                 yield parts
@@ -176,12 +195,20 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
 
 
 async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Callable[[], bool] = bool) -> None:
-    """Start the background work of the parts that `opened` returns after the first calls, then unload idle parts."""
+    """Start the background work of the parts that `opened` returns after the first calls, then unload idle parts.
+
+    While it raises DatabaseError, it is called again.
+    """
     for _ in range(LOOKS_AT_FIRST_CALLS):
         await asyncio.sleep(SECONDS_UNASKED)
         if not is_busy():
             break
-    parts = opened()
+    parts: Sequence[Part] = ()
+    while not parts:
+        try:
+            parts = await asyncio.to_thread(opened)
+        except DatabaseError:
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
     for part in parts:
         part.start_background_work()
     while True:
@@ -204,6 +231,7 @@ class OneClient:
         self._address, self._settings, self._offer = address, settings, offer
         self._export_folders, self._file_place = export_folders, file_place
         self._storage: Storage | None = None
+        self._failure: DatabaseError | None = None
         self._opened: list[SessionMemoryStore | FileMemory | Storage] = []
 
     @cached_property
@@ -214,26 +242,34 @@ class OneClient:
         return EmbeddingModel(lambda: load_embedder(self._settings))
 
     def open_storage(self) -> None:
-        """Open the storage of the store, before anything is asked: what cannot be used ends the server."""
+        """Open the storage of the store, before anything is asked. What cannot be used, a call says."""
 
         def cut(content: str) -> list[Chunk]:
             from vector_memory.indexing.indexer import Indexer
 
             return Indexer(self.model, self._settings).cut_without_model(content)
 
-        self._storage = open_storage(
-            self._address,
-            dimensions=self._settings.embedding_dim,
-            synchronous=self._settings.sqlite_synchronous,
-            read_only=self._offer.read_only,
-            cut=cut,
-        )
-        self._opened.append(self._storage)
+        try:
+            self._storage = open_storage(
+                self._address,
+                dimensions=self._settings.embedding_dim,
+                synchronous=self._settings.sqlite_synchronous,
+                read_only=self._offer.read_only,
+                cut=cut,
+            )
+        except DatabaseError as error:
+            logger.error("%s", error)  # noqa: TRY400 - it says what to do
+            self._failure = error
+        else:
+            self._opened.append(self._storage)
 
     def open_store(self) -> SessionMemoryStore:
-        """Open the store."""
+        """Open the store. Raises DatabaseError."""
         from vector_memory.store import SessionMemoryStore
 
+        if self._failure is not None:
+            failure, self._failure = self._failure, None  # the next attempt may succeed
+            raise failure
         store = SessionMemoryStore(
             self._address,
             self._settings,
