@@ -133,7 +133,7 @@ def server_answers(lines: Sequence[bytes], offer: ServerOptions = ServerOptions(
     server = create_server(MagicMock(), offer)
     (reading, to_server), (from_server, writing) = pipe(), pipe()
     with reading, to_server, from_server, writing:
-        wire = Wire(reading, writing, writing.close)
+        wire = Wire(EarlyClient(reading, writing), writing.close)
         said: list[bytes] = []
         threads = [
             threading.Thread(target=lambda: (to_server.writelines(lines), to_server.close())),
@@ -314,7 +314,7 @@ def test_an_answer_that_differs_from_the_servers_is_logged_and_not_sent_twice(
     rest: list[bytes] = []
     reading = threading.Thread(target=lambda: rest.extend(answers))
     reading.start()
-    wire = Wire(early_client.source, early_client.sink, lambda: None, early=early_client.answered)
+    wire = Wire(early_client, lambda: None)
     with caplog.at_level(logging.ERROR, stdio.__name__):
         asyncio.run(serve_streams(create_server(MagicMock(), ServerOptions(read_only=True)), wire.streams()))
     early_client.sink.close()
@@ -339,13 +339,7 @@ def test_a_client_that_ends_its_input_and_never_reads_does_not_keep_the_server(
     given.close()
     eventually(lambda: len(early_client.answered) > 1)
     reading = threading.Thread(target=answers.read)
-    wire = Wire(
-        early_client.source,
-        early_client.sink,
-        reading.start,
-        early=early_client.answered,
-        written=early_client.written,
-    )
+    wire = Wire(early_client, reading.start)
     asyncio.run(serve_streams(create_server(MagicMock()), wire.streams()))
     early_client.written()
     early_client.sink.close()

@@ -13,6 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from vector_memory.server import stdio
+from vector_memory.server.early import EarlyClient
 from vector_memory.server.stdio import Wire
 from vector_memory.server.turns import OTHER, Kind
 from waiting import PATIENCE
@@ -32,7 +33,9 @@ class Client:
         self.output, sink = pipe()
         self._files = [self.input, source, self.output, sink]
         self.ended = asyncio.Event()
-        self.wire = Wire(source, sink, self.ended.set, lambda one: WRITE if one.method == "store" else OTHER)
+        self.wire = Wire(
+            EarlyClient(source, sink), self.ended.set, lambda one: WRITE if one.method == "store" else OTHER
+        )
 
     async def send(self, *messages: object) -> None:
         """Write messages, each on a line."""

@@ -71,11 +71,11 @@ class SessionMemoryStore:
 
     `address`: its file, created by the first store, or the URL of a PostgreSQL database. `export_folders`: where
     documents may be written; default: `exports` beside the file, or in the project's `memory`. `other_databases`: files
-    that exports never replace. `embedder`, `model`: instead of the configured engine. `storage`: if it is open already.
+    that exports never replace. `embedder`, `model`: instead of the configured engine.
     On failure every method raises a subclass of VectorMemoryError and has changed nothing.
     """
 
-    def __init__(  # noqa: PLR0913 - one for each thing that a caller may have already
+    def __init__(
         self,
         address: Path | str | DatabaseUrl,
         settings: Settings | None = None,
@@ -85,14 +85,18 @@ class SessionMemoryStore:
         embedder: Embedder | None = None,
         model: EmbeddingModel | None = None,
         read_only: bool = False,
-        storage: Storage | None = None,
     ) -> None:
         self._address = address = memory_address(address)
         self.settings = settings = settings or Settings()
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
         self._indexer = Indexer(self._model, settings, links_of)
-        opened = partial(open_storage, synchronous=settings.sqlite_synchronous, cut=self._indexer.cut_without_model)
-        storage = storage or opened(address, dimensions=settings.embedding_dim, read_only=read_only)
+        storage = open_storage(
+            address,
+            dimensions=settings.embedding_dim,
+            synchronous=settings.sqlite_synchronous,
+            read_only=read_only,
+            cut=self._indexer.cut_without_model,
+        )
         self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)
         self._background = BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []

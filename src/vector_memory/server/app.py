@@ -16,8 +16,8 @@ from fastmcp.server.middleware import Middleware
 from mcp_types import JSONRPCRequest
 
 from vector_memory import __version__
-from vector_memory.domain import Chunk, Project
-from vector_memory.errors import ConfigurationError, DatabaseError, VectorMemoryError
+from vector_memory.domain import Project
+from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.server import guide
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, SessionMemoryStore
@@ -42,8 +42,6 @@ from vector_memory.settings import (
     project_folder,
 )
 from vector_memory.settings.repository import real_path
-from vector_memory.storage.base import Storage
-from vector_memory.storage.opening import open_storage
 
 if TYPE_CHECKING:
     from vector_memory.embedding import EmbeddingModel
@@ -89,7 +87,7 @@ class Parts(dict[str, Any]):
     def __init__(self, stack: ExitStack, openers: Mapping[str, Callable[[], AbstractContextManager[Part]]]) -> None:
         super().__init__()
         self._stack, self._openers = stack, openers
-        self._opening, self._failures = threading.Lock(), dict[str, DatabaseError]()
+        self._opening, self._failures = threading.Lock(), dict[str, VectorMemoryError]()
 
     def __missing__(self, name: str) -> Part:
         if name in self._failures:
@@ -97,7 +95,7 @@ class Parts(dict[str, Any]):
         return self._open(name)
 
     def opened(self) -> list[Part]:
-        """Return all that can be opened, open. Raises DatabaseError."""
+        """Return all that can be opened, open. Raises VectorMemoryError."""
         return [self._open(name) for name in self._openers]
 
     def _open(self, name: str) -> Part:
@@ -105,7 +103,9 @@ class Parts(dict[str, Any]):
             if name not in self:
                 try:
                     self[name] = self._stack.enter_context(self._openers[name]())
-                except DatabaseError as error:
+                except VectorMemoryError as error:
+                    if name not in self._failures:
+                        logger.error("%s", error)  # noqa: TRY400 - it says what to do
                     self._failures[name] = error
                     raise
             part: Part = self[name]
@@ -197,7 +197,7 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
 async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Callable[[], bool] = bool) -> None:
     """Start the background work of the parts that `opened` returns after the first calls, then unload idle parts.
 
-    While it raises DatabaseError, it is called again.
+    While it raises VectorMemoryError, it is called again.
     """
     for _ in range(LOOKS_AT_FIRST_CALLS):
         await asyncio.sleep(SECONDS_UNASKED)
@@ -207,7 +207,7 @@ async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Call
     while not parts:
         try:
             parts = await asyncio.to_thread(opened)
-        except DatabaseError:
+        except VectorMemoryError:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
     for part in parts:
         part.start_background_work()
@@ -230,9 +230,7 @@ class OneClient:
     ) -> None:
         self._address, self._settings, self._offer = address, settings, offer
         self._export_folders, self._file_place = export_folders, file_place
-        self._storage: Storage | None = None
-        self._failure: DatabaseError | None = None
-        self._opened: list[SessionMemoryStore | FileMemory | Storage] = []
+        self._opened: list[SessionMemoryStore | FileMemory] = []
 
     @cached_property
     def model(self) -> "EmbeddingModel":
@@ -241,35 +239,10 @@ class OneClient:
 
         return EmbeddingModel(lambda: load_embedder(self._settings))
 
-    def open_storage(self) -> None:
-        """Open the storage of the store, before anything is asked. What cannot be used, a call says."""
-
-        def cut(content: str) -> list[Chunk]:
-            from vector_memory.indexing.indexer import Indexer
-
-            return Indexer(self.model, self._settings).cut_without_model(content)
-
-        try:
-            self._storage = open_storage(
-                self._address,
-                dimensions=self._settings.embedding_dim,
-                synchronous=self._settings.sqlite_synchronous,
-                read_only=self._offer.read_only,
-                cut=cut,
-            )
-        except DatabaseError as error:
-            logger.error("%s", error)  # noqa: TRY400 - it says what to do
-            self._failure = error
-        else:
-            self._opened.append(self._storage)
-
     def open_store(self) -> SessionMemoryStore:
-        """Open the store. Raises DatabaseError."""
+        """Open the store."""
         from vector_memory.store import SessionMemoryStore
 
-        if self._failure is not None:
-            failure, self._failure = self._failure, None  # the next attempt may succeed
-            raise failure
         store = SessionMemoryStore(
             self._address,
             self._settings,
@@ -277,7 +250,6 @@ class OneClient:
             other_databases=[self._index_file] if Toolset.FILES in self._offer.chosen() else [],
             model=self.model,
             read_only=self._offer.read_only,
-            storage=self._storage,
         )
         if self._settings.embed_in_background:
             store.defer_vectors()
@@ -330,9 +302,7 @@ def run_server(
     stop_on_signals(end)
     try:
         client = early_client(key_of(offer))
-        wire = Wire(client.source, client.sink, end, kind_of_request, client.answered, client.written)
-        if not IN_STORE.isdisjoint(offer.chosen()):
-            memory.open_storage()
+        wire = Wire(client, end, kind_of_request)
         server = create_server(memory.open_store, offer, memory.open_files, project_at(address), is_busy=wire.is_busy)
         asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:

@@ -227,7 +227,7 @@ class EarlyClient(io.RawIOBase):
     `source`: the lines again. `sink`: where answers go. `answered`: what was answered, line and answer.
     """
 
-    def __init__(self, source: BinaryIO, sink: BinaryIO, answers: EarlyAnswers | None) -> None:
+    def __init__(self, source: BinaryIO, sink: BinaryIO, answers: EarlyAnswers | None = None) -> None:
         self._source, self.sink, self._answers = source, sink, answers
         self.source = io.BufferedReader(self, PIECE)
         self.answered: deque[tuple[bytes, bytes]] = deque()

@@ -7,7 +7,6 @@ requests when the input ends.
 import asyncio
 import logging
 import select
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +17,7 @@ from typing import BinaryIO
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from pydantic_core import from_json
 
+from vector_memory.server.early import EarlyClient
 from vector_memory.server.fastmcp_adapter import (
     MessageStream,
     SessionMessage,
@@ -51,24 +51,20 @@ class Request:
 
 
 class Wire:
-    """A client's messages, from `source` to the server and from the server to `sink`.
+    """A client's messages, to the server and back.
 
-    `kind_of`: the kind of a request, which waits for its turn. `early`: requests that were answered early, in their
-    order, with the answers; those of the server are only compared with these, once `written` has returned. `at_end` is
-    called when the input has ended and its requests are answered, or when nobody reads the answers.
+    The server's answers to what was answered early are only compared with these. `kind_of`: the kind of a request,
+    which waits for its turn. `at_end` is called when the input has ended and its requests are answered, or when nobody
+    reads the answers.
     """
 
     def __init__(
         self,
-        source: BinaryIO,
-        sink: BinaryIO,
+        client: EarlyClient,
         at_end: Callable[[], object],
         kind_of: Callable[[JSONRPCRequest], Kind] = lambda request: HOOK if is_hook_call(request) else OTHER,
-        early: deque[tuple[bytes, bytes]] | None = None,
-        written: Callable[[], object] = lambda: None,
     ) -> None:
-        self._source, self._sink, self._at_end, self._kind_of = source, sink, at_end, kind_of
-        self._early, self._written = deque() if early is None else early, written
+        self._client, self._at_end, self._kind_of = client, at_end, kind_of
         # Separate threads: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
@@ -96,7 +92,7 @@ class Wire:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                line, message = await loop.run_in_executor(self._reading, receive, self._source)
+                line, message = await loop.run_in_executor(self._reading, receive, self._client.source)
             except EOFError:
                 break
             except RefusedLineError as refused:
@@ -105,7 +101,7 @@ class Wire:
                 await self._take(line, message)
         stop_waiting()
         give_up = loop.time() + SECONDS_TO_ANSWER
-        while self._open and loop.time() < give_up and not is_hung_up(self._sink):
+        while self._open and loop.time() < give_up and not is_hung_up(self._client.sink):
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         self._at_end()
         await self._to_server.aclose()
@@ -119,7 +115,8 @@ class Wire:
                     if is_id(request_id):
                         self._settle(request_id, cancelled=True)
             return
-        request = Request(line, self._early.popleft()[1] if self._early and self._early[0][0] == line else None)
+        early = self._client.answered
+        request = Request(line, early.popleft()[1] if early and early[0][0] == line else None)
         self._open.setdefault(coerce_request_id(message.id), []).append(request)
         self._bytes_open += len(line)
         self._swallowed.clear()
@@ -171,14 +168,14 @@ class Wire:
         if request is None or request.answer is None:
             await self._write(message)
         else:
-            await asyncio.get_running_loop().run_in_executor(self._writing, self._written)
+            await asyncio.get_running_loop().run_in_executor(self._writing, self._client.written)
             if from_json(as_line(message)) != from_json(request.answer):
                 logger.error("An early answer differs from the server's: %s", from_json(request.line)["method"])
         self._settle(request_id)
 
     async def _write(self, message: JSONRPCMessage) -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(self._writing, send, self._sink, message)
+            await asyncio.get_running_loop().run_in_executor(self._writing, send, self._client.sink, message)
         except OSError:  # nobody reads any more
             self._at_end()
 

@@ -48,7 +48,7 @@ from vector_memory.outbox.folder import outbox_for, user_folder
 from vector_memory.redaction import redact
 from vector_memory.results.sessions import Result
 from vector_memory.server.app import add_listed
-from vector_memory.server.early import take_standard_streams
+from vector_memory.server.early import EarlyClient, take_standard_streams
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
 from vector_memory.server.hooks import HEARD_AT, HOOKS
 from vector_memory.server.hooks.capture import outcome_in_time
@@ -261,7 +261,7 @@ def run_relay(url: str, token_file: Path, offer: ServerOptions, redacts: Redact)
     relay = Relay(Remote(url, partial(read_token, token_file)), outbox_of(url, token_file), redacts)
     end = partial(end_process, relay.close)
     stop_on_signals(end)
-    asyncio.run(serve_streams(create_relay(relay, offer), Wire(*take_standard_streams(), end).streams()))
+    asyncio.run(serve_streams(create_relay(relay, offer), Wire(EarlyClient(*take_standard_streams()), end).streams()))
     end()
 
 
