@@ -26,8 +26,9 @@ from vector_memory.settings import Answers, Profile, ServerOptions, Settings, To
 LIBRARIES = ("fastmcp", "mcp", "mcp-types")
 META = {"_meta": {VERSION: LATEST_MODERN_VERSION, CAPABILITIES: {}}}
 HELLO = {"protocolVersion": "", "capabilities": {}, "clientInfo": {"name": "", "version": ""}}
-LEGACY = (("initialize", HELLO), ("tools/list", {}))
-MODERN = (("server/discover", META), ("tools/list", META))
+LISTS = ("prompts/list", "resources/list", "resources/templates/list")
+LEGACY = (("initialize", HELLO), ("tools/list", {}), *((name, {}) for name in LISTS))
+MODERN = (("server/discover", META), ("tools/list", META), *((name, META) for name in LISTS))
 VARIES = {"tools", "protocolVersion"}
 """What an answer does not share with all others of its method."""
 
@@ -52,7 +53,7 @@ def answers_of(offer: ServerOptions, requests: tuple[tuple[str, Any], ...]) -> l
                 await send.send(SessionMessage(read_message(json.dumps(request).encode())))
                 answer = await receive.receive()
                 assert isinstance(answer, SessionMessage)
-                results.append(json.loads(as_line(answer.message))["result"])
+                results.append(json.loads(as_line(answer.message)).get("result"))
             await send.aclose()
 
         async with create_client_server_memory_streams() as ((receive, send), servers), asyncio.TaskGroup() as tasks:
@@ -91,7 +92,8 @@ def lines() -> Iterator[str]:
 
     configurations = {}
     for offer in offers():
-        (initialize, listed), (discover, listed_again) = answers_of(offer, LEGACY), answers_of(offer, MODERN)
+        initialize, listed, *lists = answers_of(offer, LEGACY)
+        discover, listed_again, *lists_again = answers_of(offer, MODERN)
         assert listed_again["tools"] == listed["tools"]
         parts = {"initialize": initialize, "discover": discover, "list": listed_again}
         shared = {name: {key: one for key, one in part.items() if key not in VARIES} for name, part in parts.items()}
@@ -99,7 +101,12 @@ def lines() -> Iterator[str]:
             number({name: number(part) if name.endswith("Schema") else part for name, part in tool.items()})
             for tool in listed["tools"]
         ]
-        configurations[key_of(offer)] = {name: number(part) for name, part in shared.items()} | {"tools": tools}
+        configurations[key_of(offer)] = {
+            **{name: number(part) for name, part in shared.items()},
+            "tools": tools,
+            "legacy": dict(zip(LISTS, map(number, lists), strict=True)),
+            "modern": dict(zip(LISTS, map(number, lists_again), strict=True)),
+        }
     head = {
         "libraries": [f"{name.replace('-', '_')}-{version(name)}" for name in LIBRARIES],
         "handshakes": HANDSHAKE_PROTOCOL_VERSIONS,

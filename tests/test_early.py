@@ -59,6 +59,7 @@ def modern(method: str, **others: Any) -> dict[str, Any]:
 
 
 DONE = {"method": "notifications/initialized"}
+LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 LIST, PING = asked("tools/list"), asked("ping")
 CALL = asked("tools/call", name="list_sessions", arguments={})
 CODE = {
@@ -75,8 +76,10 @@ ANSWERED: dict[str, tuple[list[dict[str, Any]], list[int]]] = {
     "without waiting": ([hello(), LIST], [1, 2]),
     "a token": ([hello(), asked("tools/list", _meta={"progressToken": 0})], [1, 2]),
     "hello twice": ([hello(), hello("2025-06-18"), LIST], [1, 2, 3]),
-    "among others": ([hello(), CALL, asked("resources/list"), asked("logging/setLevel"), PING, LIST], [1, 5, 6]),
+    "among others": ([hello(), CALL, asked("resources/read"), asked("logging/setLevel"), PING, LIST], [1, 5, 6]),
+    "all lists": ([hello(), DONE, *map(asked, LISTS)], [1, 3, 4, 5, 6]),
     "2026": ([modern("server/discover"), modern("tools/list", progressToken=1)], [1, 2]),
+    "2026, all lists": ([modern("server/discover"), *map(modern, LISTS)], [1, 2, 3, 4, 5]),
     "2026 without a name": (
         [asked("server/discover", _meta={k: v for k, v in ENVELOPE.items() if "Info" not in k})],
         [1],

@@ -57,7 +57,7 @@ def test_the_first_answers_wait_for_no_library(tmp_path: Path, version: str) -> 
     with Held(tmp_path, version=version) as server:
         early = server.hello().request("tools/list")["result"]
         early_again = server.request("tools/list")["result"]
-        late = server.ask("prompts/list")
+        late = server.ask("resources/read", uri="memory://sessions")
         assert "result" in server.released().receive(late)
         assert server.call("list_sessions")["success"]
         assert server.request("tools/list")["result"] == early == early_again

@@ -151,9 +151,11 @@ class EarlyAnswers:
                 return {"protocolVersion": agreed, **self._value("initialize")}
             case "ping", _ if params.keys() <= {"_meta"}:
                 return {}
-            case "tools/list", _ if params.keys() <= {"_meta"} and self._is_initialized:
+            case _ if not (params.keys() <= {"_meta"} and self._is_initialized):
+                return None
+            case "tools/list", _:
                 return {"tools": self._tools()}
-        return None
+        return self._list("legacy", method)
 
     def _modern(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         match params:
@@ -168,11 +170,16 @@ class EarlyAnswers:
                     return dict(self._value("discover"))
                 if method == "tools/list":
                     return {"tools": self._tools(), **self._value("list")}
+                return self._list("modern", method)
         return None
 
     def _value(self, name: str) -> dict[str, Any]:
         value: dict[str, Any] = self._described["values"][self._offered[name]]
         return value
+
+    def _list(self, era: str, method: str) -> dict[str, Any] | None:
+        number = self._offered[era].get(method)
+        return None if number is None else self._described["values"][number]
 
     def _tools(self) -> list[dict[str, Any]]:
         return tools_of(self._described, self._offered)
