@@ -9,7 +9,6 @@ from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_E
 from servers import ENVELOPE, LEGACY, MODERN, Server
 
 CALL = b'{"jsonrpc":"2.0","id":700,"method":"tools/call","params":{"name":"list_sessions","arguments":%s}}'
-TOO_LONG = CALL % (b'{"agent_id":"' + b"x" * 100 * 2**20 + b'"}')
 BAD_LINES = {
     "broken JSON": (b'{"jsonrpc":"2.0","id":1,,}', PARSE_ERROR, None),
     "a lone surrogate": (CALL % rb'{"agent_id":"\ud83d"}', PARSE_ERROR, 700),
@@ -40,7 +39,8 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_line_of_100_mb_takes_little_memory(server: Server) -> None:
     assert server.call("list_sessions")["success"], "which opens the memory"
     before = server.peak_mb()
-    server.write(TOO_LONG + b"\n")
+    begun, ended = CALL.split(b"%s")
+    server.write(begun + b'{"agent_id":"' + b"x" * 100 * 2**20 + b'"}' + ended + b"\n")
     answer = server.receive()
     assert (answer["id"], answer["error"]["code"]) == (700, INVALID_REQUEST)
     assert server.peak_mb() - before < LONGEST_MB
