@@ -171,9 +171,13 @@ async def test_a_failure_is_logged_without_content_and_not_shown(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(PROMPT)
 
+    def logged() -> list[str]:
+        return [record.levelname for record in caplog.records if record.name.startswith("vector_memory")]
+
     monkeypatch.setattr(*failing, fail)
     assert await talk.prompt("s", PROMPT) is None
-    assert [record.levelname for record in caplog.records if record.name.startswith("vector_memory")] == ["WARNING"]
+    await until(logged)  # a moment after the answer
+    assert logged() == ["WARNING"]
     assert PROMPT not in caplog.text
 
 
