@@ -59,9 +59,13 @@ def ours(*words: str, env: Mapping[str, str], cwd: Path) -> str:
     return run(sys.executable, "-P", "-m", "vector_memory", *words, env=env, cwd=cwd)
 
 
+def memory_in(project: Path) -> Path:
+    return project / "memory" / "agent_session_memory.db"
+
+
 def stored(project: Path, kind: str) -> list[str]:
     """Return the texts of this kind in the project's memory."""
-    with SessionMemoryStore(project / "memory" / "agent_session_memory.db") as store:
+    with SessionMemoryStore(memory_in(project)) as store:
         return [found.content for found in store.search_scoped(Scope(kind)).results]
 
 
@@ -223,7 +227,9 @@ def test_codex_remembers_unasked_after_install_and_trust(
     assert stored(user.project, "working_memory") == [ANSWER]
     assert stored(user.project, "report") == [REPORT]
     user.ask("Go on.")
-    assert f"Last answer (memory 3): {ANSWER}" in model.requests[-1].text
+    [number] = re.findall(rf"Last answer \(memory (\d+)\): {re.escape(ANSWER)}", model.requests[-1].text)
+    with SessionMemoryStore(memory_in(user.project)) as store:
+        assert store.get_memory_by_id(int(number)).memory.content == ANSWER
     user.ours("uninstall", "codex", f"--{scope}", "--yes")
     assert user.files() == before
     user.ask("Is anything left?")
