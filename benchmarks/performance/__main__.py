@@ -8,7 +8,7 @@ run: a FastMCP server with one empty tool, the original server's search, vec0 by
 writes the tables into docs/lab/performance.md and the plots into docs/images.
 
 The part `straight`, if it is named, is the table of a search beside the original design, with goals; see straight.py.
-`--before CHECKOUT` measures another checkout of this repository in the same run.
+`--before CHECKOUT` measures another checkout of this repository in the same run, in the parts store and straight.
 
 The part `engines` compares SQLite and PostgreSQL in the largest of the files, if it is named.
 """
@@ -53,12 +53,11 @@ def start(options: argparse.Namespace, folder: Path) -> Report:
     return {"start": starting.measure(folder, options.runs)}
 
 
-def store(_options: argparse.Namespace, folder: Path) -> Report:
-    """Measure storing in one thread and in several, and an idle engine."""
+def store(options: argparse.Namespace, folder: Path) -> Report:
+    """Measure storing, also by another checkout, and in several threads."""
     return {
-        "store": storing.measure(folder / "store.db"),
+        "store": storing.measure(checkouts_of(options), folder),
         "threads": storing.measure_threads(folder / "threads.db"),
-        "idle": storing.measure_idle(),
     }
 
 
@@ -128,11 +127,15 @@ def compare_engines(options: argparse.Namespace, folder: Path) -> Report:
     }
 
 
+def checkouts_of(options: argparse.Namespace) -> dict[str, Path]:
+    """Return the checkouts that are measured in the same run."""
+    return {"ours": ROOT} | ({"before": options.before.resolve()} if options.before else {})
+
+
 def straight_through(options: argparse.Namespace, folder: Path) -> Report:
     """Measure a search beside the original design, and beside another checkout."""
-    checkouts = {"ours": ROOT} | ({"before": options.before.resolve()} if options.before else {})
     place, rounds = options.files or folder, options.rounds
-    figures = straight.measure(checkouts, options.passages, place, options.documents, rounds)
+    figures = straight.measure(checkouts_of(options), options.passages, place, options.documents, rounds)
     return {"straight": figures, "load after": round(os.getloadavg()[0], 1)}
 
 
@@ -174,7 +177,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=5, help="starts of each server")
     parser.add_argument("--rounds", type=int, default=3, help="of the part straight, after the first")
-    parser.add_argument("--before", type=Path, help="another checkout, for the part straight")
+    parser.add_argument("--before", type=Path, help="another checkout, for store and straight")
     parser.add_argument("--stores", type=int, default=STORES, help="of each process")
     parser.add_argument("--seconds", type=float, default=1.0, help="at most, for each way of searching a scope")
     parser.add_argument("--json", type=Path)

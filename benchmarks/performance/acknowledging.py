@@ -8,7 +8,7 @@ include what its other threads have done meanwhile.
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -41,29 +41,32 @@ def measure(folder: Path) -> dict[str, dict[str, Figures]]:
         embedding = timed(partial(embed_report, indexer, report(number)))
         for way, server in servers.items():
             times = values[way]
-            receipt = note_receipt(
-                times, "a report of 5,000 tokens", server, partial(store_report, text=report(number))
-            )
-            found = receipt + timed(partial(until_found, server, number))
+            took = note(times, "a report of 5,000 tokens", receipt(server, partial(store_report, text=report(number))))
+            found = took + timed(partial(until_found, server, number))
             times["until it is found by meaning"].append(found)
             times["embedding it and nothing else"].append(embedding)
             times["found by meaning / embedding, not ms"].append(found / embedding)
     for number in range(NOTES):
         for way, server in servers.items():
-            note_receipt(values[way], "a note", server, partial(store_note, number=number))
+            note(values[way], "a note", receipt(server, partial(store_note, text=prompt(number))))
             until_found(server, number, "working_memory")  # so that nothing else is under way
     for server in servers.values():
         server.stop()
     return {way: {what: summary(each) for what, each in of_way.items()} for way, of_way in values.items()}
 
 
-def note_receipt(times: Values, what: str, server: Server, store: Callable[[Server], object]) -> float:
-    """Store, and note how long the receipt took; return that."""
+def receipt(server: Server, store: Callable[[Server], object]) -> Figures:
+    """Store; return how long the receipt took, and what of the processor."""
     before = server.cpu_ms()
     took = timed(partial(store, server))
-    times[f"receipt of {what}"].append(took)
-    times[f"receipt of {what}, processor time"].append(server.cpu_ms() - before)
-    return took
+    return {"receipt": took, "receipt, processor time": server.cpu_ms() - before}
+
+
+def note(times: Values, what: str, figures: Figures) -> float:
+    """Note what a receipt took; return how long."""
+    for name, value in figures.items():
+        times[name.replace("receipt", f"receipt of {what}")].append(value)
+    return figures["receipt"]
 
 
 def loaded_indexer() -> Indexer:
@@ -118,9 +121,9 @@ def together(path: Path, flag: str, processes: int) -> tuple[list[float], Figure
     return times, {"s to the last receipt": stored, "s to the last vector": done, "processor s": used / 1000}
 
 
-def ready(path: Path, flag: str) -> Server:
+def ready(path: Path, flag: str, settings: Mapping[str, str] | None = None) -> Server:
     """Start a server whose model is loaded."""
-    server = Server(command=[*OUR_SERVER, str(path), flag])
+    server = Server(command=[*OUR_SERVER, str(path), flag], settings=settings)
     server.initialize()
     server.call("search_reports_specific_chunks", query="anything")
     return server
@@ -131,9 +134,9 @@ def store_report(server: Server, text: str) -> None:
     server.call("store_report", agent_id="agent", session_id=SESSION, content=text)
 
 
-def store_note(server: Server, number: int) -> None:
+def store_note(server: Server, text: str) -> None:
     """Store a note."""
-    server.call("store_working_memory", agent_id="agent", session_id=SESSION, content=prompt(number))
+    server.call("store_working_memory", agent_id="agent", session_id=SESSION, content=text)
 
 
 def until_found(server: Server, number: int, kind: str = "reports") -> None:

@@ -1,48 +1,55 @@
-"""Storing: what a report of 5,000 tokens and a short prompt cost, and how much of it is the embedding engine's."""
+"""Storing: what a report of 5,000 tokens, twenty there, and a note cost beside the embedding; also of another checkout.
+
+What a package does in a process of its own, is by the thread; a receipt is what a server takes that defers its vectors.
+"""
 
 import itertools
 import statistics
-import threading
+import sys
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
+from acknowledging import WAYS, ready, receipt, store_note, store_report, until_found
+from files import environment
 from metering import MeteredEmbedder
+from straight import work, worker
 from texts import prompt, report
 from timing import Figures, summary, timed
 
-from vector_memory.domain import Page, Scope
 from vector_memory.embedding import load_embedder
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
-REPORTS, PROMPTS = 10, 100
+FIRST_REPORTS, REPORTS, NOTES = 20, 8, 40
+AT_ONCE = WAYS["before the vectors"]
 THREADS = (1, 2, 4)
 ROUNDS = 3
 
 
-def measure(path: Path) -> dict[str, Figures]:
-    """Store reports and prompts one after another, then delete them. Times in ms, shares in percent."""
-    meter = MeteredEmbedder(load_embedder(Settings()))
-    values: dict[str, list[float]] = defaultdict(list)
-    with SessionMemoryStore(path, embedder=meter) as store:
-        store.store_memory("report", report(0), session_id="stored now")
-
-        def store_one(what: str, kind: str, text: str) -> None:
-            rest = meter.beyond_embedding(lambda: store.store_memory(kind, text, session_id="stored now"))
-            took = rest + meter.embedding + meter.tokenizing
-            values[what].append(took)
-            values[f"{what}: embedding, %"].append(meter.embedding / took * 100)
-            values[f"{what}: tokenizing, %"].append(meter.tokenizing / took * 100)
-            values[f"{what}: all else, ms"].append(rest)
-
-        for number in range(1, REPORTS + 1):
-            store_one("report of 5,000 tokens", "report", report(number))
-        for number in range(PROMPTS):
-            store_one("short prompt", "input_prompt", prompt(number))
-        remove_all(store, "stored now")
-    return {what: summary(each) for what, each in values.items()}
+def measure(checkouts: Mapping[str, Path], folder: Path) -> dict[str, dict[str, Figures]]:
+    """Store reports and notes with the package of each checkout, which take turns; figures by checkout."""
+    values = {name: defaultdict[str, list[float]](list) for name in checkouts}
+    with ExitStack() as stack:
+        workers = {name: worker(stack, path, folder / f"{name}.db", __file__) for name, path in checkouts.items()}
+        servers = {name: ready(folder / f"{name}-2.db", AT_ONCE, environment(path)) for name, path in checkouts.items()}
+        texts = [("report", report(number)) for number in range(FIRST_REPORTS + 1 + REPORTS)]
+        texts += [("working_memory", prompt(number)) for number in range(NOTES)]
+        for (number, (kind, text)), name in itertools.product(enumerate(texts), checkouts):
+            figures = workers[name].request("store", kind=kind, text=text)
+            store_with, until = (store_report, "reports") if kind == "report" else (store_note, "working_memory")
+            figures |= receipt(servers[name], partial(store_with, text=text))
+            until_found(servers[name], number, until)
+            for what, value in figures.items() if number > FIRST_REPORTS else ():
+                values[name][f"{kind}: {what}"].append(value)
+        for server in servers.values():
+            server.stop()
+    return {name: {what: summary(each) for what, each in found.items()} for name, found in values.items()}
 
 
 def measure_threads(path: Path) -> dict[str, Figures]:
@@ -64,17 +71,22 @@ def measure_threads(path: Path) -> dict[str, Figures]:
     return {name: {"reports a minute": statistics.median(each)} for name, each in rates.items()}
 
 
-def measure_idle(seconds: float = 2.0) -> Figures:
-    """Return the processor time, in ms, that a loaded engine uses in this many idle seconds."""
-    engine = load_embedder(Settings())
-    engine.embed([report(0)])
-    before = time.process_time()
-    threading.Event().wait(seconds)
-    return {"processor ms per idle second": (time.process_time() - before) * 1000 / seconds}
+class Stores:
+    """What a worker does."""
+
+    def __init__(self, path: Path) -> None:
+        self._meter = MeteredEmbedder(load_embedder(Settings()), time.thread_time)
+        self._store = SessionMemoryStore(path, embedder=self._meter)  # type: ignore[arg-type]
+        links_of, meter = Indexer.links_of, self._meter
+        Indexer.links_of = lambda *given: meter.clocked("linking", links_of, *given)  # type: ignore[method-assign]
+
+    def store(self, kind: str, text: str) -> dict[str, float]:
+        """Store a text; return ms of the processor, and how often the tokenizer was called."""
+        meter = self._meter
+        beyond = meter.beyond_embedding(lambda: self._store.store_memory(kind, text, session_id="stored now"))
+        told = {"tokenizing": meter.tokenizing, "calls of the tokenizer": meter.tokenizer_calls}
+        return {"beyond embedding and tokenizing": beyond, "of it links": meter.linking, **told}
 
 
-def remove_all(store: SessionMemoryStore, session_id: str) -> None:
-    """Delete the memories stored here, so that the file is as before."""
-    while found := store.search_scoped(Scope(session_id=session_id), Page(limit=100)).results:
-        for memory in found:
-            store.delete_memory(memory.id)
+if __name__ == "__main__":
+    work(Stores(Path(sys.argv[1])))

@@ -70,9 +70,9 @@ Side = tuple[Path, Path]
 """A checkout, and the file that its package searches."""
 
 
-def worker(stack: ExitStack, checkout: Path, file: Path) -> Server:
-    """Start a process that searches a file with the package of a checkout; its methods are those of `Searches`."""
-    started = Server(command=[sys.executable, __file__, str(file)], settings=environment(checkout))
+def worker(stack: ExitStack, checkout: Path, file: Path, script: str = __file__) -> Server:
+    """Start a process that uses a file with the package of a checkout; default: with the methods of `Searches`."""
+    started = Server(command=[sys.executable, script, str(file)], settings=environment(checkout))
     stack.callback(started.stop)
     return started
 
@@ -129,15 +129,12 @@ def told(answer: Any) -> tuple[Any, ...]:
     return getattr(answer, "confidence", None), getattr(answer, "elsewhere", None), found
 
 
-def work(file: Path) -> None:
+def work(worker: object) -> None:
     """Do what standard input says."""
-    meter = MeteredEmbedder(load_embedder(Settings()), time.thread_time)
-    with SessionMemoryStore(file, embedder=meter) as store:  # type: ignore[arg-type]
-        searches = Searches(store, meter, file)
-        for line in sys.stdin:
-            order = json.loads(line)
-            result = getattr(searches, order["method"])(**order["params"])
-            print(json.dumps({"id": order["id"], "result": result}), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        result = getattr(worker, order["method"])(**order["params"])
+        print(json.dumps({"id": order["id"], "result": result}), flush=True)
 
 
 def measure(
@@ -297,4 +294,6 @@ def tables(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]))
+    searched_file, meter = Path(sys.argv[1]), MeteredEmbedder(load_embedder(Settings()), time.thread_time)
+    with SessionMemoryStore(searched_file, embedder=meter) as store:  # type: ignore[arg-type]
+        work(Searches(store, meter, searched_file))
