@@ -7,17 +7,18 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
+from vector_memory.search import rank
 from vector_memory.search.beside import BEHIND
 from vector_memory.search.question import Question
 from vector_memory.search.rank import USUAL, Method, Ranking, ScopeData, reads
 from vector_memory.storage.base import Reader
+from vector_memory.storage.postings import key_of
 from vector_memory.storage.records import NO_LINKS, Links
-from vector_memory.storage.scoring import SCALE, Vectors
+from vector_memory.storage.scoring import SCALE, Numbers, Vectors
 from vector_memory.storage.terms import query_terms
 
 # Tells whether a newer text speaks of the subject of an older one, so that it may say what is true now.
@@ -42,30 +43,30 @@ NEARLY = 0.08
 STANDS_OUT = 0.25
 """By so much more evidence than for the text at place SERIES another one is not only a part of the series."""
 
-PASSAGES_KNOWN = 1_024
-"""The terms of so many passages are kept: memories stored one after the other are compared with the same ones."""
+PASSAGES_KNOWN = 4_096
+"""The keys of so many passages are kept, in 4 MB: memories stored one after the other are compared with the same."""
 
 
 class Subject(NamedTuple):
-    """A text as it is compared. `vectors`: unit vectors, shape (passages, dimensions); `words`: terms of each passage.
+    """A text as it is compared. `vectors`: unit vectors, shape (passages, dimensions); `words`: keys of each passage.
 
     `tells_change`: whether it has words of change.
     """
 
     vectors: Vectors
-    words: Sequence[frozenset[str]]
-    tells_change: bool
+    words: Sequence[Numbers]
+    tells_change: bool = False
 
 
 def subject_of(passages: Sequence[str], vectors: Vectors) -> Subject:
-    """Return a text as it is compared. `vectors`: of its passages."""
-    return Subject(vectors, list(map(passage_terms, passages)), any(map(CHANGE.search, passages)))
+    """Return a text as it is compared with older ones. `vectors`: of its passages."""
+    return Subject(vectors, list(map(passage_keys, passages)), any(map(CHANGE.search, passages)))
 
 
 @lru_cache(maxsize=PASSAGES_KNOWN)
-def passage_terms(passage: str) -> frozenset[str]:
-    """Return the terms of a passage."""
-    return frozenset(query_terms(passage))
+def passage_keys(passage: str) -> Numbers:
+    """Return the keys of a passage's terms, ascending."""
+    return np.unique(np.fromiter(map(key_of, query_terms(passage)), np.int64))
 
 
 def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
@@ -80,17 +81,19 @@ def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
     return round(float(near) + rule.change * newer.tells_change, int(np.log10(SCALE)))
 
 
-def shares(one: Sequence[frozenset[str]], other: Sequence[frozenset[str]]) -> Vectors:
+def shares(one: Sequence[Numbers], other: Sequence[Numbers]) -> Vectors:
     """Return the share of common terms of each pair of passages: of those of the passage that has fewer."""
-    columns = {word: column for column, word in enumerate(frozenset[str]().union(*other))}
+    known = np.unique(np.concatenate(other))
 
-    def table(words: Sequence[frozenset[str]]) -> NDArray[np.float64]:
-        filled = np.zeros((len(words), len(columns)))
-        for row, each in enumerate(words):
-            filled[row, [columns[word] for word in each if word in columns]] = 1
+    def table(words: Sequence[Numbers]) -> Vectors:
+        keys, rows = np.concatenate(words), np.repeat(np.arange(len(words)), list(map(len, words)))
+        columns = known.searchsorted(keys)
+        there = known.take(columns, mode="clip") == keys if len(known) else np.zeros(len(keys), np.bool_)
+        filled = np.zeros((len(words), len(known)), np.float32)
+        filled[rows[there], columns[there]] = 1
         return filled
 
-    least = np.minimum.outer([len(each) for each in one], [len(each) for each in other])
+    least = np.minimum.outer(list(map(len, one)), list(map(len, other)))
     return np.asarray(table(one) @ table(other).T / np.maximum(1, least), np.float32)
 
 
@@ -146,7 +149,8 @@ def links_of(
     nearest = nearest_memories(reader, MemoryKind(kind), model.fingerprint, vectors, besides)
     others = passages_of(reader, nearest)
     distinct = {tuple(passages): number for number, (passages, _) in others.items()}.values()
-    return links(rule, {number: evidence(rule, subject_of(*one), new) for number, one in others.items()}, distinct)
+    subjects = {number: Subject(own, list(map(passage_keys, passages))) for number, (passages, own) in others.items()}
+    return links(rule, {number: evidence(rule, one, new) for number, one in subjects.items()}, distinct)
 
 
 def nearest_memories(
@@ -166,6 +170,8 @@ def nearest_memories(
         scope, method = Scope(kind, after_id=oldest - 1), Method(newest=LOOKED_BACK)
     asked = vectors[np.unique(np.linspace(0, len(vectors) - 1, MOST_ASKED).astype(int))]
     found = ScopeData(*reader.together(*reads(reader, scope, Question(None, None))))
+    if found.indexed.units.count <= rank.MAX_EXACT_UNITS:  # all passages are compared, with all vectors at once
+        found, asked = found._replace(compared=reader.candidates.compared(scope, *asked)), asked[:1]
     best: dict[int, float] = {}
     for vector in asked:
         question = Question(vector, None)

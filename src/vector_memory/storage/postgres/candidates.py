@@ -91,8 +91,9 @@ class PostgresCandidates(Candidates):
         found = yield from self._compared(scope, query, most + 1)
         return None if len(found.cosines) > most else found
 
-    def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
-        return self.run(self._compared(scope, query, None))
+    def compared(self, scope: Scope, *queries: Vectors) -> ComparedPassages:
+        found = [self.run(self._compared(scope, query, None)) for query in queries]
+        return ComparedPassages(*map(np.concatenate, zip(*found, strict=True)))
 
     def _compared(self, scope: Scope, query: Vectors, limit: int | None) -> Steps[ComparedPassages]:
         condition = passage_filter(scope)

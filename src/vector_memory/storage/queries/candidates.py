@@ -163,8 +163,8 @@ class Candidates(Queries, ABC):
         """Return the ids of the passages that have vectors, ascending, and the vectors, shape (ids, dimensions)."""
 
     @abstractmethod
-    def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
-        """Compare a query, a unit vector, shape (dimensions,), with all passages of a scope."""
+    def compared(self, scope: Scope, *queries: Vectors) -> ComparedPassages:
+        """Compare queries, unit vectors, shape (dimensions,), with all passages of a scope; the nearest one counts."""
 
     @read
     def compared_ahead(self, scope: Scope, query: Vectors) -> Steps[ComparedPassages | None]:  # noqa: ARG002

@@ -76,6 +76,22 @@ class OwnedPassage(NamedTuple):
     memory_id: int
 
 
+class PassagePlace(NamedTuple):
+    """A passage, and its place in the content of a memory."""
+
+    id: int
+    memory_id: int
+    start: int
+    end: int
+
+
+class Content(NamedTuple):
+    """The content of a memory."""
+
+    id: int
+    content: str
+
+
 class PassageText(NamedTuple):
     """A passage of a memory: its id, and its text."""
 
@@ -216,11 +232,19 @@ class PassageQueries(Queries, ABC):
     def passage_texts(self, memory_ids: Sequence[int]) -> list[PassageText]:
         """Return the passages of memories in order, without the states of tokens, which are much longer."""
         sql = f"""
-            select p.id, p.memory_id, substr(m.content, p.start_char + 1, p.end_char - p.start_char) as text
-            from memory_passages p join session_memories m on m.id = p.memory_id
-            where {{visible:m}} and p.memory_id {{among:ids}} and {self.passages_read} order by p.id
+            select p.id, p.memory_id, p.start_char as start, p.end_char as end from memory_passages p
+            where {{visible_id:p.memory_id}} and p.memory_id {{among:ids}} and {self.passages_read} order by p.id
         """
-        return self.connection.fetch(PassageText, sql, {"ids": list(memory_ids)})
+        # Once, not for each passage.
+        contents = "select m.id, m.content from session_memories m where {visible:m} and m.id {among:ids}"
+        known = {"ids": list(memory_ids)}
+        places, found = self.connection.batch(Asked(PassagePlace, sql, known), Asked(Content, contents, known))
+        texts = dict(found)
+        return [
+            PassageText(one.id, one.memory_id, texts[one.memory_id][one.start : one.end])
+            for one in places
+            if one.memory_id in texts
+        ]
 
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
         """Return the ids of the memories that have all vectors, ascending, and their means, shape (ids, dimensions)."""

@@ -48,7 +48,7 @@ class SqliteCandidates(Candidates):
         order = np.argsort(ids)
         return ids[order], vectors[order]
 
-    def compared(self, scope: Scope, query: Vectors) -> ComparedPassages:
+    def compared(self, scope: Scope, *queries: Vectors) -> ComparedPassages:
         condition = memory_filter(scope)
         select = f"""
             select p.id, coalesce(p.chunk_id, p.memory_id) as number
@@ -56,8 +56,8 @@ class SqliteCandidates(Candidates):
             where {{visible:m}} and {condition.sql}
         """
         selected, raw = self.connection.prepared(select, condition.parameters), self.connection.unchecked
-        units, places, vectors = read_selected(raw, self._table_of(scope), len(query), *selected)
-        return ComparedPassages(units, cosines(vectors, query)[places])
+        units, places, vectors = read_selected(raw, self._table_of(scope), len(queries[0]), *selected)
+        return ComparedPassages(units, np.max([cosines(vectors, query) for query in queries], axis=0)[places])
 
     @read
     def likeliest(
