@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from importlib.machinery import PathFinder
 from importlib.metadata import requires
 from pathlib import Path
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from tiny_models import WORDS, Tiny, looked_up
+from vector_memory.embedding import model_folder
 from vector_memory.embedding.known import E5_SMALL, GTE_SMALL, MINILM
+from vector_memory.embedding.model_folder import remembered_digest
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.weights import find_weights, hub_cache
 from vector_memory.errors import EmbeddingUnavailableError
@@ -167,3 +170,47 @@ def test_a_cache_made_of_links_to_blobs_is_used(tmp_path):
     engine = OnnxEngine(find_weights(None, GTE_SMALL))
     mean = table[[WORDS.index(word) for word in ("[CLS]", "lease", "[SEP]")]].mean(axis=0)
     assert np.abs(engine.embed(["lease"])[0] - mean / np.linalg.norm(mean)).max() < 1e-6
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """Files that were hashed; what is remembered of them is in a folder of the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    found: list[Path] = []
+    digest_of = model_folder.digest_of
+    monkeypatch.setattr(model_folder, "digest_of", lambda file: (found.append(file), digest_of(file))[1])
+    return found
+
+
+def written(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return sha256(content).hexdigest()
+
+
+def test_weights_are_hashed_once_until_they_change(hashed: list[Path], tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    for content in (b"weights", b"changed"):
+        digest = written(file, content)
+        assert [remembered_digest(file) for _ in range(3)] == [digest] * 3
+    assert hashed == [file, file]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff", b"a b", b"0" * 64])
+def test_what_is_damaged_of_a_remembered_hash_is_computed_again(
+    hashed: list[Path], tmp_path: Path, damage: bytes
+) -> None:
+    file = tmp_path / "model.onnx"
+    digest = written(file, b"weights")
+    remembered_digest(file)
+    [kept] = (tmp_path / "state").rglob("digests/*")
+    kept.write_bytes(kept.read_bytes().replace(digest.encode(), damage[:64]))
+    assert [remembered_digest(file) for _ in range(2)] == [digest] * 2
+    assert hashed == [file, file]
+
+
+def test_a_hash_that_cannot_be_remembered_is_computed_each_time(hashed: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder")
+    file = tmp_path / "model.onnx"
+    digest = written(file, b"weights")
+    assert [remembered_digest(file) for _ in range(2)] == [digest] * 2
+    assert hashed == [file, file]

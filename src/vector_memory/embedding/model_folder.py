@@ -3,13 +3,15 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from vector_memory.domain.user_files import opened
+from vector_memory.domain.user_files import opened, read_file
 from vector_memory.embedding.description import Description
-from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
+from vector_memory.storage.disk.drafts import Rules, draft_of
 
 MODEL_FILE = "model.onnx"
 HUB_FILE = "onnx/model.onnx"
@@ -80,16 +82,19 @@ class ModelFolder:
     def _has(self, name: str) -> bool:
         return os.path.isfile(self.folder / name)  # noqa: PTH113 - Path.is_file raises if the folder is closed to the user
 
-    def verify(self, *names: str) -> dict[str, str]:
-        """Return the SHA-256 of files. Raises EmbeddingUnavailableError if one is too large or not the official one."""
-        return {name: self._verified(name) for name in names}
+    def verify(self, *names: str, again: bool = True) -> dict[str, str]:
+        """Return the SHA-256 of files. Raises EmbeddingUnavailableError if one is too large or not the official one.
 
-    def _verified(self, name: str) -> str:
+        Not `again`: of files that have not changed, as it was computed before.
+        """
+        return {name: self._verified(name, digest_of if again else remembered_digest) for name in names}
+
+    def _verified(self, name: str, digest: Callable[[Path], str]) -> str:
         file, most = self.file(name), MAX_BYTES.get(name, MAX_WEIGHTS_BYTES)
         if file.stat().st_size > most:
             raise self.unusable(name, f"is larger than {most // 1_000_000:,} MB")
         try:
-            found = digest_of(file)
+            found = digest(file)
         except OSError as error:
             raise EmbeddingUnavailableError(f"{name} in {self.source} cannot be read ({error.strerror}).") from error
         if self.official and found != self.official.sha256.get(name):
@@ -117,3 +122,32 @@ def digest_of(file: Path) -> str:
     # The file is read, not mapped: a mapped file would count towards the resident memory of the process.
     with opened(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def remembered_digest(file: Path) -> str:
+    """Return the SHA-256 of a file, which is computed again when its path, size, time or inode has changed.
+
+    It is kept in the user's folder, if there is one, together with the hash of all of these; what is damaged, is
+    computed again.
+    """
+    from vector_memory.settings import state_folder  # noqa: PLC0415 - imports pydantic
+
+    status, state = file.stat(), state_folder()
+    known = [str(file), status.st_size, status.st_mtime_ns, status.st_ino]
+
+    def line(digest: str) -> str:
+        return f"{digest} {hashlib.sha256(json.dumps([*known, digest]).encode()).hexdigest()}"
+
+    kept = state and state / "digests" / hashlib.sha256(os.fsencode(file)).hexdigest()[:DIGEST_LENGTH]
+    with suppress(OSError, ValueError):
+        if kept and (found := read_file(kept).decode()) == line(found.partition(" ")[0]):
+            return found.partition(" ")[0]
+    digest = digest_of(file)
+    with suppress(OSError, VectorMemoryError):
+        if kept:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with draft_of(kept, Rules(overwrite=True)) as draft:
+                with draft.open() as stream:
+                    stream.write(line(digest).encode())
+                draft.publish()
+    return digest

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -129,10 +129,12 @@ class OnnxEngine(Embedder):
         if not model.is_complete:
             raise EmbeddingUnavailableError(f"{model.source} does not contain a whole model. {model.remedy}")
         with ThreadPoolExecutor(1) as background:
-            verified = background.submit(model.verify, *model.weights)  # hash 90 MB while the rest loads
+            verified = background.submit(
+                partial(model.verify, *model.weights, again=False)
+            )  # 90 MB, while the rest loads
             digests = model.verify(TOKENIZER_FILE, *([BIAS_FILE] if model.bias_file else []))
             self._tokenizer = ModelTokenizer(model)
-            _import_runtime()  # now rather than in _open_session, while the hash is computed
+            _import_runtime()  # now rather than in _open_session
             digests |= verified.result()
         self._description = model.description
         self._token_count = lru_cache(KNOWN_WORDS)(lambda word: len(self.token_spans(word)))

@@ -270,7 +270,8 @@ def embedding_model(model: EmbeddingModel, settings: Settings) -> Finding:
     """Check that the model exists, is the official one, and computes vectors."""
     try:
         (vector,) = model.embed([SAMPLE])
-        found = find_model(settings.embedding_model, settings.embedding_model_path)
+        if found := find_model(settings.embedding_model, settings.embedding_model_path):
+            found.verify(*found.weights)
     except VectorMemoryError as error:
         return problem("model", f"Searches cannot compare meaning. {error}", "Storing works without a model.")
     source = f", from {found.source}," if found else ""
