@@ -53,8 +53,8 @@ def cut_passages(text: str, token_spans: TokenSpans, limit: int) -> list[Span]:
 
     A window ends at the first blank line after ENOUGH tokens, or else between words (runs without white space), or
     inside a word that has more than `limit` tokens. It has at most `limit` tokens even when it is tokenized alone,
-    unless a single token then splits into more. Text without tokens is one passage; blank text has none. Windows do not
-    overlap.
+    unless a single token then splits into more, or a word has others at the beginning of a text. Text without tokens is
+    one passage; blank text has none. Windows do not overlap.
 
     `token_spans` is called with at most 16,384 characters.
     """
@@ -70,7 +70,14 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
     spans = token_spans(text)
     ends = list(accumulate((span.end for span in spans), max))
     cuts = [at for at in range(1, len(spans)) if spans[at].start >= ends[at - 1]] + [len(spans)]
-    word_cuts = [at for at in cuts if at == len(spans) or WHITE_SPACE.search(text, ends[at - 1], spans[at].start + 1)]
+    word_cuts = [
+        at
+        for at in cuts
+        if at == len(spans)
+        or text[ends[at - 1]].isspace()  # nearly always, if at all
+        or (spans[at].start > ends[at - 1] and WHITE_SPACE.search(text, ends[at - 1], spans[at].start + 1))
+    ]
+    between_words = {0, *word_cuts}  # between such places, a text alone has the same tokens
     after_blank_lines = {bisect_right(ends, blank_line.start()) for blank_line in BLANK_LINE.finditer(text)}
     paragraph_cuts = sorted(after_blank_lines.intersection(word_cuts))
     first = 0
@@ -78,7 +85,11 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
         last = _paragraph_end(first, limit, paragraph_cuts) or _furthest(first, limit, word_cuts, cuts)
         window = _trim(text, spans[first].start, ends[last - 1])
         # A token cut from its word can become several. Take fewer until the window fits or cannot be shorter.
-        while (excess := len(token_spans(text[slice(*window)])) - limit) > 0 and last > _next(cuts, first):
+        while (
+            not between_words.issuperset((first, last))
+            and (excess := len(token_spans(text[slice(*window)])) - limit) > 0
+            and last > _next(cuts, first)
+        ):
             last = _furthest(first, max(1, last - first - excess), word_cuts, cuts)
             window = _trim(text, spans[first].start, ends[last - 1])
         yield window

@@ -75,7 +75,7 @@ class WordPieceCounter:
         counts = self._counts  # another thread may replace the cache at any moment
         unknown = [word for word in dict.fromkeys(words) if word not in counts]
         try:
-            counts.update(zip(unknown, self._counted(unknown), strict=True))
+            counts.update(zip(unknown, self._counted(unknown) if unknown else (), strict=True))
         except EmbeddingUnavailableError:
             return data + estimate_tokens(text)
         return data + sum(map(counts.__getitem__, words))

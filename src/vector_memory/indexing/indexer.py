@@ -201,7 +201,7 @@ class Indexer:
 
     def _bounded(self, head: str) -> str:
         """Return a header with at most as many tokens as a passage may have; models read about twice as many."""
-        spans = self._model.token_spans(head)[: self._model.tokens_per_vector]
+        spans = self._model.token_spans(head)[: self._model.tokens_per_vector] if head else ()
         return f"{head[: spans[-1].end]}\n\n" if spans else ""
 
     def _cut(self, text: str) -> list[Span]:
