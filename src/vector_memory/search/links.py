@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from itertools import groupby
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from vector_memory.search.rank import USUAL, Method, Ranking, ScopeData, reads
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import key_of
 from vector_memory.storage.records import NO_LINKS, Links
-from vector_memory.storage.scoring import SCALE, Numbers, Vectors
+from vector_memory.storage.scoring import SCALE, Numbers, Vectors, are_in
 from vector_memory.storage.terms import query_terms
 
 # Tells whether a newer text speaks of the subject of an older one, so that it may say what is true now.
@@ -47,7 +46,8 @@ PASSAGES_KNOWN = 4_096
 """The keys of so many passages are kept, in 4 MB: memories stored one after the other are compared with the same."""
 
 
-class Subject(NamedTuple):
+@dataclass(frozen=True)
+class Subject:
     """A text as it is compared. `vectors`: unit vectors, shape (passages, dimensions); `words`: keys of each passage.
 
     `tells_change`: whether it has words of change.
@@ -56,6 +56,29 @@ class Subject(NamedTuple):
     vectors: Vectors
     words: Sequence[Numbers]
     tells_change: bool = False
+
+    @cached_property
+    def known(self) -> Numbers:
+        """All keys, ascending."""
+        return np.unique(np.concatenate(self.words))
+
+    @cached_property
+    def counts(self) -> Numbers:
+        """The number of keys of each passage."""
+        return np.fromiter(map(len, self.words), np.int64)
+
+    @cached_property
+    def table(self) -> Vectors:
+        """Which passages, the rows, have which of the keys."""
+        return self.table_of(self.known)
+
+    def table_of(self, known: Numbers) -> Vectors:
+        """Return the same for other keys."""
+        keys, rows = np.concatenate(self.words), np.repeat(np.arange(len(self.words)), self.counts)
+        there = are_in(known, keys)
+        filled = np.zeros((len(self.words), len(known)), np.float32)
+        filled[rows[there], known.searchsorted(keys[there])] = 1
+        return filled
 
 
 def subject_of(passages: Sequence[str], vectors: Vectors) -> Subject:
@@ -74,27 +97,17 @@ def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
 
     Of the text with fewer passages each counts, with the nearest one of the other text.
     """
-    nearness = older.vectors @ newer.vectors.T + rule.shared_words * shares(older.words, newer.words)
+    nearness = older.vectors @ newer.vectors.T + rule.shared_words * shares(older, newer)
     by_older, by_newer = nearness.max(axis=1).mean(), nearness.max(axis=0).mean()
     count = len(older.words) - len(newer.words)
     near = max(by_older, by_newer) if not count else by_older if count < 0 else by_newer
     return round(float(near) + rule.change * newer.tells_change, int(np.log10(SCALE)))
 
 
-def shares(one: Sequence[Numbers], other: Sequence[Numbers]) -> Vectors:
+def shares(older: Subject, newer: Subject) -> Vectors:
     """Return the share of common terms of each pair of passages: of those of the passage that has fewer."""
-    known = np.unique(np.concatenate(other))
-
-    def table(words: Sequence[Numbers]) -> Vectors:
-        keys, rows = np.concatenate(words), np.repeat(np.arange(len(words)), list(map(len, words)))
-        columns = known.searchsorted(keys)
-        there = known.take(columns, mode="clip") == keys if len(known) else np.zeros(len(keys), np.bool_)
-        filled = np.zeros((len(words), len(known)), np.float32)
-        filled[rows[there], columns[there]] = 1
-        return filled
-
-    least = np.minimum.outer(list(map(len, one)), list(map(len, other)))
-    return np.asarray(table(one) @ table(other).T / np.maximum(1, least), np.float32)
+    common = older.table_of(newer.known) @ newer.table.T
+    return np.asarray(common / np.maximum(1, np.minimum.outer(older.counts, newer.counts)), np.float32)
 
 
 def links(rule: Calibration, found: Mapping[int, float], distinct: Collection[int]) -> Links:
@@ -183,14 +196,14 @@ def nearest_memories(
 
 def passages_of(reader: Reader, memory_ids: Sequence[int]) -> dict[int, tuple[list[str], Vectors]]:
     """Return the passages of memories that have vectors, and these, shape (passages, dimensions), by memory."""
-    passages = sorted(reader.passage_texts(memory_ids), key=lambda one: one.memory_id) if memory_ids else []
+    passages = reader.passage_texts(memory_ids) if memory_ids else {}
     if not passages:
         return {}
-    ids, vectors = reader.candidates.vectors(sorted(one.id for one in passages))
+    ids, vectors = reader.candidates.vectors(sorted(number for own in passages.values() for number in own))
     places = {number: place for place, number in enumerate(ids.tolist())}
     found = {}
-    for memory_id, group in groupby(passages, key=lambda one: one.memory_id):
-        own = [one for one in group if one.id in places]
+    for memory_id, texts in sorted(passages.items()):
+        own = [number for number in texts if number in places]
         if own:
-            found[memory_id] = [one.text for one in own], vectors[[places[one.id] for one in own]]
+            found[memory_id] = [texts[number] for number in own], vectors[[places[number] for number in own]]
     return found

@@ -1,5 +1,6 @@
 """Passages of memories with their vectors, and the states of their tokens."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -76,28 +77,11 @@ class OwnedPassage(NamedTuple):
     memory_id: int
 
 
-class PassagePlace(NamedTuple):
-    """A passage, and its place in the content of a memory."""
+class TextOf(NamedTuple):
+    """A text of a memory."""
 
     id: int
-    memory_id: int
-    start: int
-    end: int
-
-
-class Content(NamedTuple):
-    """The content of a memory."""
-
-    id: int
-    content: str
-
-
-class PassageText(NamedTuple):
-    """A passage of a memory: its id, and its text."""
-
-    id: int
-    memory_id: int
-    text: str
+    value: str
 
 
 class States(NamedTuple):
@@ -229,22 +213,20 @@ class PassageQueries(Queries, ABC):
         """Return the passages of a memory with their vectors, in order; none if it does not have all its vectors."""
         return self.passages([memory.id]).get(memory.id, [])
 
-    def passage_texts(self, memory_ids: Sequence[int]) -> list[PassageText]:
-        """Return the passages of memories in order, without the states of tokens, which are much longer."""
+    def passage_texts(self, memory_ids: Sequence[int]) -> dict[int, dict[int, str]]:
+        """Return the texts of the passages of memories by id, in order; not the states of tokens, which are longer."""
         sql = f"""
-            select p.id, p.memory_id, p.start_char as start, p.end_char as end from memory_passages p
-            where {{visible_id:p.memory_id}} and p.memory_id {{among:ids}} and {self.passages_read} order by p.id
+            select p.memory_id as id, {{json_lists:p.id, p.start_char, p.end_char}} as value from memory_passages p
+            where {{visible_id:p.memory_id}} and p.memory_id {{among:ids}} and {self.passages_read} group by p.memory_id
         """
-        # Once, not for each passage.
-        contents = "select m.id, m.content from session_memories m where {visible:m} and m.id {among:ids}"
+        contents = "select m.id, m.content as value from session_memories m where {visible:m} and m.id {among:ids}"
         known = {"ids": list(memory_ids)}
-        places, found = self.connection.batch(Asked(PassagePlace, sql, known), Asked(Content, contents, known))
-        texts = dict(found)
-        return [
-            PassageText(one.id, one.memory_id, texts[one.memory_id][one.start : one.end])
-            for one in places
-            if one.memory_id in texts
-        ]
+        places, texts = map(dict, self.connection.batch(Asked(TextOf, sql, known), Asked(TextOf, contents, known)))
+        return {
+            memory_id: {number: texts[memory_id][start:end] for number, start, end in sorted(json.loads(own))}
+            for memory_id, own in places.items()
+            if memory_id in texts
+        }
 
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
         """Return the ids of the memories that have all vectors, ascending, and their means, shape (ids, dimensions)."""
