@@ -99,6 +99,18 @@ def test_passages_end_between_words() -> None:
     assert [text[slice(*span)] for span in cut_passages(text, thirds, 4)] == ["abcdef ab", "abcdefghi abc"]
 
 
+def test_a_text_is_tokenized_once_unless_a_word_is_cut() -> None:
+    read: list[str] = []
+
+    def token_spans(text: str) -> list[Span]:
+        read.append(text)
+        return thirds(text)
+
+    text = "abcdef ab abcdefghi abc"
+    assert len(cut_passages(text, token_spans, 4)) == 2
+    assert read == [text]
+
+
 def paragraph(tokens: int) -> str:
     """Return a paragraph with so many tokens."""
     return " ".join(["abc"] * tokens)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from faults.effort import effort
 from vector_memory.domain import Fingerprint
@@ -22,6 +23,20 @@ texts = st.text(max_size=200)
 @pytest.fixture(scope="module")
 def engines(weights):
     return {calls: OnnxEngine(weights, calls) for calls in CALLS}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(weights):
+    found = Tokenizer.from_file(str(weights.file("tokenizer.json")))
+    found.no_truncation()
+    found.no_padding()
+    return found
+
+
+@given(st.lists(st.sampled_from(["again", "tokenization", "don't", "각각", "\u0301x", "\u200b", "x" * 150]) | texts))
+def test_the_tokens_of_remembered_words_are_where_the_tokenizer_finds_them(engines, tokenizer, words):
+    text = " ".join(words)
+    assert engines[1].token_spans(text) == tokenizer.encode(text, add_special_tokens=False).offsets
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,13 @@ Each call has one thread, and several run at once: threads that share a call wai
 
 import itertools
 import os
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,7 +42,17 @@ UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 UNUSUAL = "\u13a6 \U00010380"
 """Letters that hardly any vocabulary has: a tokenizer without a token for such letters fails on them."""
 
+WORD = re.compile(r"[^ \t\r\n]+")
+LONGEST_KNOWN, MOST_SPANS_KNOWN = 64, 50_000
+"""Words of up to so many characters, and so many of them, whose tokens are remembered: about 8 MB."""
+
 Tokens = NDArray[np.int64]
+
+
+@cache
+def whole_word(length: int) -> tuple[Span, ...]:
+    """Return the span of a word that is one token."""
+    return (Span(0, length),)
 
 
 class ModelTokenizer:
@@ -48,6 +61,7 @@ class ModelTokenizer:
     def __init__(self, model: ModelFolder) -> None:
         """Read the model's file. Raises EmbeddingUnavailableError if it cannot be used."""
         from tokenizers import Tokenizer  # noqa: PLC0415 - lazy, as everywhere in this package
+        from tokenizers.pre_tokenizers import BertPreTokenizer  # noqa: PLC0415
 
         try:
             self._tokenizer = Tokenizer.from_file(str(model.file(TOKENIZER_FILE)))
@@ -55,6 +69,8 @@ class ModelTokenizer:
             raise model.unusable(TOKENIZER_FILE, "is not a tokenizer's file") from error
         self._tokenizer.no_truncation()  # the file may configure truncation and padding, as to 128 tokens
         self._tokenizer.no_padding()
+        self._reads_words_alone = isinstance(self._tokenizer.pre_tokenizer, BertPreTokenizer)
+        self._known: dict[str, Sequence[Span]] = {}
         _encoding_of(self._tokenizer.encode_batch, UNUSUAL)
         self.special = self._tokenizer.encode("").ids
         if len(self.special) != SPECIAL_TOKENS:
@@ -72,6 +88,32 @@ class ModelTokenizer:
 
     def spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
+        if not self._reads_words_alone:
+            return self._spans(text)
+        words = [(found.start(), found[0]) for found in WORD.finditer(text)]
+        if len(self._known) > MOST_SPANS_KNOWN:
+            self._known = {}
+        known = self._known  # another thread may replace it
+        new = self._spans_of(list(dict.fromkeys(word for _, word in words if word not in known)))
+        known.update((word, spans) for word, spans in new.items() if len(word) <= LONGEST_KNOWN)
+        return [
+            Span(at + start, at + end)
+            for at, word in words
+            for start, end in (new[word] if word in new else known[word])
+        ]
+
+    def _spans_of(self, words: Sequence[str]) -> dict[str, Sequence[Span]]:
+        """Return the spans of the tokens of words."""
+        spans = self._spans(" ".join(words)) if words else []
+        found, first, at = dict[str, Sequence[Span]](), 0, 0
+        for word in words:
+            last = bisect_left(spans, at + len(word), first, key=attrgetter("start"))
+            own = tuple(Span(start - at, end - at) for start, end in spans[first:last])
+            found[word] = whole_word(len(word)) if own == whole_word(len(word)) else own
+            first, at = last, at + len(word) + 1
+        return found
+
+    def _spans(self, text: str) -> list[Span]:
         # encode_batch releases the interpreter lock; encode would hold it for 1 s on 500 kB.
         return list(itertools.starmap(Span, _encoding_of(self._tokenizer.encode_batch, text).offsets))
 
