@@ -141,10 +141,11 @@ class MemoryWriter:
         forms = forms_of(memory.content) if captured or from_source else ()
         memory, redacted = self._without_secrets(memory, captured=captured)
         content_hash, at = hash_of(memory.content), memory.created_at if captured else None
-        with self._sure_of_duplicates(), self._storage.read() as reader:
-            require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
-            stored = reader.fingerprint()
         is_pending = self._background.defers
+        with self._sure_of_duplicates(), self._storage.read() as reader:
+            if captured or from_source or not is_pending:  # often stored, or dear to prepare: asked before, too
+                require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
+            stored = reader.fingerprint()
         wait = not (captured and is_pending)  # hooks and imports do not wait for a model
         memory = with_title(memory)
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
