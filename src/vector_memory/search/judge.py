@@ -221,33 +221,23 @@ class Judgement:
 
 @contextmanager
 def judging(
-    retriever: Retriever,
-    question: Question,
-    scope: Scope,
-    count: int,
-    page: Page,
-    *,
-    memories: bool = False,
-    sections: bool = False,
+    retriever: Retriever, question: Question, scope: Scope, count: int, wanted: Wanted
 ) -> Iterator[tuple[Retrieval, Judgement]]:
-    """Yield a retrieval over one snapshot, and how well the `count` best units or `memories` of the scope match.
+    """Yield a retrieval over one snapshot, and how well the `count` best units or memories of the scope match.
 
     A search that finds nothing close also waits for vectors outside the scope: else what is said of matches there would
     depend on how fast these come.
     """
-    wanted = Wanted(
-        elsewhere=not page.only_here, copies=retriever.folds(scope, page), sections=sections, memories=memories
-    )
     with retriever.answering(question, scope, wanted) as retrieval:
-        judgement = judge(retrieval, retrieval.find(count, memories=memories), only_here=page.only_here)
+        judgement = judge(retrieval, retrieval.find(count, memories=wanted.memories), only_here=not wanted.elsewhere)
         pending = retrieval.first.everywhere
-        is_sure = page.only_here or question.vector is None or judgement.confidence == "strong"
+        is_sure = not wanted.elsewhere or question.vector is None or judgement.confidence == "strong"
         if is_sure or not comes_soon(pending, pending):
             yield retrieval, judgement
             return
     retriever.wait(Awaited(EVERYTHING, pending.last_id), time.monotonic() + PATIENCE_ELSEWHERE_SECONDS)
     with retriever.answering(question, scope, wanted) as retrieval:
-        yield retrieval, judge(retrieval, retrieval.find(count, memories=memories))
+        yield retrieval, judge(retrieval, retrieval.find(count, memories=wanted.memories))
 
 
 def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -> Judgement:

@@ -86,20 +86,6 @@ class Awaited(NamedTuple):
     owner: str | None = None
 
 
-class First(NamedTuple):
-    """What a search reads at first: how many memories of its scope are `missing` vectors, and what is `pending` there.
-
-    `everywhere`: what is pending in all scopes. `found`: None if the scope is not of one kind, or must be read again.
-    `around`: what tells the other scopes, if that was read.
-    """
-
-    missing: int
-    pending: Pending
-    everywhere: Pending
-    found: ScopeData | None
-    around: Sequence[Any] = ()
-
-
 class Wanted(NamedTuple):
     """What is likely to be asked for besides the ranking: matches elsewhere, texts of copies, outlines of sections.
 
@@ -110,6 +96,24 @@ class Wanted(NamedTuple):
     copies: bool = False
     sections: bool = False
     memories: bool = False
+
+
+NOTHING_ELSE = Wanted()
+
+
+class First(NamedTuple):
+    """What a search reads at first: how many memories of its scope are `missing` vectors, and what is `pending` there.
+
+    `everywhere`: what is pending in all scopes. `found`: None if the scope is not of one kind, or must be read again.
+    `around`: what tells the other scopes, if that was read. `wanted`: what else is likely to be asked for.
+    """
+
+    missing: int
+    pending: Pending
+    everywhere: Pending
+    found: ScopeData | None
+    around: Sequence[Any] = ()
+    wanted: Wanted = NOTHING_ELSE
 
 
 class Ahead(NamedTuple):
@@ -125,7 +129,7 @@ class Ahead(NamedTuple):
     others: Sequence[Any] = ()
 
 
-NOTHING_READ, NOTHING_ELSE, NOTHING_AHEAD = First(0, Pending(), Pending(), None), Wanted(), Ahead()
+NOTHING_READ, NOTHING_AHEAD = First(0, Pending(), Pending(), None), Ahead()
 
 
 class Retriever:
@@ -199,12 +203,11 @@ class Retriever:
             first = self._first(reader, question, scope, wanted)
             awaited = None if question.vector is None else self._awaited(reader, first, scope)
             if awaited is None:
-                yield self.within(reader, question, scope, first, wanted)
+                yield self.within(reader, question, scope, first)
                 return
         self.wait(awaited, time.monotonic() + PATIENCE_SECONDS)
         with self._storage.read() as reader:
-            first = self._first(reader, question, scope, wanted)
-            yield self.within(reader, question, scope, first, wanted)
+            yield self.within(reader, question, scope, self._first(reader, question, scope, wanted))
 
     def wait_for_vectors(self, scopes: Sequence[Scope], seconds: float) -> None:
         """Wait a limited time for the vectors of several scopes that are likely to come soon."""
@@ -245,7 +248,7 @@ class Retriever:
         if not reader.end_ahead():  # the model is being changed
             found, known, missing = [], [], reader.count(scope, without_vectors=True)
         pending = reader.pending(scope) if everywhere.memories else everywhere
-        return First(missing, pending, everywhere, ScopeData(*found) if found else None, known)
+        return First(missing, pending, everywhere, ScopeData(*found) if found else None, known, wanted)
 
     def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
         """Return the vectors that are worth waiting for."""
@@ -254,14 +257,7 @@ class Retriever:
         # Others may have much to do, and this process little.
         return awaited_in(reader, scope, self._background.owner) if first.pending.memories else None
 
-    def within(
-        self,
-        reader: Reader,
-        question: Question,
-        scope: Scope,
-        first: First | None = None,
-        wanted: Wanted = NOTHING_ELSE,
-    ) -> "Retrieval":
+    def within(self, reader: Reader, question: Question, scope: Scope, first: First | None = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
@@ -270,7 +266,7 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        return Retrieval(reader, question, scope, self._method, self.threshold, first, wanted)
+        return Retrieval(reader, question, scope, self._method, self.threshold, first)
 
     def near(self, reader: Reader, vector: Vectors, scope: Scope) -> "Retrieval":
         """Return a retrieval of what is near a stored vector, a unit vector, shape (dimensions,). It needs no model."""
@@ -305,7 +301,6 @@ class Retrieval:
         method: Method,
         threshold: float | None,
         first: First | None = None,
-        wanted: Wanted = NOTHING_ELSE,
     ) -> None:
         self.reader = reader
         self.question = question
@@ -314,7 +309,6 @@ class Retrieval:
         self._method = method
         self.first = first or NOTHING_READ
         self.ahead, self.others = NOTHING_AHEAD, Others(scope, *self.first.around) if self.first.around else None
-        self._wanted = wanted
         self._ranking: Ranking | None = None
 
     def find(self, count: int, *, memories: bool = False) -> SearchHits:
@@ -392,7 +386,7 @@ class Retrieval:
 
     def _known(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit] = ()) -> SearchHits:
         """Read ahead what is needed of the first units whose tokens are not compared."""
-        if not self.reader.reads_ahead or not units.hits:
+        if not self.reader.reads_ahead or not units.hits or self.first.wanted == NOTHING_ELSE:
             return units
         (origins,) = self._read(units, kind, memories)
         return units._replace(origins=origins)
@@ -402,7 +396,7 @@ class Retrieval:
 
         Also fill `ahead`, once, if that saves a round trip.
         """
-        reader, wanted, first = self.reader, self._wanted, [*units.hits[:LATE_UNITS], *memories[:LATE_UNITS]]
+        reader, wanted, first = self.reader, self.first.wanted, [*units.hits[:LATE_UNITS], *memories[:LATE_UNITS]]
         numbers = sorted({hit.memory_id for hit in first})
         reads = [*needed, reader.origins.steps(numbers)]
         if not reader.reads_ahead or self.ahead is not NOTHING_AHEAD:

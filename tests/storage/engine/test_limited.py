@@ -112,7 +112,8 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "span": Span(session_id="seen", since=(0, ""), besides="x"), "project": Project("p", owns_memory=True),
         "cursor": Cursor(0), "owner": "x", "new": new,
         "content_hash": content_hash(new), "hashes": [content_hash(new)], "agent_id": "seen", "session_iter": 1,
-        "task_code": None, "memory": memory, "query": unit_vector("x"), "worth": WordsWorth(units, None, 1.0),
+        "task_code": None, "memory": memory, "query": unit_vector("x"), "queries": unit_vector("x"),
+        "worth": WordsWorth(units, None, 1.0),
         "fingerprint": MODEL, "block_id": 1, "words": derived(new).words, "lease": Lease("x", 4e9), "now": "2027",
         "source": "x", "last_copied": 1, "lifetimes": Lifetimes([], []), "tags": ["x"],
         "blocks": reader.upkeep.portions.blocks(0, 1),
@@ -143,14 +144,12 @@ def methods(writer: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def called(method: Callable[..., Any], values: dict[str, Any]) -> object:
     """Call a method with what its parameters without defaults get."""
-    wanted = inspect.signature(method._steps if isinstance(method, BoundRead) else method).parameters.values()
-    named = {one.name: values[one.name] for one in wanted if one.default is one.empty and one.name in values}
-    missing = [one for one in wanted if one.default is one.empty and one.name not in named and one.name != "self"]
+    signature = inspect.signature(method._steps if isinstance(method, BoundRead) else method)
+    wanted = [one for one in signature.parameters.values() if one.default is one.empty and one.name != "self"]
+    missing = [one for one in wanted if one.name not in values]
     assert not missing, f"say what to send as {missing}"
-    if isinstance(method, BoundRead):
-        return method(**named)
-    places = [one.name for one in wanted if one.kind is one.POSITIONAL_ONLY]
-    return method(*(named.pop(place) for place in places), **named)
+    places = [values[one.name] for one in wanted if one.kind is not one.KEYWORD_ONLY]
+    return method(*places, **{one.name: values[one.name] for one in wanted if one.kind is one.KEYWORD_ONLY})
 
 
 def test_all_that_can_be_called_tells_nothing_of_other_sessions_or_is_refused(storage: Storage) -> None:
