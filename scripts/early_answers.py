@@ -41,9 +41,9 @@ def offers() -> Iterator[ServerOptions]:
             yield ServerOptions(toolsets=toolsets, profile=profile, answers=answers, read_only=read_only)
 
 
-def answers_of(offer: ServerOptions, requests: tuple[tuple[str, Any], ...]) -> list[Any]:
-    """Return the results of requests to a server, which needs no memory for them."""
-    results = []
+def results_of(offer: ServerOptions, requests: tuple[tuple[str, Any], ...]) -> dict[str, dict[str, Any]]:
+    """Return the results of requests to a server, by method; without those that it refuses. It needs no memory."""
+    results = {}
 
     @asynccontextmanager
     async def asking() -> AsyncIterator[MessageStream]:
@@ -53,7 +53,9 @@ def answers_of(offer: ServerOptions, requests: tuple[tuple[str, Any], ...]) -> l
                 await send.send(SessionMessage(read_message(json.dumps(request).encode())))
                 answer = await receive.receive()
                 assert isinstance(answer, SessionMessage)
-                results.append(json.loads(as_line(answer.message)).get("result"))
+                said = json.loads(as_line(answer.message))
+                if "result" in said:
+                    results[method] = said["result"]
             await send.aclose()
 
         async with create_client_server_memory_streams() as ((receive, send), servers), asyncio.TaskGroup() as tasks:
@@ -92,20 +94,19 @@ def lines() -> Iterator[str]:
 
     configurations = {}
     for offer in offers():
-        initialize, listed, *lists = answers_of(offer, LEGACY)
-        discover, listed_again, *lists_again = answers_of(offer, MODERN)
-        assert listed_again["tools"] == listed["tools"]
-        parts = {"initialize": initialize, "discover": discover, "list": listed_again}
-        shared = {name: {key: one for key, one in part.items() if key not in VARIES} for name, part in parts.items()}
+        eras = {"legacy": results_of(offer, LEGACY), "modern": results_of(offer, MODERN)}
+        listed = eras["legacy"]["tools/list"]["tools"]
+        assert listed == eras["modern"]["tools/list"]["tools"]
         tools = [
             number({name: number(part) if name.endswith("Schema") else part for name, part in tool.items()})
-            for tool in listed["tools"]
+            for tool in listed
         ]
-        configurations[key_of(offer)] = {
-            **{name: number(part) for name, part in shared.items()},
-            "tools": tools,
-            "legacy": dict(zip(LISTS, map(number, lists), strict=True)),
-            "modern": dict(zip(LISTS, map(number, lists_again), strict=True)),
+        configurations[key_of(offer)] = {"tools": tools} | {
+            era: {
+                method: number({key: one for key, one in result.items() if key not in VARIES})
+                for method, result in results.items()
+            }
+            for era, results in eras.items()
         }
     head = {
         "libraries": [f"{name.replace('-', '_')}-{version(name)}" for name in LIBRARIES],

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
 from fastmcp.server.middleware import Middleware
-from mcp_types import JSONRPCRequest
 
 from vector_memory import __version__
 from vector_memory.domain import Project
@@ -31,7 +30,6 @@ from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire
 from vector_memory.server.tools import kind_of, offered
 from vector_memory.server.tools.failures import UnknownTools
-from vector_memory.server.turns import OTHER, Kind
 from vector_memory.settings import (
     FileLocations,
     MemoryAddress,
@@ -302,7 +300,7 @@ def run_server(
     stop_on_signals(end)
     try:
         client = early_client(key_of(offer))
-        wire = Wire(client, end, kind_of_request)
+        wire = Wire(client, end, kind_of)
         server = create_server(memory.open_store, offer, memory.open_files, project_at(address), is_busy=wire.is_busy)
         asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:
@@ -320,12 +318,3 @@ def project_at(address: MemoryAddress) -> Project:
         return Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
     except (ConfigurationError, OSError):
         return NO_PROJECT
-
-
-def kind_of_request(request: JSONRPCRequest) -> Kind:
-    """Return which requests one waits for."""
-    match request:
-        case JSONRPCRequest(method="tools/call", params={"name": str(name), **others}):
-            arguments = others.get("arguments")
-            return kind_of(name, arguments if isinstance(arguments, dict) else {})
-    return OTHER

@@ -148,14 +148,10 @@ class EarlyAnswers:
                     return None
                 self._is_initialized = True
                 agreed = version if version in self._described["handshakes"] else self._described["handshakes"][-1]
-                return {"protocolVersion": agreed, **self._value("initialize")}
+                return {"protocolVersion": agreed, **(self._result("initialize") or {})}
             case "ping", _ if params.keys() <= {"_meta"}:
                 return {}
-            case _ if not (params.keys() <= {"_meta"} and self._is_initialized):
-                return None
-            case "tools/list", _:
-                return {"tools": self._tools()}
-        return self._list("legacy", method)
+        return self._result(method) if params.keys() <= {"_meta"} and self._is_initialized else None
 
     def _modern(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         match params:
@@ -164,25 +160,15 @@ class EarlyAnswers:
                 client = meta.pop(CLIENT, None)
                 if version != self._described["modern"] or not are_capabilities(given) or not has_only_token(meta):
                     return None
-                if client is not None and not is_client(client):
-                    return None
-                if method == "server/discover":
-                    return dict(self._value("discover"))
-                if method == "tools/list":
-                    return {"tools": self._tools(), **self._value("list")}
-                return self._list("modern", method)
+                if client is None or is_client(client):
+                    return self._result(method)
         return None
 
-    def _value(self, name: str) -> dict[str, Any]:
-        value: dict[str, Any] = self._described["values"][self._offered[name]]
-        return value
-
-    def _list(self, era: str, method: str) -> dict[str, Any] | None:
-        number = self._offered[era].get(method)
-        return None if number is None else self._described["values"][number]
-
-    def _tools(self) -> list[dict[str, Any]]:
-        return tools_of(self._described, self._offered)
+    def _result(self, method: str) -> dict[str, Any] | None:
+        if (number := self._offered[self._era].get(method)) is None:
+            return None
+        result: dict[str, Any] = self._described["values"][number]
+        return {"tools": tools_of(self._described, self._offered), **result} if method == "tools/list" else result
 
 
 def is_common(line: bytes) -> bool:

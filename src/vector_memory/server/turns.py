@@ -53,10 +53,10 @@ FILE, HOOK, OTHER = Kind("files", most=1), Kind("hooks", works=False), Kind("oth
 class Turn:
     """A call's turn, whose queue is that of its kind and namespace."""
 
-    def __init__(self, turns: "Turns", kind: Kind, namespace: str, begin: Callable[[], object]) -> None:
-        self.kind, self.queue, self.begin = kind, (namespace, kind), begin
-        self.works = self.is_under_way = False
-        self._turns, self._loop = turns, asyncio.get_running_loop()
+    works = is_under_way = False
+
+    def __init__(self, turns: "Turns", queue: tuple[str, Kind], begin: Callable[[], object]) -> None:
+        self.queue, self.begin, self._turns, self._loop = queue, begin, turns, asyncio.get_running_loop()
 
     def give_way(self) -> None:
         """Let others work meanwhile. May be called from any thread, and more than once."""
@@ -77,7 +77,7 @@ class Turns:
 
     def wait(self, begin: Callable[[], object], kind: Kind, namespace: str = "") -> Turn:
         """Call `begin` when it is the call's turn, which lasts until it ends."""
-        turn = Turn(self, kind, namespace, begin)
+        turn = Turn(self, (namespace, kind), begin)
         self._queues.setdefault(turn.queue, deque()).append(turn)
         self._admit()
         return turn
@@ -107,15 +107,14 @@ class Turns:
                 self._queues[queue] = waiting
             self._under_way[queue] += 1
             turn.is_under_way = True
-            if turn.kind.works:
+            if queue[1].works:
                 turn.works = True
                 self._free -= 1
                 asyncio.get_running_loop().call_later(SECONDS_IN_THE_WAY, self.pass_on, turn)
             turn.begin()
 
     def _has_room(self, queue: tuple[str, Kind]) -> bool:
-        kind = queue[1]
-        return self._under_way[queue] < kind.most and (self._free > 0 or not kind.works)
+        return self._under_way[queue] < queue[1].most and (self._free > 0 or not queue[1].works)
 
 
 _turns: RunVar[Turns] = RunVar("turns")

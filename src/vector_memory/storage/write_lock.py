@@ -84,7 +84,13 @@ class Turn:
     def take(self, begin: Callable[[], object]) -> None:
         """Call `begin` until it does not fail because another process is writing."""
         pause = SHORTEST_PAUSE
-        while not self._taken(begin):
+        while True:
+            self.require_wanted()
+            try:
+                begin()
+                break
+            except self._lock.busy:
+                self.wait()
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads processes out, protects nothing
             pause = min(pause * 2, LONGEST_PAUSE)
         self._lock.stalled_since, self._lock.waited_at = time.monotonic(), -math.inf
@@ -113,12 +119,3 @@ class Turn:
         if self._lock.is_closed:
             raise ClosedMemoryError
         require_wanted()
-
-    def _taken(self, begin: Callable[[], object]) -> bool:
-        self.require_wanted()
-        try:
-            begin()
-        except self._lock.busy:
-            self.wait()
-            return False
-        return True

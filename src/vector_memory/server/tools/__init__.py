@@ -1,13 +1,15 @@
 """The tools, in the order that clients see."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
+
+from mcp_types import JSONRPCRequest
 
 from vector_memory.server.jsonrpc import HOOK as HOOK_NAME
 from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
-from vector_memory.server.turns import FILE, HOOK, Kind, kind_of_read, kind_of_write
+from vector_memory.server.turns import FILE, HOOK, OTHER, Kind, kind_of_read, kind_of_write
 from vector_memory.settings import Profile, Toolset
 
 Function = Callable[..., Any]
@@ -118,11 +120,16 @@ TAGGED_NAMES = {function.__name__ for function in functions_of([Toolset.TAGGED])
 """The tools of tagged memories."""
 
 
-def kind_of(name: str, arguments: Mapping[str, object]) -> Kind:
-    """Return which calls one waits for. A cleanup waits for the write lock only if it deletes."""
-    if name.startswith(HOOK_NAME):
-        return HOOK
-    if name == files.memory_write.__name__:
-        return FILE
-    only_counts = name == maintenance.cleanup_old_memories.__name__ and arguments.get("dry_run") in (None, True)
-    return kind_of_read(arguments) if only_counts or name not in WRITING else kind_of_write(*arguments.values())
+def kind_of(request: JSONRPCRequest) -> Kind:
+    """Return which requests one waits for. A cleanup waits for the write lock only if it deletes."""
+    match request:
+        case JSONRPCRequest(method="tools/call", params={"name": str(name), **others}):
+            arguments = others.get("arguments")
+            given = arguments if isinstance(arguments, dict) else {}
+            if name.startswith(HOOK_NAME):
+                return HOOK
+            if name == files.memory_write.__name__:
+                return FILE
+            only_counts = name == maintenance.cleanup_old_memories.__name__ and given.get("dry_run") in (None, True)
+            return kind_of_read(given) if only_counts or name not in WRITING else kind_of_write(*given.values())
+    return OTHER
