@@ -4,6 +4,7 @@ import pytest
 
 from vector_memory.errors import DatabaseLockError
 from vector_memory.storage import write_lock
+from vector_memory.storage.cancellation import give_way
 from vector_memory.storage.write_lock import WriteLock
 
 
@@ -26,3 +27,19 @@ def test_a_writer_gives_up_on_a_stuck_lock_though_its_attempts_are_further_apart
 
     with pytest.raises(DatabaseLockError), WriteLock((StillLockedError,)).turn(write_lock.SHORTEST_PAUSE) as turn:
         turn.take(begin)
+
+
+def test_a_writer_that_waits_for_another_process_lets_other_calls_work() -> None:
+    ways: list[bool] = []
+    before = give_way.set(lambda: ways.append(True))
+
+    def begin() -> None:
+        if not ways:
+            raise StillLockedError
+
+    try:
+        with WriteLock((StillLockedError,)).turn(60) as turn:
+            turn.take(begin)
+    finally:
+        give_way.reset(before)
+    assert ways == [True]

@@ -7,11 +7,13 @@ from typing import Any
 import anyio
 import pytest
 from fastmcp.client.client import CallToolResult
+from mcp_types import JSONRPCRequest
 
 from eras import Call, Rows
 from vector_memory.errors import DatabaseError
 from vector_memory.results.sessions import StoreMemoryResult
-from vector_memory.server.turns import LONG_STORE, LONG_TEXT, STORE
+from vector_memory.server.tools import kind_of
+from vector_memory.server.turns import FILE, HOOK, LONG_STORE, LONG_TEXT, LOOK_UP, OTHER, SEARCH, STORE, Kind
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE, until
 
@@ -104,3 +106,27 @@ async def test_short_texts_are_stored_while_long_ones_wait_for_each_other(
         released.set()
     assert answer.structured_content["success"] is True
     assert store.get_session_stats("s").total_memories == STORE.most + 1
+
+
+LONG = {"content": "x" * (LONG_TEXT + 1)}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind"),
+    [
+        ("search_changes", {"query": "cache"}, SEARCH),
+        ("get_memory_by_id", {"memory_id": 1}, LOOK_UP),
+        ("write_document_to_file", {"memory_id": 1}, LOOK_UP),
+        ("cleanup_old_memories", {"dry_run": None}, LOOK_UP),
+        ("cleanup_old_memories", {"dry_run": False}, STORE),
+        ("store_report", {"content": "x"}, STORE),
+        ("store_report", LONG, LONG_STORE),
+        ("memory_write", {"entry": "x"}, FILE),
+        ("hook_prompt", LONG, HOOK),
+        ("store_report", None, STORE),
+    ],
+)
+def test_a_call_waits_for_those_of_its_kind(tool: str, arguments: dict[str, Any] | None, kind: Kind) -> None:
+    params = {"name": tool, "arguments": arguments}
+    assert kind_of(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=params)) is kind
+    assert kind_of(JSONRPCRequest(jsonrpc="2.0", id=1, method="prompts/get", params=params)) is OTHER
