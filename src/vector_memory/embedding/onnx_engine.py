@@ -179,7 +179,8 @@ class OnnxEngine(Embedder):
             _import_runtime()  # now rather than in _open_session
             digests |= verified.result()
         self._description = model.description
-        self._token_count = lru_cache(KNOWN_WORDS)(lambda word: len(self.token_spans(word)))
+        spans = self._tokenizer.spans  # not through self: a cycle would keep the weights when the engine is unloaded
+        self._token_count = lru_cache(KNOWN_WORDS)(lambda word: len(spans(word)))
         self._session = _open_session(model)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self.has_states = model.description.late_interaction
