@@ -38,6 +38,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemorySto
     path = tmp_path_factory.mktemp("metadata") / "memory.db"
     with SessionMemoryStore(path, SMALL, embedder=LatticeEmbedder()) as opened:
         yield opened
+        opened.tagged.stats()
+        opened.export_memories(io.BytesIO())  # of all those metadata
 
 
 def arguments(kind: MemoryKind) -> dict[str, Any]:
@@ -99,8 +101,6 @@ def test_an_import_stores_metadata_as_they_are_or_refuses_them(
     expected = {name: value for name, value in metadata.items() if not (is_orphan and name == "parent_report_id")}
     assert found.metadata == expected
     store.tagged.list_recent()
-    store.tagged.stats()
-    store.export_memories(io.BytesIO())
 
 
 @pytest.mark.parametrize("metadata", [{1: 2}, {"a": (1,)}, {"a": {1}}, {"a": b"x"}], ids=str)
