@@ -52,24 +52,18 @@ def test_show_says_where_a_memory_comes_from(run: Run) -> None:
         assert fact in said
 
 
-def test_raw_prints_only_the_text(memory: Path, run: Run) -> None:
-    """To the byte, control characters and the missing line end included."""
-    text = "\ufeffA\r\n\x1b[31mred\x01\u2028 \n\n  "
-    with SessionMemoryStore(memory, TOY) as store:
-        number = store.store_memory("system_memory", text, session_id="s").memory_id
-    assert run("show", number, "--raw").out == text
-    assert "\x1b" not in run("show", number).out
-    assert "\\x1b[31mred" in run("show", number).out
-
-
-def test_a_long_memory_is_shown_whole(memory: Path, run: Run) -> None:
-    """A terminal is no agent's context: nothing is cut."""
-    text = "many words " * 30_000
+@pytest.mark.parametrize(
+    "text", ["\ufeffA\r\n\x1b[31mred\x01\u2028 \n\n  ", "many words " * 30_000], ids=["odd", "long"]
+)
+def test_raw_prints_only_the_text_and_all_of_it(text: str, memory: Path, run: Run) -> None:
+    """To the byte, control characters and the missing line end included. A terminal is no agent's context."""
     with SessionMemoryStore(memory, TOY) as store:
         number = store.store_memory("system_memory", text, session_id="s").memory_id
     assert run("show", number, "--raw").out == text
     shown = run("show", number, "--json").json
     assert (shown["id"], shown["content"]) == (number, text)
+    assert "\x1b" not in run("show", number).out
+    assert ("\\x1b[31mred" in run("show", number).out) == ("\x1b[31mred" in text)
 
 
 @pytest.mark.usefixtures("memory")

@@ -100,15 +100,15 @@ def test_a_change_that_keeps_size_and_time_is_noticed_soon_after_it(
     assert [text for _, text, _ in chunks(index)] == ["New."]
 
 
-def test_a_touched_file_is_not_cut_or_embedded_again(
-    folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine
+@pytest.mark.parametrize("name", ["a.md", "2026-02-13.md"])
+def test_a_touched_or_renamed_file_is_not_embedded_again(
+    name: str, folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine
 ) -> None:
-    (folder / "a.md").write_text("Words.")
+    (folder / "a.md").write_text("Words of a note.")
     steps.all()
-    before = chunks(index)
-    (folder / "a.md").touch()
+    (folder / "a.md").rename(folder / name).touch()
     steps.all()
-    assert chunks(index) == before
+    assert chunks(index) == [(name, "Words of a note.", 1)]
     assert len(engine.embedded) == 1
 
 
@@ -119,15 +119,6 @@ def test_an_unchanged_file_is_not_read(folder: Path, steps: Steps, monkeypatch: 
     steps.words()
     monkeypatch.setattr("vector_memory.files.folder.MemoryFolder.read", None)
     steps.words()
-
-
-def test_a_renamed_file_keeps_its_vectors(folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine) -> None:
-    (folder / "a.md").write_text("Words of a note.")
-    steps.all()
-    (folder / "a.md").rename(folder / "2026-02-13.md")
-    steps.all()
-    assert chunks(index) == [("2026-02-13.md", "Words of a note.", 1)]
-    assert len(engine.embedded) == 1
 
 
 def test_only_the_chunks_that_changed_are_embedded_again(folder: Path, steps: Steps, engine: CountingEngine) -> None:

@@ -119,16 +119,10 @@ async def test_a_token_that_only_reads_is_offered_no_prompt_that_stores(team: Te
                 await client.get_prompt("start_session", {"session_id": "s", "task": "t"})
 
 
-async def test_nothing_of_another_namespace_is_in_any_answer(filled: Team) -> None:
-    async with filled.client(filled.token("red-only")) as client:
-        said = await everything(client)
-    assert any("apple" in answer for answer in said)
-    assert not [answer for answer in said if HIDDEN in answer]
-
-
-async def test_nothing_of_another_session_is_in_any_answer_to_a_token_limited_to_one(filled: Team) -> None:
-    async with filled.client(filled.token("mine-only", "zoo", sessions=("mine",))) as client:
-        assert not TAGGED_NAMES & {tool.name for tool in await client.list_tools()}
+@pytest.mark.parametrize("limits", [{"namespace": "red"}, {"namespace": "zoo", "sessions": ("mine",)}], ids=len)
+async def test_nothing_of_another_namespace_or_session_is_in_any_answer(filled: Team, limits: dict[str, Any]) -> None:
+    async with filled.client(filled.token(f"limited-{len(limits)}", **limits)) as client:
+        assert "sessions" not in limits or not TAGGED_NAMES & {tool.name for tool in await client.list_tools()}
         said = await everything(client)
     assert any("apple" in answer for answer in said)
     assert not [answer for answer in said if HIDDEN in answer]

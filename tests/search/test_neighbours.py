@@ -100,18 +100,14 @@ def test_a_prompt_comes_with_the_prompts_beside_it(store: SessionMemoryStore) ->
     assert around(store.search_memories("a b c", scope, ONE).results[0]) == ([], [])
 
 
-@pytest.mark.parametrize("kind", ["working_memory", "report"])
-def test_what_agents_store_as_documents_comes_alone(store: SessionMemoryStore, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "metadata"), [("working_memory", None), ("report", None), ("report", CAPTURED)])
+def test_what_agents_store_as_documents_and_a_report_of_a_conversation_come_alone(
+    store: SessionMemoryStore, kind: str, metadata: dict[str, str] | None
+) -> None:
     """Of three short documents each would be sent three times, and nothing says whose the other two are."""
     for words in ("one", "a b c", "three"):
-        store.store_memory(kind, words, session_id="s")
+        store.store_memory(kind, words, session_id="s", metadata=metadata)
     assert around(store.search_chunks("a b c", Scope(kind), ONE).results[0]) == ([], [])
-
-
-def test_a_report_of_a_conversation_comes_alone(store: SessionMemoryStore) -> None:
-    for words in ("one", "a b c", "three"):
-        store.store_memory("report", words, session_id="s", metadata=CAPTURED)
-    assert around(store.search_chunks("a b c", Scope("report"), ONE).results[0]) == ([], [])
 
 
 def test_what_an_agent_stores_during_a_conversation_is_no_part_of_it(store: SessionMemoryStore) -> None:

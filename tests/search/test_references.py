@@ -73,13 +73,20 @@ def test_only_texts_with_the_hash_are_found_and_confidence_is_high(store: Sessio
     assert {tuple(hit.sources) for hit in found.results} == {("keyword",)}
 
 
-@pytest.mark.parametrize("part", ["3f2a9c8ed01b", "3f2a9c8e", "3f2a9c8ed01b4c5d6e7f8091a2b3c4d5e6f70819"])
-def test_the_beginning_of_a_hash_and_all_of_it_are_found_with_high_confidence(
-    store: SessionMemoryStore, part: str
+WITH_HASH = "a b 3f2a9c8ed01b4c5d6e7f f"
+FOUND_BY = {
+    "3f2a9c8ed01b": WITH_HASH, "3f2a9c8e": WITH_HASH, "3f2a9c8ed01b4c5d6e7f8091a2b3c4d5e6f70819": WITH_HASH,
+    "24380474": "a 24380474a9c8ed01b4c5 f", "v1.26.4": "a 1.26.4 f",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", FOUND_BY)
+def test_the_beginning_of_a_hash_all_of_it_and_a_version_with_a_v_added_are_found_with_high_confidence(
+    store: SessionMemoryStore, asked: str
 ) -> None:
-    """Whatever of it the text has: the rest of the hash is no other word that is missing there."""
-    wanted = store.store_memory("report", "a b 3f2a9c8ed01b4c5d6e7f f", session_id="t").memory_id
-    found = store.search_chunks(part, Scope("report", session_id="t"))
+    """Whatever of a hash the text has: the rest of it is no other word that is missing there."""
+    wanted = store.store_memory("report", FOUND_BY[asked], session_id="t").memory_id
+    found = store.search_chunks(asked, Scope("report", session_id="t"))
     assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "strong")
 
 
@@ -89,15 +96,6 @@ def test_a_hash_or_uuid_in_capitals_is_found_as_well_as_in_small_letters(store: 
     small, capitals = (store.search_chunks(query, Scope("report", session_id="t")) for query in (text, text.upper()))
     assert capitals.confidence == "strong"
     assert [hit.score for hit in capitals.results] == [hit.score for hit in small.results]
-
-
-@pytest.mark.parametrize(("text", "asked"), [("a 24380474a9c8ed01b4c5 f", "24380474"), ("a 1.26.4 f", "v1.26.4")])
-def test_digits_that_begin_a_hash_and_a_version_with_a_v_added_find_it(
-    store: SessionMemoryStore, text: str, asked: str
-) -> None:
-    wanted = store.store_memory("report", text, session_id="s").memory_id
-    found = store.search_chunks(asked, REPORTS)
-    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "strong")
 
 
 def test_a_hash_that_is_nowhere_finds_nothing_and_says_so(store: SessionMemoryStore) -> None:
