@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import apsw
 import hypothesis
 import numpy as np
 import pytest
+from cyclopts.argument import _collection
 from hypothesis import HealthCheck
 
 from clusters import MEMORY, SERVER, stop_shared_cluster
@@ -63,6 +65,8 @@ os.umask(0o022)
 sys.dont_write_bytecode = False
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup lets it be ignored, also by what the tests start
 signal.signal(signal.SIGINT, signal.default_int_handler)  # so does a shell in the background
+# Otherwise each command that runs in this process would read the sources of the classes of its flags again.
+_collection.extract_docstring_help = cache(_collection.extract_docstring_help)
 gc.disable()  # until all tests are collected: what they import and are stays
 
 # A busy machine is slow, and the fixtures that properties share are not changed by them.
