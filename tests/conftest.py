@@ -44,15 +44,19 @@ VARIABLES = {
 TESTS = Path(__file__).parent
 
 UNMEASURED = (
-    "embedding/test_language_confidence.py", "faults", "over_http/test_walls.py", "search/test_engines.py",
-    "search/test_exact.py", "search/test_hybrid.py", "search/test_late_interaction.py", "search/test_tail.py",
-    "search/test_two_processes.py", "search/test_unread_scripts.py", "tools/test_answers.py", "tools/test_caps.py",
-    "tools/test_injection.py", "tools/test_tool_failures.py",
+    "embedding/test_language_confidence.py", "embedding/test_onnx_engine.py", "faults", "over_http/test_attacks.py",
+    "over_http/test_walls.py", "search/test_engines.py", "search/test_exact.py", "search/test_hybrid.py",
+    "search/test_late_interaction.py", "search/test_tail.py", "search/test_two_processes.py",
+    "search/test_unread_scripts.py", "test_cli.py::test_e", "test_docs.py", "test_own_docs.py", "test_ratchet.py",
+    "test_redacted_tokens.py", "test_redaction.py::test_a_hostile", "test_state_machine.py", "tools/test_answers.py",
+    "tools/test_caps.py", "tools/test_injection.py", "tools/test_tool_failures.py",
 )  # fmt: skip
 """Tests that compute for long and reach little that others do not: counting branches more than doubles their time."""
 
-FIRST_MEASURED = ("chunking", "commands/test_", "hooks", "search", "storage/engine", "tools")
-"""Tests whose further cases reach little that the first does not."""
+ALL_MEASURED = ("commands/connecting", "doctor", "file_memory", "outbox", "storage/test_", "test_", "transcripts")
+"""Tests whose further cases reach much that the first does not."""
+
+UNCOUNTED = pytest.StashKey[bool]()
 
 ENOUGH_MEMORY = 4 * 2**30
 WORKERS_PER_CORE, MEMORY_PER_WORKER = 3, 2**30  # tests wait half of the time; a worker was seen to take 700 MB
@@ -115,16 +119,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Measure little of what takes long; on PostgreSQL, leave out what is not about the engine.
+    """Begin each file with what is measured; on PostgreSQL, leave out what is not about the engine.
 
     That is the older protocol, and files.
     """
-    measured = set[str]()
+    begun, files = set[str](), dict[Path, int]()
     for item in items:
-        test, place = item.nodeid.partition("[")[0], item.path.relative_to(TESTS).as_posix()
-        if place.startswith(UNMEASURED) or (test in measured and place.startswith(FIRST_MEASURED)):
-            item.add_marker("no_cover")
-        measured.add(test)
+        test, place = item.nodeid.partition("[")[0], item.nodeid.removeprefix("tests/")
+        item.stash[UNCOUNTED] = place.startswith(UNMEASURED) or (test in begun and not place.startswith(ALL_MEASURED))
+        begun.add(test)
+        files.setdefault(item.path, len(files))
+    items.sort(key=lambda item: (files[item.path], item.stash[UNCOUNTED]))  # threads are counted until the first pause
     if config.option.engine == "sqlite":
         return
     older = ERAS["2025-11-25"]
@@ -132,6 +137,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if marker := item.get_closest_marker("sqlite"):
             item.add_marker(pytest.mark.skip(f"SQLite only: {marker.args[0]}"))
+
+
+def counting(config: pytest.Config) -> Any:
+    """Return what lets branches be counted: something only if `--cov` is given."""
+    return getattr(config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Count what is imported while tests are collected once: in the first worker, or where there is none."""
+    worker, others = getattr(session.config, "workerinput", {}).get("workerid"), session.config.option.numprocesses
+    if (controller := counting(session.config)) and (worker or others) and worker != "gw0":
+        controller.pause()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Count branches in what is measured, with its fixtures."""
+    if (controller := counting(item.config)) and controller.started == item.stash[UNCOUNTED]:
+        (controller.pause if item.stash[UNCOUNTED] else controller.resume)()
 
 
 @pytest.hookimpl(wrapper=True)
