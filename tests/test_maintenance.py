@@ -18,7 +18,7 @@ from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.indexing import background
 from vector_memory.results.overview import BackfillResult
-from vector_memory.results.rounding import to_second
+from vector_memory.results.sessions import to_second
 from vector_memory.settings import Settings
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.sqlite.database import Connection

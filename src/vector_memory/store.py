@@ -20,8 +20,7 @@ from vector_memory.domain import (
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
-from vector_memory.maintenance.backfill import Backfill, Progress
-from vector_memory.maintenance.reembed import Reembedded, Reembedding
+from vector_memory.maintenance.backfill import Backfill, Progress, Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.results import documents, overview, sessions
@@ -38,8 +37,7 @@ from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.memory_pages import MemoryPages
-from vector_memory.sessions.reader import AccessRecorder, Documents
+from vector_memory.sessions.reader import AccessRecorder, Documents, MemoryPages
 from vector_memory.sessions.recap import Past
 from vector_memory.sessions.review import Review
 from vector_memory.sessions.statistics import Overview, Statistics
@@ -50,8 +48,7 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.restricted import LimitedStorage
-from vector_memory.tagged.listing import TagListing
-from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
+from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories, TagListing
 from vector_memory.tagged.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

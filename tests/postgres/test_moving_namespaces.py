@@ -22,8 +22,8 @@ from vector_memory.storage.postgres import database
 from vector_memory.storage.postgres.tenant_tables import SharedTables
 from vector_memory.storage.teams import Teams
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy import moving
-from vector_memory.tenancy.moving import Moved
+from vector_memory.tenancy import namespaces
+from vector_memory.tenancy.namespaces import Moved
 from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.registry import Registry
 from vector_memory.tenancy.tokens import Permission
@@ -38,7 +38,7 @@ DIES = """
 import os, signal
 from contextlib import nullcontext
 from vector_memory.settings import DatabaseUrl
-from vector_memory.tenancy.moving import move
+from vector_memory.tenancy.namespaces import move
 from vector_memory.tenancy.registry import Registry
 from {module} import {part}
 {part}.{method} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -64,7 +64,7 @@ def registries(cluster: Cluster, new_name: str) -> Iterator[Registries]:
 
 
 def move(source: Registry, target: Registry) -> Moved:
-    return moving.move(source, target, "web", lambda _: nullcontext(lambda *_: None))
+    return namespaces.move(source, target, "web", lambda _: nullcontext(lambda *_: None))
 
 
 def opened(registry: Registry) -> SessionMemoryStore:

@@ -8,8 +8,7 @@ import pytest
 
 from engines import execute
 from search.test_exact import open_store
-from vector_memory.domain import Page, Scope
-from vector_memory.domain.search_request import SearchMode
+from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.errors import DatabaseLockError
 from vector_memory.indexing import background
 from vector_memory.search.explaining import Asked

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vector_memory.domain.search_request import MAX_NOTES
+from vector_memory.domain import MAX_NOTES
 from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.server.guide import LEVELS, level_text, work_with_memory
 from vector_memory.server.instructions import TAGGED

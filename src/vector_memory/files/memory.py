@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from vector_memory.domain.search_request import FileSource
+from vector_memory.domain import FileSource
 from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import (
     MAX_CONTENT,

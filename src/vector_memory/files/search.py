@@ -5,8 +5,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
-from vector_memory.domain import Chunk, Fingerprint, SearchMode
-from vector_memory.domain.search_request import EVERYTHING
+from vector_memory.domain import EVERYTHING, Chunk, Fingerprint, SearchMode
 from vector_memory.domain.text import counted, text_in
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError

@@ -2,7 +2,6 @@
 
 from pydantic import Field
 
-from vector_memory.results.rounding import Share, Time, Value, unless_empty
 from vector_memory.results.sessions import (
     SUPERSEDED,
     Beginning,
@@ -13,7 +12,11 @@ from vector_memory.results.sessions import (
     Provenance,
     ReportsResult,
     Result,
+    Share,
     Succession,
+    Time,
+    Value,
+    unless_empty,
     unless_zero,
 )
 

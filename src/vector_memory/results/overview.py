@@ -2,8 +2,16 @@
 
 from pydantic import Field
 
-from vector_memory.results.rounding import Time, Value, unless_empty
-from vector_memory.results.sessions import SUPERSEDED, Provenance, Result, Succession, unless_zero
+from vector_memory.results.sessions import (
+    SUPERSEDED,
+    Provenance,
+    Result,
+    Succession,
+    Time,
+    Value,
+    unless_empty,
+    unless_zero,
+)
 
 
 class SessionStatsResult(Result):

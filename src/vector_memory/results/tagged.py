@@ -6,7 +6,6 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from vector_memory.domain import MatchLevel
-from vector_memory.results.rounding import Score, Share, Time, Value, unless_empty
 from vector_memory.results.sessions import (
     COPIES,
     LATER,
@@ -19,9 +18,14 @@ from vector_memory.results.sessions import (
     LaterMemory,
     Omitted,
     Result,
+    Score,
+    Share,
     Source,
     Succession,
+    Time,
+    Value,
     unless_both,
+    unless_empty,
     unless_zero,
 )
 

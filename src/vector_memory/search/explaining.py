@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import ANY, TRAITS, Page, Scope, SearchMode, State
 from vector_memory.domain.validation import parse_id
 from vector_memory.results.budget import fitting_values, value_size
-from vector_memory.results.rounding import to_score, to_thousandth
+from vector_memory.results.sessions import to_score, to_thousandth
 from vector_memory.search.answer import GRAINS, GrainName, chunks_for, results_for
 from vector_memory.search.judge import Judgement, arranged, judged
 from vector_memory.search.question import Question

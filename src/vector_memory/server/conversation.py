@@ -8,8 +8,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 from fastmcp import Context
 
-from vector_memory.domain import Project, utc_now
-from vector_memory.domain.search_request import LAST
+from vector_memory.domain import LAST, Project, utc_now
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.server.current_store import current_caller, store_of_caller
 from vector_memory.tenancy.tokens import Permission

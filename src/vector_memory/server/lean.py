@@ -17,7 +17,6 @@ from vector_memory.domain import LATEST, LINES, Page, Span
 from vector_memory.results.documents import DocumentResult, ExpandedChunkResult
 from vector_memory.results.forms import Form, text_of
 from vector_memory.results.overview import SessionEntry
-from vector_memory.results.rounding import says_nothing
 from vector_memory.results.sessions import (
     Beginning,
     FoundBeginning,
@@ -29,6 +28,7 @@ from vector_memory.results.sessions import (
     ObservationNote,
     Result,
     StoreMemoryResult,
+    says_nothing,
 )
 from vector_memory.results.tagged import FoundText, StoreTaggedResult, TaggedMemory
 from vector_memory.storage.terms import terms

@@ -4,10 +4,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from vector_memory.domain import ANY, MemoryKind, Project, Scope
-from vector_memory.domain.search_request import LAST
+from vector_memory.domain import ANY, LAST, MemoryKind, Project, Scope
 from vector_memory.domain.validation import MAX_QUERY
-from vector_memory.results.rounding import to_second
+from vector_memory.results.sessions import to_second
 from vector_memory.search import Retriever
 from vector_memory.search.beside import newer_memories
 from vector_memory.search.judge import judged

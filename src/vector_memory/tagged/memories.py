@@ -1,12 +1,15 @@
 """Tagged memories: notes that belong to no session, filed under a category and canonical tags."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
+
+from pydantic import BaseModel
 
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now
+from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
 from vector_memory.domain.validation import (
     MAX_IDENTIFIER,
@@ -24,31 +27,31 @@ from vector_memory.errors import (
     NotFoundError,
     ValidationError,
 )
+from vector_memory.results.budget import ResponseBudget
 from vector_memory.results.documents import DeleteResult
+from vector_memory.results.sessions import FoundMemory, MemoryEntry
 from vector_memory.results.tagged import (
+    CanonicalTagEntry,
+    CanonicalTagsResult,
     ClearResult,
+    FoundTagged,
+    Health,
     RecentTaggedResult,
     SearchTaggedResult,
     StoreTaggedResult,
+    TagFrequenciesResult,
+    TaggedMemory,
     TaggedMemoryResult,
     TaggedStatsResult,
+    TagWeightsResult,
+    UniqueTagsResult,
 )
 from vector_memory.search import Search
 from vector_memory.sessions.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
 from vector_memory.sessions.reader import Documents
-from vector_memory.sessions.writer import MemoryWriter
+from vector_memory.sessions.writer import MemoryWriter, StoredMemory, supersedes_message
 from vector_memory.storage.base import Reader, Storage, Writer
-from vector_memory.tagged.answers import (
-    clearing_message,
-    found_tagged,
-    health_message,
-    health_of,
-    merged_tags_messages,
-    shown_category,
-    tagged,
-    tagged_again,
-    tagged_receipt,
-)
+from vector_memory.storage.records import Memory
 from vector_memory.tagged.tags import (
     ALL_TAGGED,
     CATEGORIES,
@@ -57,6 +60,7 @@ from vector_memory.tagged.tags import (
     STORED_TAGGED,
     RefusedTag,
     accept_tags,
+    weight,
 )
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 
@@ -333,3 +337,201 @@ def tag_list(tags: Sequence[str] | None) -> Sequence[str]:
             f"tags has {len(tags):,} entries: send at most {MAX_TAGS_PER_NOTE}; three to five are best."
         )
     return tags
+
+
+# Results of the tagged family: notes, receipts, and the messages about them.
+
+
+PREVIEW_LENGTH = 100
+
+WARNING_USAGE, CRITICAL_USAGE = 80.0, 95.0
+"""Percentages of the limit from which the health is "warning" and "critical"."""
+
+
+def tagged_receipt(
+    stored: StoredMemory, forms: Mapping[str, str], refused: Sequence[RefusedTag], doubt: str | None
+) -> StoreTaggedResult:
+    """Return what was stored, under which category and tags, and which tags were refused."""
+    memory = stored.memory
+    messages = [f"Stored memory {stored.id}: {counted(len(memory.content), 'character')}."]
+    if memory.supersedes:
+        messages.append(supersedes_message(memory))
+    if doubt:
+        messages.append(f"Stored as {OTHER}: {doubt}")
+    messages += tags_messages(forms, refused)
+    if stored.problem:
+        messages.append(f"Not yet searchable by meaning. {stored.problem}")
+    return StoreTaggedResult(
+        message=" ".join(messages),
+        memory_id=stored.id,
+        content_preview=memory.content[:PREVIEW_LENGTH],
+        category=memory.metadata["category"],
+        tags=list(memory.tags),
+        rejected_tags=[tag for tag, _ in refused],
+        redacted=stored.redacted,
+        created_at=stored.created_at,
+        expires_at=memory.expires_at,
+    )
+
+
+def tagged_again(
+    note: Memory, tags: Sequence[str], forms: Mapping[str, str], refused: Sequence[RefusedTag]
+) -> StoreTaggedResult:
+    """Return a note that was stored before, with the tags that it has now."""
+    added = ", ".join(tag for tag in tags if tag not in note.tags)
+    said = f"Memory {note.id} has this content already. Added tags: {added}."
+    return StoreTaggedResult(
+        message=" ".join([said, *tags_messages(forms, refused)]),
+        memory_id=note.id,
+        content_preview=note.content[:PREVIEW_LENGTH],
+        category=shown_category(note.metadata.get("category")),
+        tags=list(tags),
+        rejected_tags=[tag for tag, _ in refused],
+        created_at=note.created_at,
+    )
+
+
+def tags_messages(forms: Mapping[str, str], refused: Sequence[RefusedTag]) -> list[str]:
+    """Say which tags were replaced or refused, and why."""
+    return merged_tags_messages(forms) + [f'The tag "{tag}" was not stored: {reason}.' for tag, reason in refused]
+
+
+def merged_tags_messages(forms: Mapping[str, str]) -> list[str]:
+    """Say which tags were replaced by their canonical form."""
+    return [f'The tag "{tag}" counts as "{form}".' for tag, form in forms.items() if tag != form]
+
+
+def tagged(memory: MemoryEntry) -> TaggedMemory:
+    """Return a memory as the results of this family show it."""
+    return TaggedMemory(
+        category=shown_category(memory.metadata.get("category")),
+        **memory.model_dump(include=TaggedMemory.model_fields.keys() - {"category"}),
+    )
+
+
+def shown_category(stored: object) -> str:
+    """Return the category to show for a stored value, which may be anything in an imported memory."""
+    return next((category for category in CATEGORIES if category == stored), OTHER)
+
+
+def found_tagged(memory: FoundMemory) -> FoundTagged:
+    """Return a search result as the results of this family show it."""
+    return FoundTagged(
+        **tagged(memory).model_dump(),
+        score=memory.score or 0.0,
+        match=memory.match,
+        later=memory.later,
+        later_more=memory.later_more,
+        copies=memory.copies,
+        similarity=memory.similarity,
+        distance=None if memory.similarity is None else 1 - memory.similarity,
+        sources=memory.sources,
+    )
+
+
+def health_of(usage: float, unindexed: int) -> Health:
+    """Return the health for a usage in per cent of the limit and a number of notes without vectors."""
+    if usage >= CRITICAL_USAGE:
+        return "critical"
+    return "warning" if usage >= WARNING_USAGE or unindexed else "healthy"
+
+
+def health_message(health: Health, usage: float, unindexed: int) -> str | None:
+    """Say what to do about the health; None if nothing needs to be done."""
+    messages = []
+    if usage >= WARNING_USAGE:
+        messages.append("Nearly full: run clear_old_memories, or raise VECTOR_MEMORY_MEMORY_LIMIT.")
+    if unindexed:
+        messages.append(f"{unindexed:,} without vectors can be found by words only: run `vector-memory backfill`.")
+    return " ".join(messages) if health != "healthy" else None
+
+
+def clearing_message(deleted: int, left: int, days_old: int, max_to_keep: int) -> str:
+    """Say what a clean-up deleted, and why it did not delete more."""
+    message = f"{deleted:,} deleted, {left:,} kept."
+    if left > max_to_keep:
+        return (
+            f"{message} The others are newer than days_old ({days_old:,}), pinned, or supersede what stays: "
+            "send a smaller days_old to delete more."
+        )
+    if not deleted:
+        return f"{message} There are no more than max_to_keep: send a smaller max_to_keep to delete some."
+    return message
+
+
+# Lists the tags of tagged memories: those in use, and the canonical ones with their frequencies and weights.
+
+
+A = TypeVar("A", bound=BaseModel)
+E = TypeVar("E", bound=BaseModel)
+
+MAX_TAG_OFFSET = 100_000_000
+"""Maximum number of tags: ten on each of ten million notes."""
+
+
+class TagEntry(BaseModel):
+    """A tag as a model, so that its length in an answer can be measured."""
+
+    tag: str
+
+
+class TagListing:
+    """Lists as many tags as fit into an answer, after skipping `offset`."""
+
+    def __init__(self, storage: Storage, budget: ResponseBudget) -> None:
+        self._storage = storage
+        self._budget = budget
+
+    def unique(self, offset: int = 0) -> UniqueTagsResult:
+        """Return the tags in use, in alphabetical order."""
+        with self._storage.read() as reader:
+            tags = [TagEntry(tag=tag) for tag in reader.count_by(ALL_TAGGED, "tag")]
+        return self._fitting(
+            tags, offset, lambda shown, rest: UniqueTagsResult(tags=[one.tag for one in shown], **rest)
+        )
+
+    def canonical(self, offset: int = 0) -> CanonicalTagsResult:
+        """Return the canonical tags, most frequent first."""
+        return self._fitting(self._canonical(), offset, lambda shown, rest: CanonicalTagsResult(tags=shown, **rest))
+
+    def frequencies(self, offset: int = 0) -> TagFrequenciesResult:
+        """Return how many memories were ever stored with each canonical tag, most frequent first."""
+
+        def answer(shown: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagFrequenciesResult:
+            return TagFrequenciesResult(frequencies={one.tag: one.frequency for one in shown}, **rest)
+
+        return self._fitting(self._canonical(), offset, answer)
+
+    def weights(self, offset: int = 0) -> TagWeightsResult:
+        """Return the weight of each canonical tag, lowest (most frequent) first."""
+
+        def answer(shown: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagWeightsResult:
+            return TagWeightsResult(weights={one.tag: weight(one.frequency) for one in shown}, **rest)
+
+        return self._fitting(self._canonical(), offset, answer)
+
+    def _canonical(self) -> list[CanonicalTagEntry]:
+        with self._storage.read() as reader:
+            return [CanonicalTagEntry(**asdict(tag)) for tag in reader.canonical_tags()]
+
+    def _fitting(self, tags: list[E], offset: int, answer: Callable[[list[E], dict[str, Any]], A]) -> A:
+        """Return `answer` for the tags after the first `offset` that fit."""
+        check_range("offset", offset, 0, MAX_TAG_OFFSET)
+
+        def build(budget: ResponseBudget) -> A:
+            shown = budget.fitting(tags[offset:])
+            return answer(shown, page(shown, offset, len(tags)))
+
+        return self._budget.fit(build)
+
+
+def page(shown: Sequence[BaseModel], offset: int, total: int) -> dict[str, Any]:
+    """Return the fields that say which part of the tags a result contains."""
+    end = offset + len(shown)
+    more = end < total
+    return {
+        "total": total,
+        "next_offset": end if more else None,
+        "message": f"{len(shown):,} of {counted(total, 'tag')}."
+        + (f" For more, repeat with offset={end}." if more else ""),
+    }

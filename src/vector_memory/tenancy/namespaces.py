@@ -4,13 +4,16 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.model import return_freed_memory
-from vector_memory.errors import ClosedMemoryError, ConfigurationError, DatabaseError, where
+from vector_memory.errors import ClosedMemoryError, ConfigurationError, DatabaseError, ValidationError, where
+from vector_memory.maintenance.backfill import Progress
+from vector_memory.maintenance.copying import copy_all
 from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
@@ -262,3 +265,53 @@ def close_quietly(store: SessionMemoryStore) -> None:
         store.close()
     except Exception as error:
         logger.warning("A namespace was not closed properly: %s", where(error))
+
+
+# Moves a namespace to another database: its memory, limits and tokens.
+
+
+OTHERS = (
+    "The other database has a namespace with this name: move it to another one, or drop that schema and its row in "
+    "the table `namespaces`."
+)
+ELSEWHERE = "An earlier call has moved this namespace to another database: repeat the command with the URL of that one."
+
+
+class Moved(NamedTuple):
+    """How many memories were copied, and for how long writers waited. None and 0: an earlier call has done that."""
+
+    memories: int | None
+    seconds: float
+
+
+def move(
+    source: Registry,
+    target: Registry,
+    name: str,
+    shown: Callable[[str], AbstractContextManager[Progress]],
+) -> Moved:
+    """Move a namespace. After a failure, repeat the call.
+
+    Raises NotFoundError if there is none, and ValidationError if the target has its name, other memories in its
+    schema, or other tokens under the same names.
+    """
+    quota = source.quota(name)
+    with source.tables.held(name) as memory:
+        is_here = memory.heir is None
+    if is_here:
+        if name in target.names():
+            raise ValidationError(OTHERS)
+        target.require_free(source.tokens_of(name))
+        copy_all(source.address(name), target.address(name), shown)
+    with source.tables.held(name) as memory:
+        began, memories = time.monotonic(), None
+        if memory.heir is None:
+            memories = copy_all(source.address(name), target.address(name), shown).memories
+            memory.give_to(target.tables.memory_name(name))
+        elif memory.heir != target.tables.memory_name(name):
+            raise ValidationError(ELSEWHERE)
+    waited = time.monotonic() - began
+    target.take_over(name, quota, source.tokens_of(name))
+    with source.tables.transaction(writes=True) as teams:
+        teams.remove_namespace(name)
+    return Moved(memories, 0.0 if memories is None else waited)

@@ -16,7 +16,7 @@ import pytest
 from clients import connected
 from commands.conftest import Run, answered
 from commands.connecting.conftest import everything
-from vector_memory.cli.clients import catalogue, changes, launching
+from vector_memory.cli.clients import catalogue, changes, planning
 from vector_memory.cli.clients.catalogue import CLIENTS, Client, InstallScope
 
 PLACES = [
@@ -51,7 +51,7 @@ def file_of(client: Client, scope: InstallScope) -> Path:
 
 def written(client: Client, scope: InstallScope) -> dict[str, Any]:
     text = file_of(client, scope).read_text(encoding="utf-8")
-    return dict(client.format.entry(text, client.section, launching.NAME))
+    return dict(client.format.entry(text, client.section, planning.NAME))
 
 
 def write_all(name: str, scope: InstallScope, texts: dict[str, str]) -> None:
@@ -98,7 +98,7 @@ def test_a_file_that_changed_after_install_keeps_the_changes_and_no_copy_stays(
     run("uninstall", name, f"--{scope}", "--yes")
     left = file.read_text(encoding="utf-8")
     assert client.format.entry(left, client.section, "other") == {"command": "x"}
-    assert client.format.entry(left, client.section, launching.NAME) is None
+    assert client.format.entry(left, client.section, planning.NAME) is None
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 
@@ -339,10 +339,10 @@ def test_an_environment_that_may_vanish_is_refused(run: Run, monkeypatch: pytest
 def test_the_command_on_the_path_is_written_if_it_is_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It stays where it is when the tool is installed again."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    (script,) = launching.program()
+    (script,) = planning.program()
     assert Path(script) == Path(sys.executable).with_name("vector-memory")
     (tmp_path / "vector-memory").symlink_to(script)
-    assert launching.program() == [str(tmp_path / "vector-memory")]
+    assert planning.program() == [str(tmp_path / "vector-memory")]
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,7 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Give a client's agents the tools, and hooks that remember without being asked. Asks before it changes files."""
-    from vector_memory.cli.clients.launching import entry_for, require_hooks, shared_memory
-    from vector_memory.cli.clients.planning import installation, make
+    from vector_memory.cli.clients.planning import entry_for, installation, make, require_hooks, shared_memory
     from vector_memory.storage.disk.filesystem import make_private_folders
 
     place = how.place(client)
@@ -157,7 +156,7 @@ def _plugin(project: Path) -> str | None:
     """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
     from vector_memory.cli.clients.catalogue import claude_settings_of
     from vector_memory.cli.clients.changes import plugin_in, read_text
-    from vector_memory.cli.clients.launching import NAME
+    from vector_memory.cli.clients.planning import NAME
 
     folders = filter(None, (folder_of_user(".claude", "CLAUDE_CONFIG_DIR"), project / ".claude"))
     files = [*(folder / "settings.json" for folder in folders), claude_settings_of(project)]

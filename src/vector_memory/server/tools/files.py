@@ -12,7 +12,7 @@ from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from vector_memory.domain.search_request import FileSource
+from vector_memory.domain import FileSource
 from vector_memory.results.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
 from vector_memory.server.current_store import FileMemory
 from vector_memory.server.tools.params import READS, Limit, WholeNumber, found_by

@@ -15,7 +15,7 @@ from fastmcp.tools.function_tool import ToolMeta
 from mcp_types import TextContent
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 
-from vector_memory.domain.search_request import LAST
+from vector_memory.domain import LAST
 from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN, bounded, value_size
 from vector_memory.results.forms import FORM, FULL, Form

@@ -5,8 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
-from vector_memory.domain.search_request import EVERYTHING
+from vector_memory.domain import EVERYTHING, MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN, size, value_size

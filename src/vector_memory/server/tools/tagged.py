@@ -8,8 +8,7 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import BeforeValidator, Field
 
-from vector_memory.domain import Page, Window
-from vector_memory.domain.search_request import MAX_NOTES
+from vector_memory.domain import MAX_NOTES, Page, Window
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.results.documents import DeleteResult
