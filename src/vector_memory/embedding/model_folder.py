@@ -132,22 +132,24 @@ def remembered_digest(file: Path) -> str:
     """
     from vector_memory.settings import state_folder  # noqa: PLC0415 - imports pydantic
 
-    status, state = file.stat(), state_folder()
+    status = file.stat()
     known = [str(file), status.st_size, status.st_mtime_ns, status.st_ino]
 
     def line(digest: str) -> str:
         return f"{digest} {hashlib.sha256(json.dumps([*known, digest]).encode()).hexdigest()}"
 
-    kept = state and state / "digests" / hashlib.sha256(os.fsencode(file)).hexdigest()[:DIGEST_LENGTH]
+    if (state := state_folder()) is None:
+        return digest_of(file)
+    kept = state / "digests" / hashlib.sha256(os.fsencode(file)).hexdigest()[:DIGEST_LENGTH]
     with suppress(OSError, ValueError):
-        if kept and (found := read_file(kept).decode()) == line(found.partition(" ")[0]):
-            return found.partition(" ")[0]
+        digest, _, _ = (found := read_file(kept).decode()).partition(" ")
+        if found == line(digest):
+            return digest
     digest = digest_of(file)
     with suppress(OSError, VectorMemoryError):
-        if kept:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with draft_of(kept, Rules(overwrite=True)) as draft:
-                with draft.open() as stream:
-                    stream.write(line(digest).encode())
-                draft.publish()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with draft_of(kept, Rules(overwrite=True)) as draft:
+            with draft.open() as stream:
+                stream.write(line(digest).encode())
+            draft.publish()
     return digest

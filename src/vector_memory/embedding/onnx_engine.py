@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -43,16 +43,10 @@ UNUSUAL = "\u13a6 \U00010380"
 """Letters that hardly any vocabulary has: a tokenizer without a token for such letters fails on them."""
 
 WORD = re.compile(r"[^ \t\r\n]+")
-LONGEST_KNOWN, MOST_SPANS_KNOWN = 64, 50_000
+LONGEST_KNOWN, MOST_KNOWN = 64, 32_768
 """Words of up to so many characters, and so many of them, whose tokens are remembered: about 8 MB."""
 
 Tokens = NDArray[np.int64]
-
-
-@cache
-def whole_word(length: int) -> tuple[Span, ...]:
-    """Return the span of a word that is one token."""
-    return (Span(0, length),)
 
 
 class ModelTokenizer:
@@ -91,7 +85,7 @@ class ModelTokenizer:
         if not self._reads_words_alone:
             return self._spans(text)
         words = [(found.start(), found[0]) for found in WORD.finditer(text)]
-        if len(self._known) > MOST_SPANS_KNOWN:
+        if len(self._known) > MOST_KNOWN:
             self._known = {}
         known = self._known  # another thread may replace it
         new = self._spans_of(list(dict.fromkeys(word for _, word in words if word not in known)))
@@ -108,8 +102,7 @@ class ModelTokenizer:
         found, first, at = dict[str, Sequence[Span]](), 0, 0
         for word in words:
             last = bisect_left(spans, at + len(word), first, key=attrgetter("start"))
-            own = tuple(Span(start - at, end - at) for start, end in spans[first:last])
-            found[word] = whole_word(len(word)) if own == whole_word(len(word)) else own
+            found[word] = tuple(Span(start - at, end - at) for start, end in spans[first:last])
             first, at = last, at + len(word) + 1
         return found
 
@@ -140,9 +133,6 @@ def _encoding_of(encode: Callable[..., list["Encoding"]], text: str) -> "Encodin
 # Limits of one call: larger batches are not faster, and the process keeps the memory they allocate.
 MAX_TEXTS = 8
 MAX_TOKENS = 256
-KNOWN_WORDS = 4_096
-"""Words of questions whose numbers of tokens are remembered."""
-
 # The user needs the other CPUs.
 MAX_CALLS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
@@ -179,8 +169,6 @@ class OnnxEngine(Embedder):
             _import_runtime()  # now rather than in _open_session
             digests |= verified.result()
         self._description = model.description
-        spans = self._tokenizer.spans  # not through self: a cycle would keep the weights when the engine is unloaded
-        self._token_count = lru_cache(KNOWN_WORDS)(lambda word: len(spans(word)))
         self._session = _open_session(model)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self.has_states = model.description.late_interaction
@@ -230,7 +218,7 @@ class OnnxEngine(Embedder):
         """Return when an answer to this question is close."""
         if question and 2 * self._tokenizer.unknown_characters(question) >= len("".join(question.split())):
             return UNREADABLE
-        return self._description.calibration_for(question, self._token_count)
+        return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
     def _vectors(
         self, texts: Sequence[str], reading: TextRole, keep: Callable[[int, States], None] | None = None

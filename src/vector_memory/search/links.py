@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ PASSAGES_KNOWN = 4_096
 """The keys of so many passages are kept, in 4 MB: memories stored one after the other are compared with the same."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """A text as it is compared. `vectors`: unit vectors, shape (passages, dimensions); `words`: keys of each passage.
 
     `tells_change`: whether it has words of change.
@@ -56,29 +55,6 @@ class Subject:
     vectors: Vectors
     words: Sequence[Numbers]
     tells_change: bool = False
-
-    @cached_property
-    def known(self) -> Numbers:
-        """All keys, ascending."""
-        return np.unique(np.concatenate(self.words))
-
-    @cached_property
-    def counts(self) -> Numbers:
-        """The number of keys of each passage."""
-        return np.fromiter(map(len, self.words), np.int64)
-
-    @cached_property
-    def table(self) -> Vectors:
-        """Which passages, the rows, have which of the keys."""
-        return self.table_of(self.known)
-
-    def table_of(self, known: Numbers) -> Vectors:
-        """Return the same for other keys."""
-        keys, rows = np.concatenate(self.words), np.repeat(np.arange(len(self.words)), self.counts)
-        there = are_in(known, keys)
-        filled = np.zeros((len(self.words), len(known)), np.float32)
-        filled[rows[there], known.searchsorted(keys[there])] = 1
-        return filled
 
 
 def subject_of(passages: Sequence[str], vectors: Vectors) -> Subject:
@@ -97,17 +73,26 @@ def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
 
     Of the text with fewer passages each counts, with the nearest one of the other text.
     """
-    nearness = older.vectors @ newer.vectors.T + rule.shared_words * shares(older, newer)
+    nearness = older.vectors @ newer.vectors.T + rule.shared_words * shares(older.words, newer.words)
     by_older, by_newer = nearness.max(axis=1).mean(), nearness.max(axis=0).mean()
     count = len(older.words) - len(newer.words)
     near = max(by_older, by_newer) if not count else by_older if count < 0 else by_newer
     return round(float(near) + rule.change * newer.tells_change, int(np.log10(SCALE)))
 
 
-def shares(older: Subject, newer: Subject) -> Vectors:
+def shares(one: Sequence[Numbers], other: Sequence[Numbers]) -> Vectors:
     """Return the share of common terms of each pair of passages: of those of the passage that has fewer."""
-    common = older.table_of(newer.known) @ newer.table.T
-    return np.asarray(common / np.maximum(1, np.minimum.outer(older.counts, newer.counts)), np.float32)
+    known = np.unique(np.concatenate(other))
+
+    def table(words: Sequence[Numbers]) -> Vectors:
+        filled = np.zeros((len(words), len(known)), np.float32)
+        keys, rows = np.concatenate(words), np.repeat(np.arange(len(words)), list(map(len, words)))
+        there = are_in(known, keys)
+        filled[rows[there], known.searchsorted(keys[there])] = 1
+        return filled
+
+    least = np.minimum.outer(list(map(len, one)), list(map(len, other)))
+    return np.asarray(table(one) @ table(other).T / np.maximum(1, least), np.float32)
 
 
 def links(rule: Calibration, found: Mapping[int, float], distinct: Collection[int]) -> Links:

@@ -153,17 +153,16 @@ class MemoryWriter:
         embedded, problem = self._embed(memory, derived.chunks, on_progress, stored, defer=is_pending, wait=wait)
         created_at = memory.created_at or utc_now()
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
-        links = Links() if embedded is None else self._links_of(memory, embedded)
+        derived = replace(derived, links=Links() if embedded is None else self._links_of(memory, embedded))
         with self._sure_of_duplicates(), self._storage.write() as writer:
             memory = in_place_of(writer, memory, replacing)
             require_storable(writer, memory, content_hash, at=at, forms=forms)
             self.room.require(writer)
             embedded, late_problem = usable(writer, embedded)
-            if finish is not None:
-                memory = finish(writer, memory, history.created_at)
+            memory = memory if finish is None else finish(writer, memory, history.created_at)
             if memory.ttl_days is not None:
                 memory = replace(memory, ttl_days=None, expires_at=after_days(writer.now(), memory.ttl_days))
-            derived = replace(derived, embedded=embedded, links=links)
+            derived = replace(derived, embedded=embedded)
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
             if is_pending:
                 self._background.defer(writer, memory_id, promised=problem is None)
