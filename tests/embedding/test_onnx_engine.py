@@ -1,6 +1,8 @@
 """What the default engine guarantees besides correct numbers: always the same bits, and the spans of tokens."""
 
+import gc
 import unicodedata
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -159,3 +161,17 @@ def test_a_call_holds_only_texts_of_one_length_at_most_8_and_at_most_256_tokens(
         assert len({lengths[index] for index in group}) == 1
         assert len(group) <= 8
         assert len(group) * lengths[group[0]] <= 256
+
+
+def test_an_engine_is_freed_at_once_when_nobody_has_it_any_more(weights):
+    engine = OnnxEngine(weights, 1)
+    engine.encode(["a text"])
+    engine.encode_query("a question of several words")
+    engine.calibration_for("a question of several words")
+    left = weakref.ref(engine)
+    gc.disable()
+    try:
+        del engine
+        assert left() is None
+    finally:
+        gc.enable()
