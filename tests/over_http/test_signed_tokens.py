@@ -16,7 +16,7 @@ from fastmcp.server.auth.providers import jwt
 from over_http.calling import answer_in, post
 from over_http.conftest import serving
 from over_http.signed import ISSUER, Provider, options, trusting, unsigned
-from vector_memory.server.http import signed
+from vector_memory.server.http import auth
 from vector_memory.server.http.asgi_guard import RETRY_SECONDS
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.registry import Registry
@@ -146,7 +146,7 @@ def test_while_the_keys_cannot_be_fetched_callers_are_told_to_come_back(
     unsteady: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, answer: Any
 ) -> None:
     """They would throw their tokens away at 401."""
-    monkeypatch.setattr(signed, "SECONDS_TO_FETCH", 0.5 if answer is slow else 60.0)
+    monkeypatch.setattr(auth, "SECONDS_TO_FETCH", 0.5 if answer is slow else 60.0)
     sound, sent = unsteady.answer, []
     unsteady.status, unsteady.answer = status, counted(answer(), sent) if callable(answer) else answer
     with trusting(unsteady, tmp_path) as url:

@@ -1,4 +1,4 @@
-"""The private parts of FastMCP and the MCP SDK that the server needs; http/signed.py overrides three more.
+"""The private parts of FastMCP and the MCP SDK that the server needs; http/auth.py overrides three more.
 
 They may change in any minor release, so pyproject.toml limits both packages to the minor releases that
 tests/tools/test_fastmcp_adapter.py names.

@@ -7,8 +7,13 @@ from typing import Protocol
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
 from vector_memory.maintenance.backfill import Progress
-from vector_memory.maintenance.doctor.git import git_findings
-from vector_memory.maintenance.doctor.place import OUTBOX, installation_findings, outbox_finding, try_again
+from vector_memory.maintenance.doctor.place import (
+    OUTBOX,
+    git_findings,
+    installation_findings,
+    outbox_finding,
+    try_again,
+)
 from vector_memory.maintenance.doctor.report import Finding, Report
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.storage.opening import driver_at_hand
