@@ -37,7 +37,7 @@ RESAMPLES = 10_000
 
 def questions(reader: SqliteReader, ids: list[int], count: int) -> Iterator[str]:
     """Yield the first lines of random chunks."""
-    for chunk in reader.chunks(random.Random(1).sample(ids, count)).values():  # noqa: S311 - protects nothing
+    for chunk in reader.chunks.get_all(random.Random(1).sample(ids, count)).values():  # noqa: S311 - protects nothing
         stripped = [line.strip("# `*-") for line in chunk.chunk.text.splitlines()]
         yield from [line[:LONGEST] for line in stripped if len(line) >= SHORTEST][:1]
 
@@ -62,7 +62,7 @@ def found(ranking: Ranking, depth: int) -> list[int]:
 
 def asked_of(reader: SqliteReader, scope: Scope, count: int) -> Iterator[tuple[str, Asked]]:
     """Yield each question by meaning, and by meaning and words."""
-    source, embedder = reader.candidates, load_embedder(Settings())
+    source, embedder = reader.vectors.candidates, load_embedder(Settings())
     every = source.indexed(scope, [])
     for text in questions(reader, every.units.ids[every.units.inside].tolist(), count):
         query, terms = embedder.encode_query(text).vector, query_terms(text)

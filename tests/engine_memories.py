@@ -51,7 +51,7 @@ def opened(url: str, schema: str = "memory") -> PostgresStorage:
 def ids(storage: Storage) -> list[int]:
     """Return the ids of all memories."""
     with storage.read() as reader:
-        return reader.ids(Scope())
+        return reader.memories.ids(Scope())
 
 
 ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite, "postgres": open_postgres}
@@ -128,7 +128,7 @@ def add(storage: Storage, new: NewMemory, *, model: Fingerprint | None = MODEL, 
 def found_by_words(storage: Storage, query: str, kind: MemoryKind) -> list[int]:
     """Return the ids of the memories of a kind that have one of the words."""
     with storage.read() as reader:
-        units, words = scores_by_words(reader.candidates, query, Scope(kind))
+        units, words = scores_by_words(reader.vectors.candidates, query, Scope(kind))
         return sorted(set(units.owners_of(words.entries).tolist()))
 
 

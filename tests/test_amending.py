@@ -146,7 +146,7 @@ def test_vectors_computed_of_an_earlier_title_are_not_stored(enriching: SessionM
     number = enriching.store_memory("report", TEXT, session_id="s", title="Exports").memory_id or 0
     enriching.amend_memory(number, title="Second")
     with storage.read() as reader:
-        stale = reader.memory(number)
+        stale = reader.memories.get(number)
     enriching.amend_memory(number, title="Third")
     with storage.write() as writer:
         new = NewMemory(kind=MemoryKind.REPORT, agent_id="a", content=TEXT, session_id="s")
@@ -155,7 +155,7 @@ def test_vectors_computed_of_an_earlier_title_are_not_stored(enriching: SessionM
 
 def vectors(storage: Storage, number: int) -> list[list[float]]:
     with storage.read() as reader:
-        return [passage.vector.tolist() for passage in reader.passages_of(reader.memory(number))]
+        return [passage.vector.tolist() for passage in reader.vectors.passages_of(reader.memories.get(number))]
 
 
 def test_tags_that_several_add_at_the_same_time_are_all_kept(store: SessionMemoryStore, number: int) -> None:

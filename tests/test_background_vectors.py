@@ -67,7 +67,7 @@ def without_vectors(store: SessionMemoryStore) -> int:
 
 def passages(store: SessionMemoryStore, memory_id: int) -> list[tuple[int, int]]:
     with storage_of(store).read() as reader:
-        return [(passage.start, passage.end) for passage in reader.passages_of(reader.memory(memory_id))]
+        return [(passage.start, passage.end) for passage in reader.vectors.passages_of(reader.memories.get(memory_id))]
 
 
 def test_a_receipt_comes_before_the_vectors_and_says_so(opened: SessionMemoryStore) -> None:

@@ -137,7 +137,7 @@ def test_an_exported_document_has_front_matter_and_its_text_unchanged(
 def accessed_at(store: SessionMemoryStore, memory_id: int) -> str:
     """Return when a memory was read last, as it is stored: answers give times to the second."""
     with storage_of(store).read() as reader:
-        return reader.memory(memory_id).accessed_at
+        return reader.memories.get(memory_id).accessed_at
 
 
 def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:

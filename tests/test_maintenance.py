@@ -106,7 +106,7 @@ def test_statistics_count_a_session_by_kind_and_agent(store: SessionMemoryStore)
     assert (stats.total_memories, stats.session_id) == (2, "s")
     assert stats.total_chunks == store.reconstruct_document(1).chunk_count
     with storage_of(store).read() as reader:  # answers give times to the second
-        counts = reader.session_counts("s")
+        counts = reader.sessions.counts("s")
     assert (counts.earliest_created or "") < (counts.latest_created or "")
     assert stats.earliest_created == to_second(counts.earliest_created or "")
     assert stats.latest_created == to_second(counts.latest_created or "")

@@ -100,7 +100,7 @@ def contents(store: SessionMemoryStore) -> list[Any]:
     with storage_of(store).read() as reader:
         stored = [
             [(passage.chunk, passage.start, passage.end, passage.vector.tobytes()) for passage in passages]
-            for passages in map(reader.passages_of, reader.list_memories(Scope(), 100, order="oldest"))
+            for passages in map(reader.vectors.passages_of, reader.memories.page(Scope(), 100, order="oldest"))
         ]
     hits: list[Any] = store.search_chunks("word3x7 word3x8", REPORTS, Page(limit=20)).results
     hits += store.search_memories("entry50", Scope("working_memory"), Page(limit=20)).results
@@ -155,7 +155,7 @@ def test_a_backfill_goes_on_where_a_server_was_killed(path: Path, embedder: Step
     done: list[tuple[int, int]] = []
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
         with storage_of(store).read() as reader:
-            memory = reader.memory(1)
+            memory = reader.memories.get(1)
         indexer.complete(storage_of(store), indexer_of(store), memory, lambda *counts: done.append(counts))
         assert done[0][0] == 3 * BATCH
         assert contents(store) == contents(expected)
@@ -190,7 +190,7 @@ def test_no_text_has_vectors_with_headers_and_vectors_without(tmp_path: Path, pa
         with reference(tmp_path, settings=after) as expected:
             assert contents(store) == contents(expected)
         with storage_of(store).read() as reader:
-            assert {part.enriched for part in reader.chunks_of(1)} == {not enriching}
+            assert {part.enriched for part in reader.chunks.of(1)} == {not enriching}
 
 
 def test_a_process_with_the_other_setting_does_not_add_to_vectors_with_headers(tmp_path: Path, path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_process_with_the_other_setting_does_not_add_to_vectors_with_headers(t
     begun_with(path, plain, 1)
     with SessionMemoryStore(path, plain, embedder=LatticeEmbedder()) as late:
         with storage_of(late).read() as reader:
-            memory = reader.memory(1)
+            memory = reader.memories.get(1)
 
         def let_another_begin_anew(done: int, _total: int) -> None:
             """Both have then stored as many batches."""
@@ -233,7 +233,7 @@ def test_processes_that_compute_the_same_text_store_each_passage_once(
     memory_id = begun(opened, embedder, 1)
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as other, reference(tmp_path) as expected:
         with storage_of(other).read() as reader:
-            memory = reader.memory(memory_id)
+            memory = reader.memories.get(memory_id)
 
         def let_the_first_one_go_on(done: int, _total: int) -> None:
             embedder.go_on()
@@ -290,7 +290,7 @@ def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_th
         with reference(tmp_path) as expected:  # the models differ in their names only
             assert contents(renewed) == contents(expected)
         with storage_of(renewed).read() as reader:
-            assert reader.fingerprint() == OtherModel.fingerprint
+            assert reader.vectors.fingerprint() == OtherModel.fingerprint
 
 
 def test_vectors_are_exported_only_of_texts_that_have_all_of_them(
@@ -313,10 +313,10 @@ def test_the_mean_of_a_text_is_that_of_all_its_vectors_or_none(
 ) -> None:
     memory_id = begun(opened, embedder, 2)
     with storage_of(opened).read() as reader:
-        assert not len(reader.mean_vectors([memory_id])[0])
+        assert not len(reader.vectors.mean_vectors([memory_id])[0])
     finish(opened, embedder)
     with storage_of(opened).read() as reader, reference(tmp_path) as expected, storage_of(expected).read() as other:
-        assert np.array_equal(reader.mean_vectors([memory_id])[1], other.mean_vectors([memory_id])[1])
+        assert np.array_equal(reader.vectors.mean_vectors([memory_id])[1], other.vectors.mean_vectors([memory_id])[1])
 
 
 def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs_its_end(

@@ -93,7 +93,12 @@ def test_vectors_that_are_stored_in_batches_equal_those_that_are_computed_at_onc
         found = []
         for one, number in ((store, memory_id), (other, 1)):
             with storage_of(one).read() as reader:
-                found.append([(*part[:3], part.vector.tobytes()) for part in reader.passages_of(reader.memory(number))])
+                found.append(
+                    [
+                        (*part[:3], part.vector.tobytes())
+                        for part in reader.vectors.passages_of(reader.memories.get(number))
+                    ]
+                )
     assert found[0] == found[1]
     assert len(found[0]) > 7
 

@@ -206,8 +206,8 @@ def test_an_export_of_an_earlier_version_whose_files_are_refused_is_imported_com
         notes = ["The backup begins at 23:50, not at 23:55.", "The backup begins at 23:55."]
         assert [note.beginning for note in report.observations] == notes
         with storage_of(store).read() as reader:
-            assert reader.count(Scope(as_of=STORED), without_vectors=True) == 0
-            frequencies = {tag.tag: tag.frequency for tag in reader.canonical_tags()}
+            assert reader.memories.count(Scope(as_of=STORED), without_vectors=True) == 0
+            frequencies = {tag.tag: tag.frequency for tag in reader.tags.canonical()}
         assert frequencies == {"backup": 1, "ledger": 1, "module:ledger": 1, "replica": 1}
 
 

@@ -56,7 +56,7 @@ def number_in(address: str) -> int:
     try:
         opened = open_storage(memory_address(address), dimensions=384, read_only=True)
         with closing(opened) as storage, storage.read() as reader:
-            return reader.count(Scope())
+            return reader.memories.count(Scope())
     except DatabaseError:
         return -1
 

@@ -52,14 +52,14 @@ def test_what_was_deleted_stays_gone_when_a_file_is_rebuilt(path: Path) -> None:
     change(path, "drop index idx_content_hash")
     assert doctor(path).repair_all(examine(path))[1]
     with SessionMemoryStore(path, SETTINGS) as store, storage_of(store).read() as reader:
-        assert [len(each) for each in reader.traces()] == [1, 1]
+        assert [len(each) for each in reader.traces.get_all()] == [1, 1]
 
 
 def test_a_missing_block_of_vectors_is_reported(path: Path) -> None:
     change(path, "delete from vec_chunk_search_vector_chunks00 where rowid = 1")
     opened = Database(path, dimensions=16)
     with opened.read() as connection, pytest.raises(DatabaseError, match="doctor --fix"):
-        SqliteReader(connection).candidates.vectors([1, 2, 3])
+        SqliteReader(connection).vectors.candidates.vectors([1, 2, 3])
     opened.close()
     report = examine(path)
     assert found(report)["reading"] == Level.PROBLEM

@@ -64,7 +64,7 @@ def wrong_signatures(connection: apsw.Connection) -> list[str]:
     """
     return [
         f"the signature of passage {passage}"
-        for model in SqliteReader(connection).models()
+        for model in SqliteReader(connection).vectors.models()
         for passage, vector, signature in connection.execute(sql.format(tables_of(model.id)))
         if signature != packed_signatures(np.frombuffer(vector, np.float32).reshape(1, -1)).tobytes()
     ]

@@ -99,7 +99,7 @@ def test_a_file_whose_words_cannot_be_indexed_again_for_lack_of_space_is_searche
             index_again(storage)
             assert found(storage) == ([1], [1])
             with storage.read() as reader:
-                assert reader.memory(1).content == words
+                assert reader.memories.get(1).content == words
                 assert reader.upkeep.portions.count_outdated() == 0
 
 

@@ -123,9 +123,9 @@ def test_long_texts_whose_servers_are_killed_get_all_their_vectors_once(tmp_path
         store.defer_vectors()
         eventually(lambda: not store.get_memory_stats().without_vectors)
         with storage_of(store).read() as reader:
-            memories = reader.memories(list(stored))
-            found = {number: reader.passages_of(one) for number, one in memories.items()}
-            chunks = {number: [part.chunk for part in reader.chunks_of(number)] for number in stored}
+            memories = reader.memories.get_all(list(stored))
+            found = {number: reader.vectors.passages_of(one) for number, one in memories.items()}
+            chunks = {number: [part.chunk for part in reader.chunks.of(number)] for number in stored}
     assert {number: one.content for number, one in memories.items()} == stored
     indexer = Indexer(EmbeddingModel(ToyEngine), SERVED)
     for number, one in memories.items():

@@ -65,9 +65,9 @@ def chunks(index: IndexFile) -> list[tuple[str, str, int]]:
     """Return path, text and number of vectors of all chunks."""
     found = []
     with index.current().storage.read() as reader:
-        for file in reader.memories(reader.ids(file_scope())).values():
-            passages = [passage.chunk for passage in reader.passages_of(file)]
-            parts = [part.chunk for part in reader.chunks_of(file.id)]
+        for file in reader.memories.get_all(reader.memories.ids(file_scope())).values():
+            passages = [passage.chunk for passage in reader.vectors.passages_of(file)]
+            parts = [part.chunk for part in reader.chunks.of(file.id)]
             found += [(file.metadata["source"], part.text, passages.count(part.index)) for part in parts]
     return sorted(found)
 
@@ -215,7 +215,7 @@ def test_an_index_of_another_model_is_made_anew(folder: Path, index_file: Path, 
     assert chunks(other) == []
     Steps(folder, other).all()
     with other.current().storage.read() as reader:
-        assert reader.fingerprint() == OtherEngine().fingerprint
+        assert reader.vectors.fingerprint() == OtherEngine().fingerprint
     other.close()
 
 

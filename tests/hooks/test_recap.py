@@ -178,9 +178,9 @@ def test_the_last_session_and_what_was_left_since_are_found_by_indexes(project: 
 
     with Database(tmp_path / "memory.db", dimensions=16).read() as connection:
         connection.exec_trace, reader = note, SqliteReader(connection)
-        assert reader.latest_session(project, "two") is None
+        assert reader.sessions.latest(project, "two") is None
         span = Span(session_id="one", since=(1, "2026"), besides="two")
-        assert reader.left_since(span, MemoryKind.REPORT, 5, 80) == []
+        assert reader.sessions.left_since(span, MemoryKind.REPORT, 5, 80) == []
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
     tables = [step for step in plan if "session_memories" in step or step.startswith(("SCAN m", "SEARCH m"))]

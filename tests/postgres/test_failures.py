@@ -71,7 +71,7 @@ def read_meanwhile(cluster: Cluster, storage: PostgresStorage) -> None:
     with storage.read() as reader:
         reader.cursor()
         hang_up(cluster)
-        reader.ids(Scope())
+        reader.memories.ids(Scope())
 
 
 def write_meanwhile(cluster: Cluster, storage: PostgresStorage) -> None:
@@ -99,7 +99,7 @@ def test_a_connection_that_is_cut_during_a_call_is_an_error_and_nothing_is_store
         with pytest.raises(DatabaseError, match=LOST):
             attempt(fragile, storage)
     with storage.read() as reader:
-        assert reader.canonical_tags() == []
+        assert reader.tags.canonical() == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
@@ -192,7 +192,7 @@ def test_an_error_of_the_server_tells_no_sql_and_no_content(storage: PostgresSto
     assert not [word for word in ("secret", "insert", "canonical") if word in said]
     assert raised.value.__suppress_context__
     with storage.read() as reader:
-        assert reader.canonical_tags() == []
+        assert reader.tags.canonical() == []
 
 
 def fail_unnoticed(writer: PostgresWriter) -> None:
@@ -207,7 +207,7 @@ def test_a_transaction_after_a_failed_statement_is_not_acknowledged(storage: Pos
     with pytest.raises(DatabaseError), storage.write() as writer:
         fail_unnoticed(writer)
     with storage.read() as reader:
-        assert reader.canonical_tags() == []
+        assert reader.tags.canonical() == []
 
 
 def count_tag(storage: PostgresStorage) -> None:
@@ -256,7 +256,7 @@ def test_a_writer_that_is_ended_in_a_deadlock_has_changed_nothing_and_may_repeat
             cross()
         crossing.join(60)
     with storage.read() as reader:
-        assert reader.canonical_tags() == []
+        assert reader.tags.canonical() == []
     count_tag(storage)
 
 

@@ -66,11 +66,15 @@ def test_a_read_needs_as_many_round_trips_as_it_asks_questions(
     with storage.read() as reader:
         reader.cursor()
         assert trips() == 1
-        assert (reader.fingerprint() is None, reader.pending(Scope()).memories, trips()) == (False, 0, 0)
-        reader.ids(Scope())
+        assert (reader.vectors.fingerprint() is None, reader.vectors.pending(Scope()).memories, trips()) == (
+            False,
+            0,
+            0,
+        )
+        reader.memories.ids(Scope())
     assert trips() == 1
     with storage.read() as reader:
-        reader.list_memories(Scope(), 1)
+        reader.memories.page(Scope(), 1)
     assert trips() == 1
 
 
@@ -84,7 +88,7 @@ def test_reads_together_take_as_many_round_trips_as_the_one_with_most_steps(
 
     trips()
     with storage.read() as reader:
-        found = reader.together(twice(1), reader.count.steps(Scope()), reader.pending.steps(Scope()))
+        found = reader.together(twice(1), reader.memories.count.steps(Scope()), reader.vectors.pending.steps(Scope()))
         assert (found[:2], found[2].memories, trips()) == ([2, 1], 0, 2)
         assert reader.together() == []
     assert trips() == 0
@@ -108,8 +112,8 @@ def test_a_misspelt_word_costs_three_round_trips_and_others_none(
     for word in ("first", "nowhere", "frist"):
         with storage.read() as reader:
             question = Question(None, [word], plain={} if word == "nowhere" else {word: word})
-            found = ScopeData(reader.candidates.indexed(REPORTS, buckets_of([word])))
-            ranking = Ranking(reader.candidates, REPORTS, question, found)
+            found = ScopeData(reader.vectors.candidates.indexed(REPORTS, buckets_of([word])))
+            ranking = Ranking(reader.vectors.candidates, REPORTS, question, found)
             trips()
             respelt = ranking.respelt(reader)
             made.append(trips())

@@ -120,7 +120,7 @@ STEPS = st.lists(
 def apply(store: SessionMemoryStore, step: str, number: int) -> None:
     source = random.Random(number)
     with storage_of(store).read() as reader:
-        ids = reader.ids(Scope())
+        ids = reader.memories.ids(Scope())
     if step == "store":
         with suppress(DuplicateMemoryError):
             fill(store, source, 1)
@@ -154,7 +154,7 @@ def test_a_memory_is_not_among_those_that_are_nearest_to_it(storage: Storage) ->
     own, *others = (add(storage, new_memory(f"memory {number}")) for number in range(4))
     with storage.read() as reader:
         _, vectors = passages_of(reader, [own])[own]
-        fingerprint = reader.fingerprint()
+        fingerprint = reader.vectors.fingerprint()
         assert fingerprint
         assert sorted(nearest_memories(reader, MemoryKind.REPORT, fingerprint, vectors, [own])) == others
 
@@ -177,7 +177,7 @@ def test_part_of_the_vectors_of_a_memory_is_found_until_it_is_discarded(storage:
         part = slice(after, until)
         embedded = Embedded(made.embedded.passages[part], made.embedded.vectors[part], MODEL)
         with storage.write() as writer:
-            memory = writer.memory(memory_id)
+            memory = writer.memories.get(memory_id)
             assert writer.add_vectors(memory, replace(made, embedded=embedded), after=after, is_last=is_last)
         assert count_found() == until
         if not is_last:

@@ -94,7 +94,7 @@ def test_damaged_states_do_not_break_a_search(path: Path, states: str) -> None:
 
 def test_states_that_one_bit_has_made_a_text_do_not_break_a_search(path: Path) -> None:
     with opened(path) as store, storage_of(store).read() as reader:
-        states = reader.token_states(MemoryKind.REPORT, [1])[1][0]
+        states = reader.vectors.token_states(MemoryKind.REPORT, [1])[1][0]
     blob, text = (bytes([3, 0, 12 + 2 * len(states) + is_text]) + states for is_text in (False, True))
     assert blob in path.read_bytes()
     path.write_bytes(path.read_bytes().replace(blob, text))

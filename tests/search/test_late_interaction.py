@@ -99,9 +99,9 @@ def by_hand(filled: Path | str, scope: Scope, query: str) -> list[tuple[float, i
         hits, late = unrounded(store, scope, query), {}
         with storage_of(store).read() as reader:
             for hit in hits[:LATE_UNITS]:
-                memory, stored = reader.memory(hit.memory_id), reader.chunk(hit.id)
+                memory, stored = reader.memories.get(hit.memory_id), reader.chunks.get(hit.id)
                 number = stored.chunk.index if scope is REPORTS and stored is not None else None
-                passages = [each for each in reader.passages_of(memory) if each.chunk == number]
+                passages = [each for each in reader.vectors.passages_of(memory) if each.chunk == number]
                 texts = [memory.content[each.start : each.end] for each in passages]
                 late[hit.id] = compare(question, {hit.id: [packed(states(text)) for text in texts]})[hit.id].score
     lowest = min(late.values())

@@ -210,4 +210,4 @@ def test_reports_on_the_progress_of_a_task_are_not_taken_for_corrections(store: 
     for step in range(20):
         put(store, f"The nightly export was migrated to step {step} of the new pipeline.")
     with storage_of(store).read() as reader:
-        assert reader.links((0, 0), 100) == []
+        assert reader.links.after((0, 0), 100) == []

@@ -167,7 +167,7 @@ def test_neighbours_equal_a_sort_by_time_and_id(
             lines.setdefault((iteration, is_prompt), []).append((at, added, new.content))
     ids = [number for line in lines.values() for _, number, _ in line]
     with storage.read() as reader:
-        found = reader.neighbours(ids, count, 7, same_agent=False)
+        found = reader.memories.neighbours(ids, count, 7, same_agent=False)
     assert found.keys() == set(ids)
     for line in map(sorted, lines.values()):
         texts = [text for _, _, text in line]
@@ -179,4 +179,4 @@ def test_neighbours_equal_a_sort_by_time_and_id(
 def test_a_caller_who_may_not_see_a_session_gets_nothing_of_it(storage: Storage) -> None:
     seen, hidden = (add(storage, new_memory(name, session_id=name, metadata=CAPTURED)) for name in ("seen", "hidden"))
     with LimitedStorage(storage, ["seen"]).read() as reader:
-        assert reader.neighbours([seen, hidden], 1, 10, same_agent=False).keys() == {seen}
+        assert reader.memories.neighbours([seen, hidden], 1, 10, same_agent=False).keys() == {seen}

@@ -64,8 +64,8 @@ def require_signatures(store: SessionMemoryStore) -> None:
     if is_in_schema(store):
         return
     with storage_of(store).read() as reader:
-        table = tables_of(FIRST_MODEL if reader.current is None else reader.current.id).signatures
-        ids, vectors = reader.candidates.vectors(column(store, "select id from memory_passages order by id"))
+        table = tables_of(FIRST_MODEL if reader.vectors.current is None else reader.vectors.current.id).signatures
+        ids, vectors = reader.vectors.candidates.vectors(column(store, "select id from memory_passages order by id"))
     units = column(store, "select coalesce(chunk_id, memory_id) from memory_passages order by id")
     found = execute(store, f"select passage_id, unit_id, signature from {table} order by passage_id")
     signatures = [one.tobytes() for one in packed_signatures(vectors)]

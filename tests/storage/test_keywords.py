@@ -115,7 +115,7 @@ def as_chunk(index: int, text: str) -> Chunk:
 
 
 def find(connection: apsw.Connection, query: str, scope: Scope = REPORTS) -> list[Match]:
-    units, words = scores_by_words(SqliteReader(connection).candidates, query, scope)
+    units, words = scores_by_words(SqliteReader(connection).vectors.candidates, query, scope)
     columns = units.ids[words.entries], units.owners_of(words.entries), words.shares[words.entries]
     matches = [Match(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return sorted(matches, key=lambda match: (-round(match.score, 6), match.id))

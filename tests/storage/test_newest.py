@@ -30,7 +30,7 @@ def test_the_newest_of_a_scope_are_found_without_sorting_it(name: str, tmp_path:
     with database.read() as connection:
         connection.exec_trace = note
         for after in (None, ListPosition(2, 40, "2026-01-01T00:00:00+00:00", 42)):
-            SqliteReader(connection).list_memories(SCOPES[name], 10, after=after)
+            SqliteReader(connection).memories.page(SCOPES[name], 10, after=after)
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
     database.close()

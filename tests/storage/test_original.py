@@ -142,7 +142,7 @@ def test_kinds_iterations_sessions_and_times_are_normalized(path: Path) -> None:
     source.close()
     database = Database(path, dimensions=384)
     with database.read() as connection:
-        memories = list(SqliteReader(connection).memories(range(1, 9)).values())
+        memories = list(SqliteReader(connection).memories.get_all(range(1, 9)).values())
     database.close()
     assert (memories[-1].title, memories[-1].access_count) == ("A\ufffd", 0)
     assert [(memory.memory_type, memory.agent_id, memory.session_id, memory.session_iter) for memory in memories] == [
@@ -200,6 +200,6 @@ def test_tags_that_are_not_strings_become_strings(path: Path) -> None:
     connection.close()
     database = Database(path, dimensions=384)
     with database.read() as connection:
-        tags = [memory.tags for memory in SqliteReader(connection).memories([1, 2]).values()]
+        tags = [memory.tags for memory in SqliteReader(connection).memories.get_all([1, 2]).values()]
     database.close()
     assert tags == [["1", "two", "null"], []]

@@ -261,9 +261,9 @@ NAMES_COMPARED = 10_000
 def require_session(storage: Storage, session: str) -> None:
     """Raise NotFoundError if nothing is stored in a session, with the most similar name that is in use."""
     with storage.read() as reader:
-        if reader.count(Scope(session_id=session, as_of=ANY)):
+        if reader.memories.count(Scope(session_id=session, as_of=ANY)):
             return
-        names, _ = reader.find_names("session_id", "", Scope(as_of=ANY), NAMES_COMPARED)
+        names, _ = reader.sessions.find_names("session_id", "", Scope(as_of=ANY), NAMES_COMPARED)
     by_lower_case = {name.lower(): name for name in names}
     similar = near(session.lower(), by_lower_case)
     advice = f'did you mean "{by_lower_case[similar[0]]}"?' if similar else "run `vector-memory sessions` to list them."

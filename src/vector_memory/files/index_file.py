@@ -89,7 +89,7 @@ class FileIndex:
     def require_same_model(self) -> None:
         """Raise OutdatedIndexError if the vectors are of another model than the one that is loaded, if one is."""
         with self.storage.read() as reader:
-            stored = reader.fingerprint()
+            stored = reader.vectors.fingerprint()
         if stored is not None and self._indexer.is_ready and stored != self._indexer.fingerprint:
             raise OutdatedIndexError("The index was made with another model.")
 

@@ -302,8 +302,8 @@ class FileMemory:
 def index_counts(index: FileIndex) -> tuple[MemoryCounts, int]:
     """Return the statistics of the index, and how many chunks have no vectors."""
     with index.storage.read() as reader:
-        counts, unembedded = reader.statistics(), 0
+        counts, unembedded = reader.sessions.statistics(), 0
         if counts.without_vectors:
-            embedded = (reader.embedded_passages(number) for number in reader.ids(file_scope()))
+            embedded = (reader.vectors.embedded_passages(number) for number in reader.memories.ids(file_scope()))
             unembedded = counts.total_chunks - sum(len({passage.unit for passage in each}) for each in embedded)
         return counts, unembedded

@@ -71,7 +71,7 @@ class FileSearch:
     def find(self, index: FileIndex, reader: Reader, limit: int) -> FileHits:
         """Return the best chunks: the same as a scan of all chunks would return."""
         scope, question = file_scope(daily=self.daily), self.question
-        is_outdated = question.vector is not None and reader.fingerprint() not in (None, self._fingerprint)
+        is_outdated = question.vector is not None and reader.vectors.fingerprint() not in (None, self._fingerprint)
         if is_outdated:
             question = self._words.by_words(ANOTHER_MODEL)
         retrieval = index.retriever.within(reader, question, scope)
@@ -81,14 +81,14 @@ class FileSearch:
         judged = [hit._replace(match=level) for hit, level in zip_longest(found.hits, levels)]
         hits = file_hits(reader, [hit for hit in judged if hit.score > 0][:limit])
         close = "strong" in levels if levels else None
-        missing = reader.count(scope, without_vectors=True)
-        return FileHits(question, hits, close, found.partial, reader.count(scope), missing, is_outdated)
+        missing = reader.memories.count(scope, without_vectors=True)
+        return FileHits(question, hits, close, found.partial, reader.memories.count(scope), missing, is_outdated)
 
 
 def file_hits(reader: Reader, hits: Sequence[Hit]) -> list[FileHit]:
     """Return the chunks of hits with their paths and lines."""
-    chunks = reader.chunks([hit.id for hit in hits])
-    files = reader.memories(sorted({hit.memory_id for hit in hits}))
+    chunks = reader.chunks.get_all([hit.id for hit in hits])
+    files = reader.memories.get_all(sorted({hit.memory_id for hit in hits}))
     found = []
     for hit in hits:
         chunk, file = chunks[hit.id].chunk, files[hit.memory_id]
@@ -194,10 +194,10 @@ class FileExplaining:
         scope = file_scope(path=path)
         if self._search.daily not in (None, is_daily(path)):
             said = "It is outside the filters: source."
-        elif not reader.count(scope):
+        elif not reader.memories.count(scope):
             said = self._not_indexed(path)
         else:
-            missing = reader.count(scope, without_vectors=True)
+            missing = reader.memories.count(scope, without_vectors=True)
             lacks = "Its vectors are still missing: repeat the call in a moment." if missing else NOT_CLOSE
             said = not_compared(ranking, lacks)
         return {"found": False, "why": said}

@@ -113,7 +113,7 @@ class BackgroundVectors:
             return
         try:
             with self._storage.read() as reader:
-                left = reader.next_leased(self.owner)
+                left = reader.vectors.next_leased(self.owner)
             if left is not None:
                 self._release()
         except VectorMemoryError as error:  # then the leases run out by themselves
@@ -185,17 +185,17 @@ class BackgroundVectors:
         having taken nothing over, without a model whose vectors can be used.
         """
         with self._storage.read() as reader:
-            memory = reader.next_leased(self.owner)
-            if memory is not None or self._has_failed or not reader.can_take_over(self.owner):
+            memory = reader.vectors.next_leased(self.owner)
+            if memory is not None or self._has_failed or not reader.vectors.can_take_over(self.owner):
                 return memory
         if not self._indexer.is_loadable:
             return None
         fingerprint = self._indexer.fingerprint
         with self._storage.read() as reader:
-            reader.require_current(fingerprint)
+            reader.vectors.require_current(fingerprint)
         with self._storage.write() as writer:
             writer.take_over(self._lease())
-            return writer.next_leased(self.owner)  # another process may have been faster
+            return writer.vectors.next_leased(self.owner)  # another process may have been faster
 
     def _complete(self, memory: Memory, on_progress: EmbeddingProgress) -> None:
         self._progress_at = time.monotonic()
@@ -226,7 +226,7 @@ class BackgroundVectors:
 
     def _next_short(self) -> Memory | None:
         with self._storage.read() as reader:
-            return reader.next_leased(self.owner, SHORT)
+            return reader.vectors.next_leased(self.owner, SHORT)
 
     @contextmanager
     def _kept_leases(self) -> Iterator[None]:

@@ -167,10 +167,10 @@ class Indexer:
         if self._links_of is None:
             return NO_LINKS
         texts = [] if embedded is None else [content[each.start : each.end] for each in embedded.passages]
-        vectors = np.empty((0, reader.dimensions), np.float32) if embedded is None else embedded.vectors
+        vectors = np.empty((0, reader.vectors.dimensions), np.float32) if embedded is None else embedded.vectors
         try:
             if embedded is not None and memory_id is not None:  # before its stored passages are read
-                reader.require_comparable(embedded.fingerprint)
+                reader.vectors.require_comparable(embedded.fingerprint)
             with reader.unlimited():  # a link that a caller may not see is left out when it is read
                 return self._links_of(self._model, reader, kind, texts, vectors, memory_id)
         except (DamagedError, EmbeddingUnavailableError) as error:  # another process may just have changed the model
@@ -239,9 +239,9 @@ def complete(
     DatabaseError.
     """
     with storage.read() as reader:
-        reader.require_current(indexer.fingerprint)
-        stored = reader.chunks_of(memory.id)
-        embedded = reader.embedded_passages(memory.id)
+        reader.vectors.require_current(indexer.fingerprint)
+        stored = reader.chunks.of(memory.id)
+        embedded = reader.vectors.embedded_passages(memory.id)
     chunks: Sequence[Chunk] = [part.chunk for part in stored] or indexer.chunk(memory.memory_type, memory.content)
     cut = indexer.cut(indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks))
     enriched = indexer.enriches(memory.memory_type)

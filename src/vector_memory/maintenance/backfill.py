@@ -91,9 +91,9 @@ class Backfill:
         """
         with self._storage.read() as reader:
             is_outdated = reader.upkeep.portions.count_outdated() > 0
-            missing, current = reader.count(EVERYTHING, without_vectors=True), reader.fingerprint()
+            missing, current = reader.memories.count(EVERYTHING, without_vectors=True), reader.vectors.fingerprint()
             is_changed = bool(reader.upkeep.change.others())
-            coming = reader.pending(EVERYTHING).memories
+            coming = reader.vectors.pending(EVERYTHING).memories
         if is_outdated and self.lease.take():
             with self.lease.held():
                 self.index_words()
@@ -103,7 +103,7 @@ class Backfill:
         is_changed = is_changed and current == fingerprint
         if missing and (is_changed or missing < threshold):
             with self._storage.write() as writer:
-                writer.require_current(fingerprint)
+                writer.vectors.require_current(fingerprint)
                 writer.defer_missing_vectors()
             self._vocabulary.add_missing_vectors()
         if is_changed and not missing and not coming and self.lease.take():
@@ -135,7 +135,7 @@ class Backfill:
         self._vocabulary.add_missing_vectors()
         with self._storage.read() as reader:
             remaining = self._missing_in(reader)
-            coming = reader.pending(EVERYTHING).memories
+            coming = reader.vectors.pending(EVERYTHING).memories
         return BackfillResult(
             memories_processed=indexed,
             chunks_processed=chunks,
@@ -162,14 +162,14 @@ class Backfill:
         with self._storage.read() as reader:
             if not reader.upkeep.change.others():
                 return
-            reader.require_current(self._indexer.fingerprint)
+            reader.vectors.require_current(self._indexer.fingerprint)
             last_id = reader.last_ids().memory
         while self._is_coming(last_id):
             self.lease.keep()
             time.sleep(WAIT_SECONDS)
         with self._storage.read() as reader:
-            reader.require_current(self._indexer.fingerprint)
-            require_most_recomputed(self._missing_in(reader), reader.count(EVERYTHING))
+            reader.vectors.require_current(self._indexer.fingerprint)
+            require_most_recomputed(self._missing_in(reader), reader.memories.count(EVERYTHING))
         self._vocabulary.add_missing_vectors()
         self._link()
         while self._remove_step():
@@ -180,11 +180,11 @@ class Backfill:
     def _is_coming(self, last_id: int) -> bool:
         """Return whether a server is computing vectors of memories up to this one. Others come all the time."""
         with self._storage.read() as reader:
-            return reader.pending(EVERYTHING, last_id).memories > 0
+            return reader.vectors.pending(EVERYTHING, last_id).memories > 0
 
     def _remove_step(self) -> bool:
         with self._storage.write() as writer:
-            writer.require_current(self._indexer.fingerprint)
+            writer.vectors.require_current(self._indexer.fingerprint)
             return writer.upkeep.change.remove_step()
 
     def _link(self) -> None:
@@ -192,7 +192,7 @@ class Backfill:
         with self._storage.write() as writer:
             writer.remove_links()
         with self._storage.read() as reader:
-            ids = reader.ids(Scope())
+            ids = reader.memories.ids(Scope())
         for number in ids:
             self.lease.keep()
             with self._storage.read() as reader:
@@ -202,11 +202,12 @@ class Backfill:
                     writer.link(number, links)
 
     def _links_of(self, reader: Reader, memory_id: int) -> Links:
-        memory = reader.memories([memory_id]).get(memory_id)
+        memory = reader.memories.get_all([memory_id]).get(memory_id)
         if memory is None:
             return NO_LINKS
         links = self._indexer.links_of(reader, memory.memory_type, memory.content, None, memory_id)
-        older = [one.id for one in reader.origins(list(links.evidence)).values() if order_of(one) < order_of(memory)]
+        found = reader.memories.origins(list(links.evidence)).values()
+        older = [one.id for one in found if order_of(one) < order_of(memory)]
         return links._replace(evidence={number: links.evidence[number] for number in older})
 
     def _complete(self, memory: Memory) -> int | None:
@@ -214,7 +215,7 @@ class Backfill:
 
     @staticmethod
     def _missing_in(reader: Reader) -> int:
-        return reader.count(EVERYTHING, without_vectors=True)
+        return reader.memories.count(EVERYTHING, without_vectors=True)
 
     def _count_missing(self) -> int:
         with self._storage.read() as reader:
@@ -230,7 +231,7 @@ class Backfill:
 
     def _next(self, after_id: int, *, given_up: bool) -> Memory | None:
         with self._storage.read() as reader:
-            return reader.next_without_vectors(after_id, given_up=given_up)
+            return reader.vectors.next_without_vectors(after_id, given_up=given_up)
 
 
 def order_of(origin: Origin) -> tuple[int, str, int]:
@@ -297,14 +298,14 @@ class Reembedding:
         """
         fingerprint = self._indexer.fingerprint
         with self._storage.read() as reader:
-            is_current = reader.fingerprint() == fingerprint
+            is_current = reader.vectors.fingerprint() == fingerprint
         if not is_current:
             with self._storage.write() as writer:
                 writer.upkeep.change.begin(fingerprint)
         try:
             backfilled = self._backfill.run(on_progress)
             with self._storage.read() as reader:
-                reader.require_current(fingerprint)
+                reader.vectors.require_current(fingerprint)
             recomputed = self._add_states(on_progress) if self._indexer.keeps_states else 0
         except OtherModelError:
             raise DatabaseError(OTHER_MODEL) from None
@@ -322,7 +323,7 @@ class Reembedding:
             for done, number in enumerate(lacking, start=1):
                 self._backfill.lease.keep()
                 with self._storage.read() as reader:
-                    memory = reader.memories([number]).get(number)
+                    memory = reader.memories.get_all([number]).get(number)
                 if memory is not None:
                     recomputed += if_possible(self._replace, memory) is not None
                 if on_progress is not None:
@@ -332,7 +333,7 @@ class Reembedding:
     def _replace(self, memory: Memory) -> int:
         """Recompute the vectors of one memory; return how many."""
         with self._storage.read() as reader:
-            chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
+            chunks = [stored.chunk for stored in reader.chunks.of(memory.id)]
         units = self._indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks)
         embedded = self._indexer.embed(units)
         with self._storage.write() as writer:

@@ -64,7 +64,7 @@ def copy_all(
     """Copy a memory; a new target gets vectors of the same length. `shown`: shows the progress of a part."""
     with closing(open_storage(source_at, dimensions=DEFAULT_DIM, read_only=True)) as source:
         with source.read() as reader:
-            dimensions = reader.dimensions
+            dimensions = reader.vectors.dimensions
         with closing(open_storage(target_at, dimensions=dimensions)) as target, copying(source, target) as running:
             with shown("Memories") as update:
                 copied = running.copy_memories(update)
@@ -86,7 +86,7 @@ class Copying:
     def __init__(self, source: Reader, target: Storage) -> None:
         self._source = source
         self._target = target
-        self._fingerprint = source.fingerprint()
+        self._fingerprint = source.vectors.fingerprint()
         self._origin = source.upkeep.portions.copied_from()
         self._last_copied = self._newest = 0
 
@@ -97,7 +97,7 @@ class Copying:
         """
         self._require_comparable()
         lost = self._lost()
-        total, done, written, replaced, last_id = self._source.count(EVERYTHING), 0, 0, 0, 0
+        total, done, written, replaced, last_id = self._source.memories.count(EVERYTHING), 0, 0, 0, 0
         while memories := self._source.upkeep.portions.memories(last_id, MEMORIES_AT_ONCE):
             replaced += sum(whole.memory.content.count("\0") for whole in memories)
             written += self._copy(list(map(with_storable_text, memories)))
@@ -116,7 +116,7 @@ class Copying:
         """Write how long memories are current, traces, the index of words and the tags; give only higher ids."""
         if self._is_complete():
             return
-        tags, total, done = self._tags(), self._source.count(EVERYTHING), 0
+        tags, total, done = self._tags(), self._source.memories.count(EVERYTHING), 0
         with self._target.write() as writer:
             portions = writer.upkeep.portions
             writer.keywords.clear()
@@ -126,7 +126,7 @@ class Copying:
                 if on_progress is not None:
                     on_progress(done, total)
             portions.set_lifetimes(self._source.upkeep.portions.lifetimes())
-            writer.set_traces(self._source.traces())
+            writer.set_traces(self._source.traces.get_all())
             writer.remove_links()
             for links in links_in(self._source):
                 writer.add_links(links)
@@ -143,7 +143,7 @@ class Copying:
             return
         try:
             with self._target.read() as reader:
-                reader.require_current(self._fingerprint)
+                reader.vectors.require_current(self._fingerprint)
         except EmbeddingUnavailableError:
             raise ValidationError(OTHER_VECTORS) from None
 
@@ -153,8 +153,8 @@ class Copying:
         Raises ValidationError if the target has others, or has lost memories itself, unless these have expired.
         """
         with self._target.read() as reader:
-            theirs, known = reader.ids(EVERYTHING), reader.upkeep.portions.copied_from()
-        mine, own = self._source.ids(EVERYTHING), self._origin
+            theirs, known = reader.memories.ids(EVERYTHING), reader.upkeep.portions.copied_from()
+        mine, own = self._source.memories.ids(EVERYTHING), self._origin
         if known.source == own.memory:
             self._last_copied = known.last_copied
         if own.source == known.memory:  # the source is a copy of the target
@@ -164,7 +164,7 @@ class Copying:
         given, gaps = min(self._last_copied, self._source.last_ids().memory), self._source.cursor().gaps
         if any(number > given or any(number in gap for gap in gaps) for number in lost):
             raise ValidationError(OTHERS)
-        deleted = set(mine).difference(theirs, self._source.expired(len(mine)))
+        deleted = set(mine).difference(theirs, self._source.lifecycle.expired(len(mine)))
         if any(number <= max(self._last_copied, self._newest) for number in deleted):
             raise ValidationError(LACKS)
         return lost
@@ -182,7 +182,7 @@ class Copying:
         last_id = max(self._last_copied, numbers[-1])
         with self._target.write() as writer:
             portions = writer.upkeep.portions
-            if missing and writer.ids(Scope(after_id=self._newest, as_of=STORED)):
+            if missing and writer.memories.ids(Scope(after_id=self._newest, as_of=STORED)):
                 raise ValidationError(IN_USE)
             for whole in wrong:
                 writer.delete(whole.memory.id, for_good=False)
@@ -201,7 +201,7 @@ class Copying:
     def _is_complete(self) -> bool:
         with self._target.read() as reader:
             mine, theirs = self._source.upkeep.portions, reader.upkeep.portions
-            tags, copied = self._tags(), reader.tag_vectors(self._dimensions)
+            tags, copied = self._tags(), reader.tags.vectors_of(self._dimensions)
             known, last_ids = theirs.copied_from(), self._source.last_ids()
             return (
                 known[1:] == (self._origin.memory, last_ids.memory)
@@ -209,7 +209,7 @@ class Copying:
                 and ordered_tags(self._source, tags) == ordered_tags(reader, copied)
                 and np.array_equal(tags.vectors, copied.vectors)
                 and mine.lifetimes() == theirs.lifetimes()
-                and self._source.traces() == reader.traces()
+                and self._source.traces.get_all() == reader.traces.get_all()
                 and all(own == other for own, other in zip_longest(self._blocks(mine), self._blocks(theirs)))
                 and all(own == other for own, other in zip_longest(links_in(self._source), links_in(reader)))
             )
@@ -219,7 +219,7 @@ class Copying:
         return 1 if self._fingerprint is None else self._fingerprint.dimensions
 
     def _tags(self) -> TagVectors:
-        return self._source.tag_vectors(self._dimensions)
+        return self._source.tags.vectors_of(self._dimensions)
 
     def _blocks(self, portions: Portions) -> Iterator[list[WordBlock]]:
         last_id = 0
@@ -241,12 +241,12 @@ def with_storable_text(whole: WholeMemory) -> WholeMemory:
 def links_in(reader: Reader) -> Iterator[list[Link]]:
     """Yield all links in portions."""
     last = 0, 0
-    while links := reader.links(last, LINKS_AT_ONCE):
+    while links := reader.links.after(last, LINKS_AT_ONCE):
         yield links
         last = links[-1].older_id, links[-1].newer_id
 
 
 def ordered_tags(reader: Reader, tags: TagVectors) -> list[CanonicalTag]:
     """Return the canonical tags, oldest first."""
-    by_name = {tag.tag: tag for tag in reader.canonical_tags()}
+    by_name = {tag.tag: tag for tag in reader.tags.canonical()}
     return [by_name[tag] for tag in tags.tags]

@@ -102,7 +102,7 @@ def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) ->
     """Return the latest observations on these reports: corrections first, and of each the oldest."""
     if not report_ids:
         return []
-    found = yield from reader.observations_on.steps(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of))
+    found = yield from reader.memories.observations_on.steps(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of))
     return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
 
 
@@ -120,14 +120,14 @@ def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R
 def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Steps[Superseded]:
     """Return what is superseded: what a scope of current memories leaves out, or of these memories of any other."""
     if scope.as_of is None:
-        return Superseded((yield from reader.count_superseded.steps(scope)))
-    by = by_first((yield from reader.superseding.steps(memory_ids))) if memory_ids else {}
+        return Superseded((yield from reader.memories.count_superseded.steps(scope)))
+    by = by_first((yield from reader.lifecycle.superseding.steps(memory_ids))) if memory_ids else {}
     return Superseded(by={older: newer[:LINKED] for older, newer in by.items()})
 
 
 def replaced_by(reader: Reader, memory_ids: Collection[int]) -> dict[int, list[int]]:
     """Return which memories each of these has replaced."""
-    return by_first((newer, older) for older, newer in reader.superseded_by(memory_ids)) if memory_ids else {}
+    return by_first((newer, older) for older, newer in reader.lifecycle.superseded_by(memory_ids)) if memory_ids else {}
 
 
 def by_first(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
@@ -140,7 +140,8 @@ def by_first(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
     """Return the ids of what replaced a memory, and of what it replaced, by the names of their fields."""
-    newer, older = reader.together(reader.superseding.steps([memory_id]), reader.superseded_by.steps([memory_id]))
+    of = reader.lifecycle
+    newer, older = reader.together(of.superseding.steps([memory_id]), of.superseded_by.steps([memory_id]))
     return {
         "superseded_by": [link.newer_id for link in newer[:LINKED]],
         "supersedes": [link.older_id for link in older[:LINKED]],

@@ -63,7 +63,7 @@ class Across:
         if page.end > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         with self._storage.read() as reader:
-            held = reader.count_by(replace(self._as_stored(scopes[0]), kind=None), "kind")
+            held = reader.memories.count_by(replace(self._as_stored(scopes[0]), kind=None), "kind")
         searched = [scope for scope in scopes if scope.kind in held] or scopes[:1]  # which refuses a wrong query, too
         each = replace(page, limit=page.end, offset=0, only_here=True)  # all kinds are searched anyway
         answers = [self.one(query, scope, each, grain, mode) for scope in searched]

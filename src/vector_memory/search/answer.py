@@ -193,10 +193,10 @@ def copies_of(
         wanted = {one.id if grain.has_chunks else one.memory_id for one in alike}
         if grain.has_chunks:
             missing = sorted(wanted - ahead.chunks.keys())
-            stored = Stored({**ahead.chunks, **(reader.chunks(missing) if missing else {})}, known)
+            stored = Stored({**ahead.chunks, **(reader.chunks.get_all(missing) if missing else {})}, known)
         else:
             missing = sorted(wanted - ahead.memories.keys())
-            stored = Stored({}, {**ahead.memories, **(reader.memories(missing) if missing else {})})
+            stored = Stored({}, {**ahead.memories, **(reader.memories.get_all(missing) if missing else {})})
         return [grain.said(one, stored) if one in alike else None for one in run]
 
     return copies_in(found, needed if grain.parts is None else len(found), said)
@@ -274,7 +274,7 @@ class Search:
         listing = listing_of(scope, order)
         with self._timer.time(f"search_coarse_{scope.kind}"), self._storage.read() as reader:
             after = None if page.cursor is None else position_of(reader, page.cursor, listing)
-            memories = reader.list_memories(scope, page.limit + 1, page.offset, order=order, after=after)
+            memories = reader.memories.page(scope, page.limit + 1, page.offset, order=order, after=after)
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, scope, [memory.id for memory in memories])
             shown = [memory.id for memory in memories[: page.limit]]
@@ -301,8 +301,10 @@ class Search:
                 reader, ids = retrieval.reader, list(dict.fromkeys(match.memory_id for match in matches))
                 is_place_enough = grain.has_chunks and not form.cuts
                 chunks, sources, observations, around, superseded, later, newer = reader.together(
-                    reader.chunks.steps([match.id for match in matches] if grain.has_chunks else []),
-                    origins_of.steps(reader, ids, judgement.origins) if is_place_enough else reader.memories.steps(ids),
+                    reader.chunks.get_all.steps([match.id for match in matches] if grain.has_chunks else []),
+                    origins_of.steps(reader, ids, judgement.origins)
+                    if is_place_enough
+                    else reader.memories.get_all.steps(ids),
                     notes_on.steps(reader, reports_among(scope, matches), scope.as_of),
                     neighbours_of(reader, scope, ids, neighbours),
                     superseded_in.steps(reader, scope, ids),
@@ -377,7 +379,7 @@ def position_of(reader: Reader, cursor: str, listing: str) -> ListPosition:
     position = ListPosition.parse(cursor, listing)
     if position.turn is not None:
         return position
-    found = reader.origins([position.id]).get(position.id)
+    found = reader.memories.origins([position.id]).get(position.id)
     if found is None:
         raise ValidationError("The memory after which this list goes on is gone: begin the list again, without cursor.")
     return position._replace(turn=found.turn)
@@ -444,7 +446,7 @@ def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[MatchedSec
     """Return the sections with these hits."""
     ids, known = {hit.memory_id for hit in hits}, retrieval.ahead.outlines
     missing = sorted(ids - {chunk.memory_id for chunk in known})
-    more = retrieval.reader.outlines(missing) if missing else ()
+    more = retrieval.reader.chunks.outlines(missing) if missing else ()
     chunks = [*(chunk for chunk in known if chunk.memory_id in ids), *more]
     return rank_sections(sections_of(sorted(chunks, key=lambda chunk: chunk.memory_id)), hits)
 

@@ -46,7 +46,8 @@ def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count
     check_range("neighbours", count, 0, MAX_NEIGHBOURS)
     wanted = sorted(set(memory_ids)) if count and scope.kind in SAID else []
     same_agent = scope.agent_id is not None
-    return (yield from reader.neighbours.steps(wanted, count, SHOWN + 1, same_agent=same_agent)) if wanted else {}
+    neighbours = reader.memories.neighbours.steps(wanted, count, SHOWN + 1, same_agent=same_agent)
+    return (yield from neighbours) if wanted else {}
 
 
 def beside(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bool = False) -> list[T]:
@@ -123,7 +124,7 @@ def newer_memories(
     Only those that are about as likely to be on the subject as the likeliest. `characters`: of their beginnings.
     """
     linked = defaultdict[int, list[Later]](list)
-    for one in (yield from reader.later_than.steps(memory_ids, scope, characters)) if memory_ids else ():
+    for one in (yield from reader.links.later_than.steps(memory_ids, scope, characters)) if memory_ids else ():
         linked[one.older_id].append(one)
     most = {number: max(one.evidence for one in found) for number, found in linked.items()}
     return {number: [one for one in found if one.evidence >= most[number] - BEHIND] for number, found in linked.items()}

@@ -158,7 +158,7 @@ def suspects(found: Sequence[J], names: Callable[[J], tuple[object, ...]]) -> li
 def origins_of(reader: Reader, memory_ids: Iterable[int], known: Mapping[int, Origin]) -> Steps[Mapping[int, Origin]]:
     """Return where memories come from; of some this is `known`."""
     missing = sorted({number for number in memory_ids if number not in known})
-    found = {**known, **(yield from reader.origins.steps(missing))} if missing else known
+    found = {**known, **(yield from reader.memories.origins.steps(missing))} if missing else known
     require_all(found, missing)
     return found
 

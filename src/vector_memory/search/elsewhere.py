@@ -26,11 +26,11 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 def around(reader: Reader, scope: Scope) -> list[Steps[Any]]:
     """Return the reads of what tells the `Others` of a scope: where the newest passages begin, and the kinds."""
-    oldest = reader.candidates.oldest_of_newest.steps(Scope(), PROBED)
+    oldest = reader.vectors.candidates.oldest_of_newest.steps(Scope(), PROBED)
     if scope.kind is MemoryKind.TAGGED:
         return [oldest]
     within = Scope(session_id=scope.session_id, as_of=STORED)  # what is hidden is left out where it would be counted
-    return [oldest, reader.count_by.steps(within, "kind")]
+    return [oldest, reader.memories.count_by.steps(within, "kind")]
 
 
 class Others:
@@ -49,7 +49,7 @@ class Others:
 
     def reads(self, reader: Reader, question: Question) -> list[Steps[Any]]:
         """Return the reads for `counts`, which do not need each other."""
-        source, buckets, besides = reader.candidates, buckets_of(question.terms or ()), self._besides
+        source, buckets, besides = reader.vectors.candidates, buckets_of(question.terms or ()), self._besides
         scopes, vector = self._scopes.values(), question.vector
         return [
             *(source.indexed.steps(scope, buckets) for scope in scopes),
@@ -77,7 +77,7 @@ class Others:
         for (name, scope), one in zip(self._scopes.items(), indexed, strict=True):
             left_out = besides if scope.session_id is None else ()
             if one.units.without(left_out).count:
-                rankings[name] = Ranking(reader.candidates, scope, question, ScopeData(one), besides=left_out)
+                rankings[name] = Ranking(reader.vectors.candidates, scope, question, ScopeData(one), besides=left_out)
         missing = [name for name in rankings if ahead.get(name) is None]
         likely = ahead | dict(
             zip(missing, reader.together(*(rankings[name].likeliest() for name in missing)), strict=True)

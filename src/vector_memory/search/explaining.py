@@ -100,7 +100,7 @@ class Explaining:
         """Return the kind of a memory; None if there is no such memory. Raises ValidationError."""
         number = parse_id(name, memory_id)
         with self._storage.read() as reader:
-            origin = reader.origins([number]).get(number)
+            origin = reader.memories.origins([number]).get(number)
             return None if origin is None else origin.memory_type
 
     def require_comparable(self) -> None:
@@ -219,13 +219,13 @@ def candidates(reader: Reader, scope: Scope, ranking: RankedUnits, indices: Sequ
     hits = [ranking.hits[index] for index in indices]
     ids = [hit.id for hit in hits]
     if scope.kind is not None and TRAITS[scope.kind].chunked:
-        origins = reader.origins([hit.memory_id for hit in hits])
+        origins = reader.memories.origins([hit.memory_id for hit in hits])
         units = {
             number: ("\n".join(names_above(origins[part.memory_id].title, part.chunk.headings)), part.chunk.text)
-            for number, part in reader.chunks(ids).items()
+            for number, part in reader.chunks.get_all(ids).items()
         }
     else:
-        units = {number: (memory.title or "", memory.content) for number, memory in reader.memories(ids).items()}
+        units = {one.id: (one.title or "", one.content) for one in reader.memories.get_all(ids).values()}
     return [ranking.candidate(index, *units[ranking.hits[index].id]) for index in indices]
 
 
@@ -258,10 +258,10 @@ def not_compared(ranking: RankedUnits, lacks: str) -> str:
 
 def exclusion(reader: Reader, scope: Scope, memory_id: int) -> str:
     """Say which filters exclude a memory, or that it is not there; nothing if it is in the scope."""
-    memory = reader.memories([memory_id]).get(memory_id)
+    memory = reader.memories.get_all([memory_id]).get(memory_id)
     if memory is None:
         return "There is no such memory: it was deleted or never stored here."
-    newer = reader.origins([link.newer_id for link in reader.superseding([memory_id])])
+    newer = reader.memories.origins([link.newer_id for link in reader.lifecycle.superseding([memory_id])])
     if newer and scope.as_of is None:
         return f'It is superseded by {", ".join(map(str, newer))}: send as_of="{ANY}" to find it.'
     passed = {

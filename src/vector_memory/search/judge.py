@@ -282,7 +282,7 @@ def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
         yield cut_short(scope)
     if found.hits:
         return
-    if not retrieval.reader.count(scope):
+    if not retrieval.reader.memories.count(scope):
         yield nothing_stored(retrieval.reader, scope)
     elif question.vector is None:
         yield no_such_words(scope)
@@ -306,10 +306,10 @@ def nothing_stored(reader: Reader, scope: Scope) -> str:
         return f"No {noun} are stored yet."
     said = f"No {noun} match these filters ({', '.join(names)})."
     if scope.session_id is not None:
-        held = reader.count_by(Scope(session_id=scope.session_id), "kind")
+        held = reader.memories.count_by(Scope(session_id=scope.session_id), "kind")
         known = {MemoryKind(name): count for name, count in held.items() if name in set(MemoryKind)}
         if not known:
             return f"{said} Nothing at all is stored in this session: list_sessions shows the sessions."
         return f"{said} This session has {kinds_in_words(known)}."
-    count = reader.count(Scope(scope.kind))
+    count = reader.memories.count(Scope(scope.kind))
     return f"{said} Without filters there {'is' if count == 1 else 'are'} {count:,}." if count else said

@@ -141,7 +141,7 @@ def links_of(
     for first_texts, first_vectors in passages_of(reader, besides).values():
         texts, vectors = [*first_texts, *texts], np.concatenate([first_vectors, vectors])
     rule = model.calibration_for(texts[0]) if texts and kind in TRAITS else UNKNOWN
-    if rule.same_subject is None or not reader.begin_ahead(model.fingerprint):
+    if rule.same_subject is None or not reader.vectors.begin_ahead(model.fingerprint):
         return NO_LINKS
     new = subject_of(texts, vectors)
     nearest = nearest_memories(reader, MemoryKind(kind), model.fingerprint, vectors, besides)
@@ -159,21 +159,21 @@ def nearest_memories(
     Of a large memory only the newest count, unless one of `besides`, which are left out, is older.
     `fingerprint`: of the vectors. Raises EmbeddingUnavailableError if others are stored.
     """
-    oldest = reader.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
-    if not reader.end_ahead():
-        oldest = reader.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
-    reader.require_comparable(fingerprint)
+    oldest = reader.vectors.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
+    if not reader.vectors.end_ahead():
+        oldest = reader.vectors.candidates.oldest_of_newest(Scope(), LOOKED_BACK)
+    reader.vectors.require_comparable(fingerprint)
     scope, method = Scope(kind), USUAL
     if oldest and min(besides, default=oldest) >= oldest:
         scope, method = Scope(kind, after_id=oldest - 1), Method(newest=LOOKED_BACK)
     asked = vectors[np.unique(np.linspace(0, len(vectors) - 1, MOST_ASKED).astype(int))]
     found = ScopeData(*reader.together(*reads(reader, scope, Question(None, None))))
     if found.indexed.units.count <= rank.MAX_EXACT_UNITS:  # all passages are compared, with all vectors at once
-        found, asked = found._replace(compared=reader.candidates.compared(scope, *asked)), asked[:1]
+        found, asked = found._replace(compared=reader.vectors.candidates.compared(scope, *asked)), asked[:1]
     best: dict[int, float] = {}
     for vector in asked:
         question = Question(vector, None)
-        ranking = Ranking(reader.candidates, scope, question, found, method=method, besides=besides)
+        ranking = Ranking(reader.vectors.candidates, scope, question, found, method=method, besides=besides)
         for hit in ranking.best(NEAREST, memories=True).hits:
             best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, -1.0))
     return sorted(best, key=lambda number: (-best[number], number))[:NEAREST]
@@ -181,10 +181,10 @@ def nearest_memories(
 
 def passages_of(reader: Reader, memory_ids: Sequence[int]) -> dict[int, tuple[list[str], Vectors]]:
     """Return the passages of memories that have vectors, and these, shape (passages, dimensions), by memory."""
-    passages = reader.passage_texts(memory_ids) if memory_ids else {}
+    passages = reader.vectors.passage_texts(memory_ids) if memory_ids else {}
     if not passages:
         return {}
-    ids, vectors = reader.candidates.vectors(sorted(number for own in passages.values() for number in own))
+    ids, vectors = reader.vectors.candidates.vectors(sorted(number for own in passages.values() for number in own))
     places = {number: place for place, number in enumerate(ids.tolist())}
     found = {}
     for memory_id, texts in sorted(passages.items()):

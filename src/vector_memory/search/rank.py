@@ -331,7 +331,7 @@ def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
     """Return the reads that fill a `ScopeData` of a scope; none, if it is not of one kind."""
     if scope.kind is None:
         return []
-    source, buckets = reader.candidates, buckets_of(question.terms or ())
+    source, buckets = reader.vectors.candidates, buckets_of(question.terms or ())
     ahead = [] if question.vector is None else [source.compared_ahead.steps(scope, question.vector)]
     return [source.indexed.steps(scope, buckets), *ahead]
 
@@ -475,8 +475,9 @@ class Ranking:
         is_chunked = self._scope.kind is not None and TRAITS[self._scope.kind].chunked
 
         def texts_of(unit_ids: list[int]) -> Iterator[str]:
-            chunks = reader.chunks(unit_ids) if is_chunked else {}
-            memories = reader.memories(sorted({one.memory_id for one in chunks.values()}) if is_chunked else unit_ids)
+            chunks = reader.chunks.get_all(unit_ids) if is_chunked else {}
+            memory_ids = sorted({one.memory_id for one in chunks.values()}) if is_chunked else unit_ids
+            memories = reader.memories.get_all(memory_ids)
             for one in chunks.values():
                 yield searchable_text(memories[one.memory_id].title, one.chunk.headings, one.chunk.text)
             for memory in () if is_chunked else memories.values():

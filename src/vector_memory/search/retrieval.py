@@ -181,7 +181,7 @@ class Retriever:
 
     def require_comparable(self, reader: Reader) -> None:
         """Raise EmbeddingUnavailableError if queries cannot be compared with the stored vectors."""
-        reader.require_comparable(self._model.fingerprint)
+        reader.vectors.require_comparable(self._model.fingerprint)
 
     def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
@@ -234,20 +234,21 @@ class Retriever:
 
     def _first(self, reader: Reader, question: Question, scope: Scope, wanted: Wanted) -> First:
         """Read what a search of a scope needs at first, at once."""
-        if not reader.begin_ahead(None if question.vector is None else self._model.fingerprint):  # `within` says it
+        if not reader.vectors.begin_ahead(None if question.vector is None else self._model.fingerprint):
+            # `within` says it
             question = replace(question, vector=None)
         looks = wanted.elsewhere and reader.reads_ahead and question.tells_matches
         beside = around(reader, scope) if looks else []
         everywhere, missing, *found = reader.together(
-            reader.pending.steps(EVERYTHING),
-            reader.count.steps(scope, without_vectors=True),
+            reader.vectors.pending.steps(EVERYTHING),
+            reader.memories.count.steps(scope, without_vectors=True),
             *reads(reader, scope, question),
             *beside,
         )
         found, known = found[: len(found) - len(beside)], found[len(found) - len(beside) :]
-        if not reader.end_ahead():  # the model is being changed
-            found, known, missing = [], [], reader.count(scope, without_vectors=True)
-        pending = reader.pending(scope) if everywhere.memories else everywhere
+        if not reader.vectors.end_ahead():  # the model is being changed
+            found, known, missing = [], [], reader.memories.count(scope, without_vectors=True)
+        pending = reader.vectors.pending(scope) if everywhere.memories else everywhere
         return First(missing, pending, everywhere, ScopeData(*found) if found else None, known, wanted)
 
     def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
@@ -261,7 +262,7 @@ class Retriever:
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
-                reader.require_comparable(self._model.fingerprint)
+                reader.vectors.require_comparable(self._model.fingerprint)
         except EmbeddingUnavailableError as error:
             if question.terms is None:
                 raise
@@ -275,8 +276,8 @@ class Retriever:
 
 def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | None = None) -> Awaited | None:
     """Return the vectors of a scope, with ids up to `last_id`, that are worth waiting for; None: there are none."""
-    pending = reader.pending(scope, last_id, owner)
-    if not pending.memories or not comes_soon(pending, reader.pending(EVERYTHING, owner=owner)):
+    pending = reader.vectors.pending(scope, last_id, owner)
+    if not pending.memories or not comes_soon(pending, reader.vectors.pending(EVERYTHING, owner=owner)):
         return None
     return Awaited(scope, pending.last_id, owner)
 
@@ -357,11 +358,11 @@ class Retrieval:
         """Measure the units of the scope, with misspelt words read as those that are meant."""
         reader, scope = self.reader, self.scope
         found = self.first.found or ScopeData(*reader.together(*reads(reader, scope, self.question)))
-        ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
+        ranking = Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)
         if self.question.plain and (respelt := ranking.respelt(reader)):
             self.question = self.question.read_as(respelt)
             found = ScopeData(*reader.together(*reads(reader, scope, self.question)))
-            ranking = Ranking(reader.candidates, scope, self.question, found, method=self._method)
+            ranking = Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)
         return ranking
 
     def _compared(self, units: SearchHits, kind: MemoryKind, question: States, memories: Sequence[Hit]) -> SearchHits:
@@ -377,8 +378,8 @@ class Retrieval:
             units,
             kind,
             memories,
-            self.reader.token_states.steps(kind, [hit.id for hit in first]),
-            self.reader.links_among.steps(sorted({hit.memory_id for hit in first})),
+            self.reader.vectors.token_states.steps(kind, [hit.id for hit in first]),
+            self.reader.links.among.steps(sorted({hit.memory_id for hit in first})),
         )
         late: Mapping[int, Compared] = compare(question, states)
         links = [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
@@ -398,7 +399,7 @@ class Retrieval:
         """
         reader, wanted, first = self.reader, self.first.wanted, [*units.hits[:LATE_UNITS], *memories[:LATE_UNITS]]
         numbers = sorted({hit.memory_id for hit in first})
-        reads = [*needed, reader.origins.steps(numbers)]
+        reads = [*needed, reader.memories.origins.steps(numbers)]
         if not reader.reads_ahead or self.ahead is not NOTHING_AHEAD:
             return reader.together(*reads)
         has_chunks = TRAITS[kind].chunked and not wanted.sections and not wanted.memories
@@ -407,9 +408,9 @@ class Retrieval:
         is_close = any(level(hit.similarity or 0.0, share * (hit.words or 0.0)) == "strong" for hit in first)
         found = reader.together(
             *reads,
-            reader.chunks.steps(asked if has_chunks else []),
-            reader.memories.steps([] if has_chunks else asked, MOST_CHARACTERS),
-            reader.outlines.steps(numbers if wanted.sections else []),
+            reader.chunks.get_all.steps(asked if has_chunks else []),
+            reader.memories.get_all.steps([] if has_chunks else asked, MOST_CHARACTERS),
+            reader.chunks.outlines.steps(numbers if wanted.sections else []),
             *([] if is_close or self.others is None else self.others.reads(reader, self.question)),
         )
         chunks, texts, outlines, *others = found[len(reads) :]
@@ -431,8 +432,8 @@ def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = 
 
 def note_on_missing(reader: Reader, scope: Scope) -> str | None:
     """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
-    missing = reader.count(scope, without_vectors=True)
-    return not_indexed(missing, reader.pending(scope).memories) if missing else None
+    missing = reader.memories.count(scope, without_vectors=True)
+    return not_indexed(missing, reader.vectors.pending(scope).memories) if missing else None
 
 
 def noted_together(one: Origin, other: Origin) -> bool:
@@ -453,12 +454,12 @@ def nearest_to(reader: Reader, retriever: Retriever, memory_id: int, count: int)
 
     They are of all kinds and sessions.
     """
-    _, means = reader.mean_vectors([memory_id])
+    _, means = reader.vectors.mean_vectors([memory_id])
     if not len(means) or not np.any(means):
         return []
     vector = means[0] / np.linalg.norm(means[0])
     found = find_among([retriever.near(reader, vector, Scope(kind)) for kind in MemoryKind], count + 1, memories=True)
     hits = [hit for hit in found.hits if hit.memory_id != memory_id and hit.similarity is not None][:count]
-    memories = reader.memories([hit.memory_id for hit in hits])
+    memories = reader.memories.get_all([hit.memory_id for hit in hits])
     require_all(memories, (hit.memory_id for hit in hits))
     return [Near(memories[hit.memory_id], hit.similarity or 0.0) for hit in hits]

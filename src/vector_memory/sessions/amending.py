@@ -40,7 +40,7 @@ class Amending:
         """Pin a memory, so that neither its age nor a policy removes it, or unpin it. Raises NotFoundError."""
         number = parse_id("memory_id", memory_id)
         with self._storage.write() as writer:
-            memory = writer.memory(number)
+            memory = writer.memories.get(number)
             writer.pin(number, pinned=pinned)
         return amended(memory, f"{'Pinned' if pinned else 'Unpinned'} {memory.memory_type} {number}.")
 
@@ -49,7 +49,7 @@ class Amending:
         number, added = parse_id("memory_id", memory_id), self._checked(None, None, add)["tags"]
         remove = self._writer.kept(list(remove))
         with self._storage.write() as writer:
-            before = writer.memory(number)
+            before = writer.memories.get(number)
             tags = [one for one in dict.fromkeys([*before.tags, *added]) if one not in remove]
             after = changed(before, {"tags": list(check_tags(tags))})
             writer.amend(after, None, utc_now())
@@ -67,13 +67,13 @@ class Amending:
         number, values = parse_id("memory_id", memory_id), self._checked(title, description, tags)
         while True:
             with self._storage.read() as reader:
-                before, chunks = reader.memory(number), [part.chunk for part in reader.chunks_of(number)]
+                before, chunks = reader.memories.get(number), [part.chunk for part in reader.chunks.of(number)]
             after = changed(before, values)
             words = None
             if after.title != before.title:
                 words = words_of(after.title, after.content, chunks, chunked=is_chunked(after.memory_type))
             with self._storage.write() as writer:
-                now = writer.memory(number)
+                now = writer.memories.get(number)
                 if (now.title, now.chunk_count) != (before.title, before.chunk_count):
                     continue  # another process was faster: its words are others
                 after = changed(now, values)
@@ -148,7 +148,7 @@ class Superseding:
         newer, older = ordered_ids(memory_id, older_ids)
         with self._storage.write() as writer:
             require_existing(writer, [newer, *older])
-            kept, *merged = (writer.memory(number) for number in (newer, *older))
+            kept, *merged = (writer.memories.get(number) for number in (newer, *older))
             others = [one.id for one in merged if not repeats(kept, one)]
             if others:
                 raise ValidationError(f"Memory {newer} does not say all that memory {others[0]} says: nothing changed.")
@@ -168,7 +168,7 @@ class Superseding:
         newer, older = ids_from(memory_id, older_ids)
         with self._storage.write() as writer:
             require_existing(writer, [newer, *older])
-            kept = set(older).difference(link.older_id for link in writer.superseded_by([newer]))
+            kept = set(older).difference(link.older_id for link in writer.lifecycle.superseded_by([newer]))
             if kept:
                 raise ValidationError(f"Memory {newer} does not supersede memory {min(kept)}: nothing was changed.")
             writer.release(newer, older)
@@ -198,7 +198,7 @@ def ordered_ids(memory_id: str | int, older_ids: Sequence[str | int]) -> tuple[i
 def superseded_now(writer: Writer, newer: int, message: str) -> SupersedeResult:
     """Return what a memory supersedes now."""
     return SupersedeResult(
-        memory_id=newer, supersedes=[link.older_id for link in writer.superseded_by([newer])], message=message
+        memory_id=newer, supersedes=[link.older_id for link in writer.lifecycle.superseded_by([newer])], message=message
     )
 
 

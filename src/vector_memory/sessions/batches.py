@@ -70,7 +70,7 @@ class Batches:
                 first, content_hash = each[0], hash_of(each[0].content)
                 times = {time for its_hash, time in on_the_way if its_hash == content_hash}
                 times.update(reader.times_of_duplicates(first, content_hash))
-                traces = [] if again else reader.traces_of(first, forms.get(content_hash, (content_hash,)))
+                traces = [] if again else reader.traces.of(first, forms.get(content_hash, (content_hash,)))
                 if first.kind is MemoryKind.INPUT_PROMPT:
                     missing = without_nearest(each, times)
                     left = without_nearest(missing, {trace.created_at for trace in traces} - times)

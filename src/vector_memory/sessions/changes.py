@@ -77,9 +77,9 @@ class Changes:
             end = reader.cursor()
             start, lost = position(cursor, end)
             since = replace(scope, after_id=start.memory_id)
-            total = reader.count(since)
-            memories = reader.changes_after(start, scope, page.limit)
-            is_empty = not total and not reader.count(Scope(session_id=scope.session_id, as_of=ANY))
+            total = reader.memories.count(since)
+            memories = reader.memories.changes_after(start, scope, page.limit)
+            is_empty = not total and not reader.memories.count(Scope(session_id=scope.session_id, as_of=ANY))
             observations = observations_on(reader, memories, scope.as_of)
             superseded = superseded_in(reader, since, ids := [memory.id for memory in memories])
             replaced = replaced_by(reader, ids)
@@ -119,7 +119,7 @@ class Changes:
                 reader, question = retrieval.reader, retrieval.question
                 start, lost = position(cursor, end := reader.cursor())
                 scope = replace(scope, after_id=start.memory_id)
-                counts = reader.count_by(scope, "kind")
+                counts = reader.memories.count_by(scope, "kind")
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
                 retrievals = [self._retriever.within(reader, question, one) for one in kinds]
                 ranked = find_among(retrievals, whole_runs(page.limit + RUN), memories=True)
@@ -128,7 +128,7 @@ class Changes:
                     matches = folded(matches, copies_of(COARSE, reader, matches, page.limit, ranked.origins))
                 hits = [hit for hit in matches if hit.match != "weak"][: page.limit]
                 left_out = min(page.limit, len(matches)) - len(hits)
-                memories = reader.memories([hit.id for hit in hits])
+                memories = reader.memories.get_all([hit.id for hit in hits])
                 missing = note_on_missing(reader, scope)
                 observations = observations_on(reader, memories.values(), scope.as_of)
                 superseded, replaced = superseded_in(reader, scope, memories), replaced_by(reader, memories)

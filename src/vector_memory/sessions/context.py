@@ -88,7 +88,7 @@ class Gathered:
         self._iteration = iteration
 
         def of(kind: MemoryKind, limit: int = RECENT, *, session_iter: int | None = iteration) -> list[Memory]:
-            return reader.list_memories(replace(session, kind=kind, session_iter=session_iter), limit)
+            return reader.memories.page(replace(session, kind=kind, session_iter=session_iter), limit)
 
         contexts = of(MemoryKind.SESSION_CONTEXT, 1)
         # What the user asked in earlier iterations still holds.
@@ -96,9 +96,9 @@ class Gathered:
         reports = reports_until(reader, session, iteration)
         notes = [*of(MemoryKind.WORKING_MEMORY), *of(MemoryKind.REPORT_OBSERVATION)]
         self._latest_context = next(iter(contexts or of(MemoryKind.SESSION_CONTEXT, 1, session_iter=None)), None)
-        self._prompts = reader.count(replace(session, kind=MemoryKind.INPUT_PROMPT))
+        self._prompts = reader.memories.count(replace(session, kind=MemoryKind.INPUT_PROMPT))
         self._observations: list[ObservationNote] = observations_on(reader, reports, session.as_of)
-        pinned = [memory for memory in reader.pinned(session, PINNED) if memory not in contexts]
+        pinned = [memory for memory in reader.memories.pinned(session, PINNED) if memory not in contexts]
         shown = [memory.id for memory in (*pinned, *reports, *notes)]
         later = reader.run(retriever.later_of(reader, shown, session))
         found: list[MemoryEntry | Beginning] = [
@@ -158,7 +158,7 @@ class Gathered:
 
 def latest_iteration(reader: Reader, session: Scope) -> int:
     """Return the highest iteration of a session; 1 for an unknown one."""
-    return next((memory.session_iter for memory in reader.list_memories(session, 1)), 1)
+    return next((memory.session_iter for memory in reader.memories.page(session, 1)), 1)
 
 
 def reports_until(reader: Reader, session: Scope, iteration: int) -> list[Memory]:
@@ -166,7 +166,7 @@ def reports_until(reader: Reader, session: Scope, iteration: int) -> list[Memory
     found: list[Memory] = []
     offset = 0
     while len(found) < RECENT:
-        page = reader.list_memories(replace(session, kind=MemoryKind.REPORT), RECENT, offset)
+        page = reader.memories.page(replace(session, kind=MemoryKind.REPORT), RECENT, offset)
         found += [memory for memory in page if memory.session_iter <= iteration]
         offset += RECENT
         if len(page) < RECENT:

@@ -32,9 +32,9 @@ class Deletion:
         """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
-            memory = reader.memory(number)
+            memory = reader.memories.get(number)
         with self._storage.write() as writer:
-            writer.memory(number)  # another process may have been faster
+            writer.memories.get(number)  # another process may have been faster
             writer.delete(number)
         self._storage.purge_deleted()
         return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
@@ -47,7 +47,7 @@ class Deletion:
         memories still exist, and the call can be repeated. What has expired is erased, too.
         """
         with self._storage.read() as reader:
-            found = reader.expendable(older_than(days_old))
+            found = reader.memories.expendable(older_than(days_old))
             going = oldest_ends(reader, found)
         memories, chunks, kept = len(going), sum(one.chunk_count for one in going), len(found) - len(going)
         if not dry_run:
@@ -123,7 +123,7 @@ class Deletion:
 
     def _expired(self) -> Sequence[int]:
         with self._storage.read() as reader:
-            return reader.expired(ERASED_AT_ONCE)
+            return reader.lifecycle.expired(ERASED_AT_ONCE)
 
 
 def older_than(days: int, kind: MemoryKind | None = None, **filters: object) -> Scope:
@@ -140,7 +140,7 @@ def oldest_ends(reader: Reader, found: Sequence[Expendable]) -> list[Expendable]
     corrects comes before it, so that this also holds if only the first are deleted.
     """
     places = {memory.id: place for place, memory in enumerate(found)}
-    links = [*reader.superseded_by(places), *reader.corrections(places)]
+    links = [*reader.lifecycle.superseded_by(places), *reader.memories.corrections(places)]
     kept = set[int]()
     for link in sorted(links, key=lambda link: link.newer_id):  # ids ascend along a chain
         if link.older_id not in places or link.older_id in kept:
@@ -160,7 +160,7 @@ def kept_message(number: int) -> str:
 def expendable_by(reader: Reader, rule: Rule) -> list[Expendable]:
     """Return the memories that a rule removes."""
     if rule.session is None:
-        return reader.expendable(older_than(rule.days, rule.kind, agent_id=rule.agent))
-    names, _ = reader.find_names("session_id", "", Scope(as_of=ANY), MOST_SESSIONS)
+        return reader.memories.expendable(older_than(rule.days, rule.kind, agent_id=rule.agent))
+    names, _ = reader.sessions.find_names("session_id", "", Scope(as_of=ANY), MOST_SESSIONS)
     sessions = tuple(name for name in names if fnmatchcase(name, rule.session))
-    return reader.expendable(older_than(rule.days, sessions=sessions))
+    return reader.memories.expendable(older_than(rule.days, sessions=sessions))

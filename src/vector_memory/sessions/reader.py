@@ -169,14 +169,14 @@ class Documents:
         number = parse_id("chunk_id", chunk_id)
         check_range("surrounding_chunks", surrounding_chunks, 0, MAX_SURROUNDING)
         with self._storage.read() as reader:
-            target = reader.chunk(number)
+            target = reader.chunks.get(number)
             if target is None:
-                if reader.origins([number]):
+                if reader.memories.origins([number]):
                     raise NotFoundError(f"{number} is a memory_id, not a chunk_id: read it with get_memory_by_id.")
                 raise NotFoundError(f"There is no chunk {number}: send a chunk_id returned by a search.")
             index = target.chunk.index
-            around = reader.chunks_of(target.memory_id, index - surrounding_chunks, index + surrounding_chunks)
-            memory = reader.memory(target.memory_id)
+            around = reader.chunks.of(target.memory_id, index - surrounding_chunks, index + surrounding_chunks)
+            memory = reader.memories.get(target.memory_id)
             noted = {"observations": observations_on(reader, [memory]), **succession_of(reader, memory.id)}
 
         def build(budget: ResponseBudget) -> ExpandedChunkResult:
@@ -209,10 +209,10 @@ class Documents:
 
 def existing_memory(reader: Reader, number: int) -> Memory:
     """Return a memory. Raises NotFoundError, which names the tool that reads a chunk with this id."""
-    if not reader.origins([number]) and reader.chunk(number) is not None:
-        reader.require_unexpired(number)
+    if not reader.memories.origins([number]) and reader.chunks.get(number) is not None:
+        reader.memories.require_unexpired(number)
         raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
-    return reader.memory(number)
+    return reader.memories.get(number)
 
 
 def expanded_chunk(
@@ -320,7 +320,7 @@ class MemoryPages:
             memory = existing_memory(reader, number)
             return MemoryPage(
                 memory=memory_entry(memory).model_copy(update=succession_of(reader, number)),
-                chunks=[chunk_entry(part, part.chunk.text) for part in reader.chunks_of(number)],
+                chunks=[chunk_entry(part, part.chunk.text) for part in reader.chunks.of(number)],
                 observations=observations_on(reader, [memory]),
                 nearest=[
                     NearMemory(

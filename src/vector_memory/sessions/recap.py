@@ -61,13 +61,14 @@ class Past:
     def latest_in(self, session_id: str, before: str) -> str | None:
         """Return the time of the latest memory of a session before a time; None if there is none."""
         with self._storage.read() as reader:
-            latest = reader.timeline(Scope(session_id=session_id, created_before=before), 2, 0)
+            latest = reader.sessions.timeline(Scope(session_id=session_id, created_before=before), 2, 0)
             return max((one.created_at for one in latest if one.created_at < before), default=None)
 
     def last_session(self, project: Project, besides: str | None) -> str | None:
         """Return the session that the word "last" stands for: one of that name if it exists, else that of a recap."""
         with self._storage.read() as reader:
-            return LAST if reader.count(Scope(session_id=LAST, as_of=ANY)) else reader.latest_session(project, besides)
+            is_last = reader.memories.count(Scope(session_id=LAST, as_of=ANY))
+            return LAST if is_last else reader.sessions.latest(project, besides)
 
     def recap(self, project: Project, besides: str) -> Told | None:
         """Return a recap of the last session in which the user spoke, other than `besides`.
@@ -75,7 +76,7 @@ class Past:
         It has at most 2,500 characters. Without any prompt it tells of the latest session.
         """
         with self._storage.read() as reader:
-            session_id = reader.latest_session(project, besides)
+            session_id = reader.sessions.latest(project, besides)
             if session_id is None:
                 return None
             return recap_of(reader, session_id, besides, owns_memory=project.owns_memory)
@@ -103,14 +104,14 @@ class Past:
         reader, found = retrievals[0].reader, find_among(retrievals, LOOKED_AT)
         question = retrievals[0].question
         found = found._replace(hits=[hit._replace(covered=told_by_words(hit, question)) for hit in found.hits])
-        origins = reader.origins(sorted({hit.memory_id for hit in found.hits}))
+        origins = reader.memories.origins(sorted({hit.memory_id for hit in found.hits}))
         others = [
             hit
             for hit in judged(found, question)
             if hit.memory_id not in known and hit.memory_id in origins and origins[hit.memory_id].session_id != besides
         ]
         strong = best_of_each([hit for hit in others if hit.match == "strong"])
-        chunks = reader.chunks([hit.id for hit in strong])
+        chunks = reader.chunks.get_all([hit.id for hit in strong])
         newest = self._newest_on(reader, [hit.memory_id for hit in strong])
         told = worth_telling([(hit.memory_id, newest.get(hit.memory_id)) for hit in strong], known)
         texts = {hit.memory_id: chunks[hit.id].chunk.text for hit in strong}
@@ -163,9 +164,9 @@ def worth_telling(found: Sequence[tuple[int, Later | None]], known: Collection[i
 def projects_of(reader: Reader, memory_ids: Sequence[int]) -> list[str]:
     """Return a phrase for each memory that names its project, or that of its session; empty if neither is known."""
     phrases = []
-    for memory in reader.memories(memory_ids).values():
+    for memory in reader.memories.get_all(memory_ids).values():
         prompts = Scope(MemoryKind.INPUT_PROMPT, session_id=memory.session_id, as_of=ANY)
-        spoken = reader.list_memories(prompts, 1, order="oldest") if memory.session_id else []
+        spoken = reader.memories.page(prompts, 1, order="oldest") if memory.session_id else []
         folder = next((found for one in (memory, *spoken) if (found := one.metadata.get("project"))), "")
         phrases.append(folder and f", project {condensed(str(folder), PROJECT)}")
     return phrases
@@ -186,7 +187,7 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
     """
 
     def newest(kind: MemoryKind, limit: int, order: Order = "newest") -> list[Memory]:
-        return reader.list_memories(Scope(kind, session_id=session_id), limit, order=order)
+        return reader.memories.page(Scope(kind, session_id=session_id), limit, order=order)
 
     first = newest(MemoryKind.INPUT_PROMPT, 1, "oldest")
 
@@ -194,8 +195,8 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
         characters = LOOKED_THROUGH * length + 1
         if owns_memory and first:
             span = Span(session_id=session_id, since=(first[0].turn, first[0].created_at), besides=besides)
-            return reader.left_since(span, kind, limit, characters)[::-1]
-        return reader.timeline(Scope(kind, session_id=session_id), limit, characters)[::-1]
+            return reader.sessions.left_since(span, kind, limit, characters)[::-1]
+        return reader.sessions.timeline(Scope(kind, session_id=session_id), limit, characters)[::-1]
 
     states = left(MemoryKind.SESSION_CONTEXT, 1, STATE)
     prompts = newest(MemoryKind.INPUT_PROMPT, PROMPTS)[::-1]

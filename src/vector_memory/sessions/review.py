@@ -41,11 +41,11 @@ class Review:
         check_range("limit", limit, 1, MAX_LIMIT)
         before = (datetime.now(UTC) - timedelta(days=UNREAD_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            latest = latest_of_each(reader.links_within(scope))
+            latest = latest_of_each(reader.links.within(scope))
             compared = sorted(latest, key=lambda older: (-latest[older], -older))[:COMPARED]
-            memories = reader.memories(sorted({*compared, *(latest[older] for older in compared)}))
-            unread = reader.unread(scope, before)
-            old = reader.memories(unread[:limit])
+            memories = reader.memories.get_all(sorted({*compared, *(latest[older] for older in compared)}))
+            unread = reader.links.unread(scope, before)
+            old = reader.memories.get_all(unread[:limit])
         older = [line_for(memories[one], memories[latest[one]]) for one in compared if one in memories]
         older.sort(key=lambda line: not line.differences)
         lines = [*older, *map(line_for, old.values())]

@@ -39,7 +39,7 @@ class Statistics:
         """Return the statistics of a session."""
         check_label("session_id", session_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
-            counts = reader.session_counts(session_id)
+            counts = reader.sessions.counts(session_id)
         busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[:AGENTS_COUNTED]
         return self._budget.fit(
             lambda _: SessionStatsResult(
@@ -53,7 +53,7 @@ class Statistics:
         """Return the sessions that have memories of a scope, latest activity first; only these memories count."""
         check_range("limit", limit, 1, MAX_LIMIT)
         with self._storage.read() as reader:
-            found, total = reader.sessions(scope, limit, AGENTS_LISTED)
+            found, total = reader.sessions.page(scope, limit, AGENTS_LISTED)
         listed = [SessionEntry(**asdict(session)) for session in found]
 
         def build(budget: ResponseBudget) -> SessionsResult:
@@ -68,7 +68,7 @@ class Statistics:
     def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
         """Return up to 100 names in use that contain `part`, and their total number."""
         with self._storage.read() as reader:
-            names, total = reader.find_names(column, part, Scope(session_id=session_id, as_of=ANY), MAX_LIMIT)
+            names, total = reader.sessions.find_names(column, part, Scope(session_id=session_id, as_of=ANY), MAX_LIMIT)
         return fitting_values(names, self._budget.room), total
 
 
@@ -126,30 +126,30 @@ class Overview:
     def activity(self, scope: Scope) -> ActivityResult:
         """Return how much each agent stored in each hour of a scope."""
         with self._storage.read() as reader:
-            found = reader.activity(scope)
+            found = reader.sessions.activity(scope)
         return ActivityResult(hours=[ActiveHour.model_validate(each, from_attributes=True) for each in found])
 
     def count(self) -> int:
         """Return the number of memories of the whole file."""
         with self._storage.read() as reader:
-            return reader.count(EVERYTHING)
+            return reader.memories.count(EVERYTHING)
 
     def count_pending(self) -> int:
         """Return the number of memories whose vectors are being computed now."""
         with self._storage.read() as reader:
-            return reader.pending(EVERYTHING).memories
+            return reader.vectors.pending(EVERYTHING).memories
 
     def memory_stats(self) -> MemoryStatsResult:
         """Return the statistics of the whole file."""
         with self._storage.read() as reader:
-            counts, pending = reader.statistics(), reader.pending(EVERYTHING).memories
+            counts, pending = reader.sessions.statistics(), reader.vectors.pending(EVERYTHING).memories
         return MemoryStatsResult(**asdict(counts), pending_vectors=pending)
 
     def memory(self, memory_id: str | int) -> MemoryEntry:
         """Return a memory in full; this does not count as reading it."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
-            return memory_entry(reader.memory(number)).model_copy(update=succession_of(reader, number))
+            return memory_entry(reader.memories.get(number)).model_copy(update=succession_of(reader, number))
 
 
 def moments_of(reader: Reader, scope: Scope, limit: int, offset: int) -> tuple[list[Moment], int]:
@@ -158,6 +158,6 @@ def moments_of(reader: Reader, scope: Scope, limit: int, offset: int) -> tuple[l
     What no index has is looked through only once.
     """
     if not (scope.containing or scope.tags or scope.category or scope.project):
-        return reader.timeline(scope, limit, EXCERPT_LENGTH, offset), reader.count(scope)
-    found = reader.newest(scope)
-    return reader.moments(found[offset : offset + limit], EXCERPT_LENGTH), len(found)
+        return reader.sessions.timeline(scope, limit, EXCERPT_LENGTH, offset), reader.memories.count(scope)
+    found = reader.sessions.newest(scope)
+    return reader.sessions.moments(found[offset : offset + limit], EXCERPT_LENGTH), len(found)

@@ -49,8 +49,8 @@ class Sync:
         self._by_hash: dict[str, list[Imprint]] = defaultdict(list)
         self._settled: set[int] = set()
         with storage.read() as reader:
-            current = set(reader.ids(scope))
-            for memory in reader.imprints(replace(scope, as_of=ANY)):
+            current = set(reader.memories.ids(scope))
+            for memory in reader.memories.imprints(replace(scope, as_of=ANY)):
                 root, source = memory.metadata.get("root"), memory.metadata.get("source")
                 if isinstance(root, str) and isinstance(source, str):
                     if memory.id in current:
@@ -139,8 +139,8 @@ class Sync:
     def _supersede(self, memory_id: int, replaced: Iterable[int]) -> list[int]:
         """Let a memory supersede those of these that were stored before it; return them."""
         with self._storage.write() as writer:
-            older = list(writer.origins([number for number in replaced if number < memory_id]))
-            if older and writer.origins([memory_id]):
+            older = list(writer.memories.origins([number for number in replaced if number < memory_id]))
+            if older and writer.memories.origins([memory_id]):
                 writer.supersede(memory_id, older)
             return older
 

@@ -67,7 +67,7 @@ class Room:
     def require(self, reader: Reader) -> None:
         """Raise QuotaExceededError if a reader's snapshot has this many."""
         if self.most is not None:
-            require_room(reader.count_all(), self.most)
+            require_room(reader.memories.count_all(), self.most)
 
 
 class MemoryWriter:
@@ -115,10 +115,10 @@ class MemoryWriter:
     def recall(self, memory_ids: Sequence[int]) -> None:
         """Let what these memories have in common with the next ones not be embedded again."""
         with self._storage.read() as reader:
-            stored = reader.fingerprint()
-            for memory in reader.memories(memory_ids).values():
+            stored = reader.vectors.fingerprint()
+            for memory in reader.memories.get_all(memory_ids).values():
                 if stored is not None:
-                    self._indexer.remember(memory, reader.passages_of(memory), stored)
+                    self._indexer.remember(memory, reader.vectors.passages_of(memory), stored)
 
     def write(
         self,
@@ -145,7 +145,7 @@ class MemoryWriter:
         with self._sure_of_duplicates(), self._storage.read() as reader:
             if captured or from_source or not is_pending:  # often stored, or dear to prepare: asked before, too
                 require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
-            stored = reader.fingerprint()
+            stored = reader.vectors.fingerprint()
         wait = not (captured and is_pending)  # hooks and imports do not wait for a model
         memory = with_title(memory)
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
@@ -229,7 +229,7 @@ class MemoryWriter:
         try:
             if stored != self._indexer.fingerprint:
                 with self._storage.read() as reader:
-                    reader.require_current(self._indexer.fingerprint)
+                    reader.vectors.require_current(self._indexer.fingerprint)
             if defer:
                 return None, None
             units = self._indexer.unit_texts(memory.kind, memory.title, memory.content, chunks)
@@ -262,7 +262,7 @@ def forms_of(content: str) -> set[str]:
 
 def is_deleted(reader: Reader, memory: NewMemory, forms: Collection[str]) -> bool:
     """Return whether a text from a source, with these hashes, is that of a deleted memory."""
-    return any(covers(trace, memory) for trace in reader.traces_of(memory, forms))
+    return any(covers(trace, memory) for trace in reader.traces.of(memory, forms))
 
 
 def require_storable(
@@ -294,7 +294,7 @@ def require_storable(
 
 def require_existing(reader: Reader, memory_ids: Collection[int]) -> None:
     """Raise NotFoundError if one of the memories that are to be superseded does not exist."""
-    missing = set(memory_ids).difference(reader.origins(list(memory_ids))) if memory_ids else ()
+    missing = set(memory_ids).difference(reader.memories.origins(list(memory_ids))) if memory_ids else ()
     if missing:
         raise NotFoundError(f"There is no memory {min(missing)} to supersede: send ids of stored memories, or omit it.")
 
@@ -306,14 +306,14 @@ def hash_of(content: str) -> str:
 
 def is_of_kind(reader: Reader, memory_id: int, kind: MemoryKind) -> bool:
     """Return whether the memory exists and is of this kind."""
-    return any(origin.memory_type == kind for origin in reader.origins([memory_id]).values())
+    return any(origin.memory_type == kind for origin in reader.memories.origins([memory_id]).values())
 
 
 def usable(reader: Reader, embedded: Embedded | None) -> tuple[Embedded | None, str | None]:
     """Return the vectors, or None and the reason if another process has just stored vectors of another model."""
     try:
         if embedded is not None:
-            reader.require_current(embedded.fingerprint)
+            reader.vectors.require_current(embedded.fingerprint)
     except EmbeddingUnavailableError as error:
         return None, str(error)
     return embedded, None

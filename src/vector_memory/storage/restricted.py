@@ -45,22 +45,22 @@ class LimitedWriter:
             self._writer.release(newer_id, older)
 
     def bypass(self, memory_id: int) -> list[int]:
-        seen = self._writer.origins([memory_id])
+        seen = self._writer.memories.origins([memory_id])
         with self._writer.unlimited():
             return self._writer.bypass(memory_id) if seen else []
 
     def delete(self, memory_id: int, *, for_good: bool = True) -> int | None:
-        seen = self._writer.origins([memory_id])
+        seen = self._writer.memories.origins([memory_id])
         with self._writer.unlimited():
             return self._writer.delete(memory_id, for_good=for_good) if seen else None
 
     def pin(self, memory_id: int, *, pinned: bool) -> None:
-        self._writer.memory(memory_id)  # or it is not seen
+        self._writer.memories.get(memory_id)  # or it is not seen
         with self._writer.unlimited():
             self._writer.pin(memory_id, pinned=pinned)
 
     def amend(self, memory: Memory, words: Any, now: str) -> bool:
-        self._writer.memory(memory.id)  # or it is not seen
+        self._writer.memories.get(memory.id)  # or it is not seen
         with self._writer.unlimited():
             return self._writer.amend(memory, words, now)
 
@@ -70,8 +70,8 @@ class LimitedWriter:
 
     def _seen(self, newer_id: int, older_ids: Iterable[int]) -> list[int]:
         """Return those of the older memories that may be seen. Raises NotFoundError if the newer one may not be."""
-        self._writer.memory(newer_id)
-        return list(self._writer.origins(list(older_ids)))
+        self._writer.memories.get(newer_id)
+        return list(self._writer.memories.origins(list(older_ids)))
 
 
 REACHED = frozenset({"read_only", "version", "require_time_to_write", "confirm", "purge_deleted"})

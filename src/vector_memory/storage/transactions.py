@@ -1,17 +1,17 @@
 """What is read and written in one transaction, of any engine.
 
-A reader is made of the queries of each subject: its methods are the functions of `queries`, over its connection. What
-is abstract here differs between engines, which have a module of the same name.
+A reader has a part for each subject: the queries of a module of `queries`, over its connection. What is abstract here
+differs between engines, which have a module of the same name.
 
 A reader or writer may be used only by one thread and only inside its block.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from vector_memory.storage.queries.chunks import ChunkQueries
-from vector_memory.storage.queries.insert import DuplicateQueries, KeywordQueries, MemoryInserts
+from vector_memory.storage.queries.insert import DuplicateQueries, MemoryInserts
 from vector_memory.storage.queries.later import LaterQueries
 from vector_memory.storage.queries.lifecycle import LifecycleQueries
 from vector_memory.storage.queries.memories import MemoryChanges, MemoryQueries
@@ -25,21 +25,25 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from vector_memory.storage.maintenance_api import Upkeep
 
 
-class Reader(
-    MemoryQueries,
-    ChunkQueries,
-    KeywordQueries,
-    SessionQueries,
-    DuplicateQueries,
-    TagQueries,
-    PendingQueries,
-    LifecycleQueries,
-    LaterQueries,
-    TraceQueries,
-):
+class Reader(DuplicateQueries, ABC):
     """One snapshot of a memory. `reads_ahead`: to wait for an answer takes longer than to read what may be needed."""
 
     reads_ahead: ClassVar[bool] = False
+
+    def __init__(self, vectors: PendingQueries) -> None:
+        super().__init__(vectors.connection)
+        self.vectors = vectors
+        self.memories = MemoryQueries(vectors)
+        self.chunks = ChunkQueries(self.connection)
+        self.sessions = SessionQueries(vectors)
+        self.lifecycle = LifecycleQueries(self.connection)
+        self.links = LaterQueries(self.connection)
+        self.traces = TraceQueries(self.connection)
+        self.tags = TagQueries(vectors)
+
+    def now(self) -> str:
+        """Return the time of this transaction, by the clock that says what has expired."""
+        return str(self.connection.fetch_value("select {utc} as now {exempt:the clock}"))
 
     @property
     def gaps(self) -> Sequence[range]:
@@ -62,13 +66,19 @@ class Reader(
         """Return the highest ids that were ever given."""
 
     @property
-    @abstractmethod
     def upkeep(self) -> "Upkeep":
         """What only maintenance needs, in the same transaction."""
+        from vector_memory.storage.maintenance_api import Upkeep  # noqa: PLC0415
+        from vector_memory.storage.queries.change_of_model import ChangeOfModel  # noqa: PLC0415
+        from vector_memory.storage.queries.portions import Portions  # noqa: PLC0415
+
+        return Upkeep(ChangeOfModel(self), Portions(self))
 
 
 class Writer(MemoryChanges, MemoryInserts, TagChanges, Reader):
     """A reader of the newest state that can also change it."""
+
+    vectors: PendingQueries
 
     @abstractmethod
     def raise_last_ids(self, last: LastIds) -> None:

@@ -146,7 +146,7 @@ class TaggedMemories:
         """Add the tags that the note of a DuplicateMemoryError lacks; raise the error if it lacks none or is gone."""
         meant, now = self._vocabulary.look_up(tags), utc_now()
         with self._storage.write() as writer:
-            note = writer.memories([error.memory_id]).get(error.memory_id)
+            note = writer.memories.get_all([error.memory_id]).get(error.memory_id)
             lacking = [] if note is None else [tag for tag in tags if meant[tag] not in note.tags]
             if note is None or not lacking:
                 raise error
@@ -237,11 +237,12 @@ class TaggedMemories:
         """Return the number of notes, by category and of the last 7 days, and how much of the limit they use."""
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            total = reader.count(STORED_TAGGED)
-            unindexed = reader.count(STORED_TAGGED, without_vectors=True) - reader.pending(STORED_TAGGED).memories
-            stored = reader.count_by(STORED_TAGGED, "category")
-            recent = reader.count(STORED_TAGGED, since=since)
-            size = reader.statistics().database_bytes
+            total = reader.memories.count(STORED_TAGGED)
+            unindexed = reader.memories.count(STORED_TAGGED, without_vectors=True)
+            unindexed -= reader.vectors.pending(STORED_TAGGED).memories
+            stored = reader.memories.count_by(STORED_TAGGED, "category")
+            recent = reader.memories.count(STORED_TAGGED, since=since)
+            size = reader.sessions.statistics().database_bytes
         categories: Counter[str] = Counter()
         for category, count in stored.items():
             categories[shown_category(category)] += count
@@ -268,8 +269,8 @@ class TaggedMemories:
         check_range("days_old", days_old, 0, MAX_DAYS)
         check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
         with self._storage.read() as reader:
-            total = reader.count(STORED_TAGGED)
-            old = reader.expendable(older_than(days_old, MemoryKind.TAGGED))
+            total = reader.memories.count(STORED_TAGGED)
+            old = reader.memories.expendable(older_than(days_old, MemoryKind.TAGGED))
             surplus = oldest_ends(reader, old)[: max(0, total - max_to_keep)]
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
@@ -298,8 +299,8 @@ class TaggedMemories:
         """Return the id of an existing note. Raises NotFoundError."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
-            origin = reader.origins([number]).get(number)
-            reader.require_unexpired(number)
+            origin = reader.memories.origins([number]).get(number)
+            reader.memories.require_unexpired(number)
         if origin is None:
             raise NotFoundError(f"Memory not found: there is no memory {number}. Check the id with a search.")
         if origin.memory_type != MemoryKind.TAGGED:
@@ -309,10 +310,10 @@ class TaggedMemories:
 
     def _count(self, scope: Scope) -> int:
         with self._storage.read() as reader:
-            return reader.count(scope)
+            return reader.memories.count(scope)
 
     def _require_room(self, reader: Reader) -> None:
-        if reader.count(STORED_TAGGED) >= self._limit:
+        if reader.memories.count(STORED_TAGGED) >= self._limit:
             raise MemoryStorageError(
                 f"Memory limit reached ({self._limit:,}). Run clear_old_memories with a smaller max_to_keep, or raise "
                 "VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."
@@ -485,7 +486,7 @@ class TagListing:
     def unique(self, offset: int = 0) -> UniqueTagsResult:
         """Return the tags in use, in alphabetical order."""
         with self._storage.read() as reader:
-            tags = [TagEntry(tag=tag) for tag in reader.count_by(ALL_TAGGED, "tag")]
+            tags = [TagEntry(tag=tag) for tag in reader.memories.count_by(ALL_TAGGED, "tag")]
         return self._fitting(
             tags, offset, lambda shown, rest: UniqueTagsResult(tags=[one.tag for one in shown], **rest)
         )
@@ -512,7 +513,7 @@ class TagListing:
 
     def _canonical(self) -> list[CanonicalTagEntry]:
         with self._storage.read() as reader:
-            return [CanonicalTagEntry(**asdict(tag)) for tag in reader.canonical_tags()]
+            return [CanonicalTagEntry(**asdict(tag)) for tag in reader.tags.canonical()]
 
     def _fitting(self, tags: list[E], offset: int, answer: Callable[[list[E], dict[str, Any]], A]) -> A:
         """Return `answer` for the tags after the first `offset` that fit."""

@@ -53,12 +53,12 @@ class Vocabulary:
         """Compute the vectors needed to compare tags with the canonical ones. Do not call it inside a transaction."""
         try:
             with self._storage.read() as reader:
-                known = {tag.tag for tag in reader.canonical_tags(tags)}
+                known = {tag.tag for tag in reader.tags.canonical(tags)}
                 if known.issuperset(tags):
                     return ComputedVectors()
                 fingerprint = self._model.fingerprint
-                reader.require_current(fingerprint)
-                missing = reader.tag_vectors(fingerprint.dimensions).missing()
+                reader.vectors.require_current(fingerprint)
+                missing = reader.tags.vectors_of(fingerprint.dimensions).missing()
             return ComputedVectors(self._embed([*(tag for tag in tags if tag not in known), *missing]), fingerprint)
         except EmbeddingUnavailableError:
             return ComputedVectors()
@@ -88,7 +88,7 @@ class Vocabulary:
         """Compute the vectors of canonical tags that have none; return how many. Raises EmbeddingUnavailableError."""
         fingerprint = self._model.fingerprint
         with self._storage.read() as reader:
-            missing = reader.tag_vectors(fingerprint.dimensions).missing()
+            missing = reader.tags.vectors_of(fingerprint.dimensions).missing()
         for start in range(0, len(missing), TAGS_AT_ONCE):
             vectors = self._embed(missing[start : start + TAGS_AT_ONCE])
             with self._storage.write() as writer:
@@ -111,10 +111,10 @@ class Vocabulary:
     @staticmethod
     def _canonical(reader: Reader, tag: str, vectors: VectorsByTag) -> str | None:
         """Return the canonical tag that a tag is or merges with. Without a vector only its letters are compared."""
-        if reader.canonical_tags([tag]):
+        if reader.tags.canonical([tag]):
             return tag
         vector = vectors.get(tag, np.zeros(0, np.float32))
-        known = reader.tag_vectors(len(vector))
+        known = reader.tags.vectors_of(len(vector))
         return best_match(tag, known.tags, (known.vectors @ vector).tolist())
 
 

@@ -48,7 +48,7 @@ def undone(storage: Storage) -> Iterator[Writer]:
 def words_in_blocks(writer: Writer) -> Words:
     found: Words = {}
     for kind in KINDS:
-        units, rows = writer.candidates.indexed(Scope(kind), list(range(BUCKETS)))
+        units, rows = writer.vectors.candidates.indexed(Scope(kind), list(range(BUCKETS)))
         keys, everywhere = all_occurrences(rows, len(units.block_ids))
         counts = defaultdict[int, dict[int, int]](dict)
         for entry, key, count in zip(units.entries_at(everywhere), keys.tolist(), everywhere.counts, strict=True):
@@ -64,7 +64,7 @@ def words_in_blocks(writer: Writer) -> Words:
 
 def words_of_texts(writer: Writer) -> Words:
     found: Words = {}
-    for memory_id in writer.ids(Scope()):
+    for memory_id in writer.memories.ids(Scope()):
         for unit in writer.keywords.units_of(memory_id):
             own = terms(unit.text)
             found[unit.id] = memory_id, len(own), {key_of(term): count for term, count in Counter(own).items()}
@@ -92,7 +92,7 @@ def test_whatever_is_stored_and_deleted_the_blocks_have_the_words_of_the_texts_a
             assert not writer.upkeep.portions.miscounted()
             writer.keywords.clear()
             writer.keywords.fill()
-        assert all((writer.candidates.indexed(Scope(kind), []).units.ids != 0).all() for kind in KINDS)
+        assert all((writer.vectors.candidates.indexed(Scope(kind), []).units.ids != 0).all() for kind in KINDS)
 
 
 def blocks_of(storage: Storage) -> list[list[int]]:

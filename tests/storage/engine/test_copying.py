@@ -79,7 +79,7 @@ def fill(storage: Storage, count: int = 14) -> None:
             writer.count_tag(tag, vector, "2026-01-01")
         writer.count_tag("t2", None, "2026-01-02")
         writer.record_access([1, 1, 2], "2026-02-02")
-        for memory_id in (3, 6, max(writer.ids(Scope()))):
+        for memory_id in (3, 6, max(writer.memories.ids(Scope()))):
             writer.delete(memory_id)
         writer.supersede(9, [1, 5])
         writer.supersede(11, [9])
@@ -105,14 +105,16 @@ def require_equal(source: Storage, target: Storage) -> None:
     with source.read() as reader, target.read() as copy:
         assert copy.cursor() == reader.cursor()
         assert copy.last_ids() == reader.last_ids()
-        assert copy.canonical_tags() == reader.canonical_tags()
-        tags, copied = reader.tag_vectors(MODEL.dimensions), copy.tag_vectors(MODEL.dimensions)
+        assert copy.tags.canonical() == reader.tags.canonical()
+        tags, copied = reader.tags.vectors_of(MODEL.dimensions), copy.tags.vectors_of(MODEL.dimensions)
         assert tags.tags == copied.tags
         assert np.array_equal(tags.vectors, copied.vectors)
-        assert copy.fingerprint() == reader.fingerprint()
+        assert copy.vectors.fingerprint() == reader.vectors.fingerprint()
         assert copy.upkeep.portions.lifetimes() == reader.upkeep.portions.lifetimes()
-        assert copy.traces() == reader.traces()
-        assert replace(copy.statistics(), database_bytes=0) == replace(reader.statistics(), database_bytes=0)
+        assert copy.traces.get_all() == reader.traces.get_all()
+        assert replace(copy.sessions.statistics(), database_bytes=0) == replace(
+            reader.sessions.statistics(), database_bytes=0
+        )
 
 
 def test_a_copy_is_equal_bit_by_bit_and_a_second_run_writes_nothing(pair: Pair) -> None:
@@ -136,8 +138,8 @@ def test_what_is_stored_in_a_copy_gets_ids_that_were_never_given(pair: Pair) -> 
     memory_id = add(pair.target, new_memory("new words in a document"))
     assert memory_id == last.memory + 1
     with pair.target.read() as reader:
-        assert reader.chunks_of(memory_id)[0].id == last.chunk + 1
-        assert [memory.id for memory in reader.changes_after(reader.cursor(), Scope(), 5)] == []
+        assert reader.chunks.of(memory_id)[0].id == last.chunk + 1
+        assert [memory.id for memory in reader.memories.changes_after(reader.cursor(), Scope(), 5)] == []
     with pair.target.write() as writer:
         assert writer.delete(1) is not None
 
@@ -161,7 +163,7 @@ def test_a_copy_has_the_links_of_its_memories(pair: Pair) -> None:
         writer.link(5, Links({1: 0.8}))
     pair.run()
     with pair.target.read() as reader:
-        [link] = reader.links((0, 0), 9)
+        [link] = reader.links.after((0, 0), 9)
     assert {link.older_id, link.newer_id, link.evidence} == {1, 5, 0.8}
 
 
@@ -182,7 +184,7 @@ def test_what_was_amended_pinned_and_superseded_since_follows_with_the_next_run(
         writer.pin(1, pinned=True)
         writer.supersede(12, [11])
         writer.expire(9, "2999-01-01T00:00:00Z")
-        writer.amend(replace(writer.memory(2), title="New", tags=["new"], metadata={}), None, "2026-04-04")
+        writer.amend(replace(writer.memories.get(2), title="New", tags=["new"], metadata={}), None, "2026-04-04")
     assert pair.run() == CopiedMemories(13, 3)
     require_equal(pair.source, pair.target)
 
@@ -191,7 +193,7 @@ def test_what_was_amended_in_the_copy_is_not_overwritten(pair: Pair) -> None:
     fill(pair.source)
     pair.run()
     with pair.target.write() as writer:
-        writer.amend(replace(writer.memory(2), description="New"), None, "2026-04-04")
+        writer.amend(replace(writer.memories.get(2), description="New"), None, "2026-04-04")
     with pytest.raises(ValidationError, match="memories that the source does not have"):
         pair.run()
 
@@ -275,7 +277,7 @@ def test_what_the_source_has_lost_goes_in_the_target_too(pair: Pair) -> None:
     pair.run()
     with pair.source.write() as writer:
         writer.expire(2, "2020-01-01")
-        writer.amend(replace(writer.memory(4), title="New", tags=["new"], metadata={}), None, "2026-04-04")
+        writer.amend(replace(writer.memories.get(4), title="New", tags=["new"], metadata={}), None, "2026-04-04")
         writer.pin(5, pinned=True)
     delete(pair.source, 1, 2, 9, max(one.memory.id for one in memories_in(pair.source)))
     add(pair.source, new_memory("later"))

@@ -18,7 +18,7 @@ from vector_memory.domain import STORED, MemoryKind, Project, Scope
 from vector_memory.errors import AccessDeniedError, NotFoundError
 from vector_memory.search.rank import WordsWorth
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.connection import BoundRead
+from vector_memory.storage.connection import BoundRead, Queries
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.candidates import IndexedScope
 from vector_memory.storage.queries.passages import Passage
@@ -33,14 +33,15 @@ HIDDEN_IDS = 900_000
 OF_HIDDEN = re.compile(r"hidden|9000\d\d")
 
 REFUSED = """
-    can_take_over canonical_tags corrections embedded_passages expendable expired find_copy ids imprints last_ids
-    lifecycle links mean_vectors next_leased next_without_vectors passages passages_of raw session_counts statistics
-    tag_vectors traces wrong_lifecycles
+    last_ids lifecycle.expired lifecycle.of lifecycle.wrong links.after memories.corrections memories.expendable
+    memories.find_copy memories.ids memories.imprints raw sessions.counts sessions.statistics tags.canonical
+    tags.vectors_of traces.get_all vectors.can_take_over vectors.embedded_passages vectors.mean_vectors
+    vectors.next_leased vectors.next_without_vectors vectors.passages vectors.passages_of
 
     add_chunks add_links add_model add_passages add_traces add_vectors count_tag defer_missing_vectors
-    discard_vectors end_leases expire insert_row keep leave_trace link next_ids note_progress raise_last_ids refresh
-    release_leases remove_links renew_leases replace_vectors set_tag_vectors set_tags set_traces settle take_over
-    unlink
+    discard_vectors end_leases expire insert_row keep leave_trace link next_ids note_progress raise_last_ids
+    refresh release_leases remove_links renew_leases replace_vectors set_tag_vectors set_tags set_traces settle
+    take_over unlink
 
     change.release_lease change.take_lease change.without_states keywords.add keywords.clear keywords.fill
     keywords.index_again keywords.memories_in keywords.remove keywords.units_of portions.add_blocks
@@ -58,7 +59,7 @@ LEFT_OUT = {
 
 OWN: dict[str, dict[str, Any]] = {
     "link": {"links": Links({1: 1.0})},
-    "count_by": {"by": "kind"},
+    "memories.count_by": {"by": "kind"},
     "add_passages": {"vectors": unit_vector("x")[None]},
     "candidates.oldest_of_newest": {"passages": 0},
     "leave_trace": {"memory": Deleted("report", "seen", "{}", "x", "2026", 0)},
@@ -91,7 +92,7 @@ def fill(storage: Storage) -> dict[str, list[int]]:
         writer.add_links([Link(first, last, 1.0)])
         writer.leave_trace(Deleted("report", "hidden", "{}", "hidden", "2026", 0))
         writer.count_tag("hidden", None, "2027")
-        found["chunk_ids"] = [chunk.id for number in found["memory_ids"] for chunk in writer.chunks_of(number)]
+        found["chunk_ids"] = [chunk.id for number in found["memory_ids"] for chunk in writer.chunks.of(number)]
     remark = {**about, "metadata": {"parent_report_id": first}}
     found["memory_ids"].append(add(storage, new_memory("hidden remark", MemoryKind.REPORT_OBSERVATION, **remark)))
     return found
@@ -100,7 +101,8 @@ def fill(storage: Storage) -> dict[str, list[int]]:
 def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dict[str, Any]:
     """Return what is sent for each parameter: ids of the session that may not be seen, and scopes that have all."""
     new = new_memory("A seen report of some length.", session_id="seen", agent_id="seen")
-    memory, units = reader.memory(ids["memory_ids"][0]), limited.candidates.indexed(Scope(MemoryKind.REPORT), []).units
+    memory = reader.memories.get(ids["memory_ids"][0])
+    units = limited.vectors.candidates.indexed(Scope(MemoryKind.REPORT), []).units
     hidden, chunk = ids["memory_ids"][-2], ids["chunk_ids"][-1]
     return ids | {
         "report_ids": ids["memory_ids"], "older_ids": ids["memory_ids"], "unit_ids": ids["chunk_ids"],
@@ -119,7 +121,8 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "blocks": reader.upkeep.portions.blocks(0, 1),
         "memories": [WholeMemory(memory, [], None)], "tag": "x", "vector": None,
         "vectors": {"x": unit_vector("x")}, "derived": derived(new),
-        "embedded": derived(new).embedded, "traces": Traces([b"x"], []), "model": reader.models()[0], "model_id": 1,
+        "embedded": derived(new).embedded, "traces": Traces([b"x"], []), "model_id": 1,
+        "model": reader.vectors.models()[0],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
         "is_last": True, "pinned": True, "passages": [Passage(None, 0, 1)], "after": (0, 0), "links": [Link(1, 2, 1.0)],
     }  # fmt: skip
@@ -128,8 +131,9 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
 def methods(writer: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield all that can be called of a writer, and of what it leads to, by name."""
     upkeep = writer.upkeep
-    parts = {"": writer._writer, "candidates.": writer.candidates, "keywords.": writer.keywords}
+    parts = {"": writer._writer, "candidates.": writer.vectors.candidates, "keywords.": writer.keywords}
     parts |= {"portions.": upkeep.portions, "change.": upkeep.change}
+    parts |= {f"{name}.": part for name, part in vars(writer._writer).items() if isinstance(part, Queries)}
     for start, part in parts.items():
         for name in dir(type(part)):
             known = inspect.getattr_static(type(part), name)
@@ -179,7 +183,7 @@ def test_all_that_can_be_called_tells_nothing_of_other_sessions_or_is_refused(st
 def test_a_limited_writer_changes_nothing_in_other_sessions(storage: Storage) -> None:
     hidden, view = fill(storage)["memory_ids"][-2], LimitedStorage(storage, ["seen"])
     with storage.read() as reader:
-        before = reader.memory(hidden)
+        before = reader.memories.get(hidden)
     new, at = new_memory("hidden", session_id="hidden"), History("2027", "2027", "2027")
     changes: list[Callable[[LimitedWriter], object]] = [
         lambda writer: writer.add_memory(new, derived(new), content_hash="x", history=at),
@@ -195,7 +199,11 @@ def test_a_limited_writer_changes_nothing_in_other_sessions(storage: Storage) ->
         assert (writer.delete(hidden), writer.bypass(hidden)) == (None, [])
         writer.supersede(2, [hidden])
     with storage.read() as reader:
-        assert (reader.memory(hidden), reader.superseding([hidden]), len(reader.ids(Scope(as_of=STORED)))) == (
+        assert (
+            reader.memories.get(hidden),
+            reader.lifecycle.superseding([hidden]),
+            len(reader.memories.ids(Scope(as_of=STORED))),
+        ) == (
             before,
             [],
             15,

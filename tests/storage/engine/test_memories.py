@@ -60,11 +60,11 @@ def test_an_added_memory_is_read_back(
     with storage.write() as writer:
         history = History("2026-01-01", "2026-01-02", "2026-01-03", 4)
         memory_id = writer.add_memory(new, made, content_hash="abc", history=history)
-        assert writer.memory(memory_id).content == content
+        assert writer.memories.get(memory_id).content == content
     with storage.read() as reader:
-        memory = reader.memory(memory_id)
-        assert reader.memories([memory_id, 10**9]) == {memory_id: memory}
-        chunks, passages = reader.chunks_of(memory_id), reader.passages_of(memory)
+        memory = reader.memories.get(memory_id)
+        assert reader.memories.get_all([memory_id, 10**9]) == {memory_id: memory}
+        chunks, passages = reader.chunks.of(memory_id), reader.vectors.passages_of(memory)
     for name in ("agent_id", "session_id", "session_iter", "task_code", "content", "title", "description", "metadata"):
         assert getattr(memory, name) == getattr(new, name)
     assert (memory.memory_type, memory.tags, memory.content_hash) == (kind, list(new.tags), "abc")
@@ -81,8 +81,8 @@ def test_an_added_memory_is_read_back(
 def test_the_character_nul_in_metadata_is_read_back(storage: Storage) -> None:
     report = add(storage, new_memory("A text", metadata={"note": "\0", "category": "\0"}))
     with storage.read() as reader:
-        assert reader.memory(report).metadata["note"] == "\0"
-        assert reader.find_names("session_id", "\0", Scope(), 9) == ([], 0)
+        assert reader.memories.get(report).metadata["note"] == "\0"
+        assert reader.sessions.find_names("session_id", "\0", Scope(), 9) == ([], 0)
 
 
 def is_in(scope: Scope, new: NewMemory) -> bool:
@@ -121,20 +121,22 @@ def test_a_scope_matches_exactly_its_filters(
     inside = {memory_id: known for memory_id, known in stored.items() if is_in(wanted, known[0])}
     newest = sorted(inside, key=lambda one: (inside[one][0].session_iter, inside[one][2], one), reverse=True)
     with storage.read() as reader:
-        assert reader.ids(wanted) == list(inside)
-        assert reader.count(wanted) == len(inside)
-        assert reader.count(wanted, without_vectors=True) == sum(not known[1] for known in inside.values())
-        assert reader.count(wanted, since="2026-01-02") == sum(known[2] == "2026-01-02" for known in inside.values())
+        assert reader.memories.ids(wanted) == list(inside)
+        assert reader.memories.count(wanted) == len(inside)
+        assert reader.memories.count(wanted, without_vectors=True) == sum(not known[1] for known in inside.values())
+        assert reader.memories.count(wanted, since="2026-01-02") == sum(
+            known[2] == "2026-01-02" for known in inside.values()
+        )
         by_kind = [str(known[0].kind) for known in inside.values()]
-        assert reader.count_by(wanted, "kind") == {kind: by_kind.count(kind) for kind in sorted({*by_kind})}
+        assert reader.memories.count_by(wanted, "kind") == {kind: by_kind.count(kind) for kind in sorted({*by_kind})}
         named = [category_of(known[0]) for known in inside.values()]
-        assert reader.count_by(wanted, "category") == {name: named.count(name) for name in sorted({*named})}
+        assert reader.memories.count_by(wanted, "category") == {name: named.count(name) for name in sorted({*named})}
         on = [tag for known in inside.values() for tag in known[0].tags]
-        assert reader.count_by(wanted, "tag") == {tag: on.count(tag) for tag in sorted({*on})}
-        pages = [reader.list_memories(wanted, limit, offset) for offset in range(0, len(inside) + 1, limit)]
+        assert reader.memories.count_by(wanted, "tag") == {tag: on.count(tag) for tag in sorted({*on})}
+        pages = [reader.memories.page(wanted, limit, offset) for offset in range(0, len(inside) + 1, limit)]
         assert [memory.id for page in pages for memory in page] == newest
-        assert [memory.id for memory in reader.list_memories(wanted, limit, order="oldest")] == newest[::-1][:limit]
-        moments = reader.timeline(wanted, 10**6, 1)
+        assert [memory.id for memory in reader.memories.page(wanted, limit, order="oldest")] == newest[::-1][:limit]
+        moments = reader.sessions.timeline(wanted, 10**6, 1)
         assert [moment.memory_id for moment in moments] == sorted(inside, key=lambda one: (inside[one][2], one))
 
 
@@ -146,10 +148,10 @@ def category_of(new: NewMemory) -> str:
 def test_a_missing_memory_is_an_error(storage: Storage) -> None:
     with storage.read() as reader:
         with pytest.raises(NotFoundError):
-            reader.memory(1)
-        assert reader.memories([1]) == reader.origins([1]) == {}
-        assert reader.chunk(1) is None
-        assert reader.chunks_of(1) == reader.outlines([1]) == []
+            reader.memories.get(1)
+        assert reader.memories.get_all([1]) == reader.memories.origins([1]) == {}
+        assert reader.chunks.get(1) is None
+        assert reader.chunks.of(1) == reader.chunks.outlines([1]) == []
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_the_same_text_is_a_duplicate_only_with_the_same_labels(storage: Storage
         assert reader.find_duplicate(new, content_hash(new)) == memory_id
         assert reader.find_duplicate(new, "another hash") is None
         times = reader.times_of_duplicates(new, content_hash(new))
-        assert times == [reader.memory(memory_id).created_at]
+        assert times == [reader.memories.get(memory_id).created_at]
         assert reader.find_duplicate(new, content_hash(new), times[0]) == memory_id
         assert reader.find_duplicate(new, content_hash(new), "2001-02-03T04:05:06.000000+00:00") is None
         assert reader.times_of_duplicates(elsewhere, content_hash(new)) == []
@@ -181,21 +183,21 @@ def test_a_report_is_found_by_its_text_and_labels(storage: Storage) -> None:
     memory_id = add(storage, new)
     place = {"agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": "t"}
     with storage.read() as reader:
-        assert reader.find_copy(content_hash=content_hash(new), **place) == memory_id
-        assert reader.find_copy(content_hash=content_hash(new), **place | {"task_code": None}) is None
+        assert reader.memories.find_copy(content_hash=content_hash(new), **place) == memory_id
+        assert reader.memories.find_copy(content_hash=content_hash(new), **place | {"task_code": None}) is None
 
 
 def test_chunks_are_read_by_id_by_position_and_without_their_texts(storage: Storage) -> None:
     text = "".join(map(str, range(40)))
     other, memory_id = add(storage, new_memory("0123456789 other")), add(storage, new_memory(text))
     with storage.read() as reader:
-        chunks = reader.chunks_of(memory_id)
+        chunks = reader.chunks.of(memory_id)
         assert [chunk.chunk for chunk in chunks] == chunks_in(text)
-        assert [reader.chunk(chunk.id) for chunk in chunks] == chunks
-        assert reader.chunks_of(memory_id, 1, 3) == chunks[1:4]
-        assert reader.chunks_of(memory_id, -5, 0) == chunks[:1]
-        assert reader.chunks_of(memory_id, len(chunks) - 1) == chunks[-1:]
-        outlines = reader.outlines([memory_id, other])
+        assert [reader.chunks.get(chunk.id) for chunk in chunks] == chunks
+        assert reader.chunks.of(memory_id, 1, 3) == chunks[1:4]
+        assert reader.chunks.of(memory_id, -5, 0) == chunks[:1]
+        assert reader.chunks.of(memory_id, len(chunks) - 1) == chunks[-1:]
+        outlines = reader.chunks.outlines([memory_id, other])
     assert [outline.memory_id for outline in outlines] == [other] * 2 + [memory_id] * len(chunks)
     assert [(one.id, one.start, one.end, one.headings) for one in outlines[2:]] == [
         (one.id, one.chunk.start, one.chunk.end, one.chunk.headings) for one in chunks
@@ -209,11 +211,11 @@ def test_deleting_a_memory_removes_its_chunks_and_vectors_and_nothing_else(stora
         assert writer.delete(gone) is None
     assert storage.purge_deleted()
     with storage.read() as reader:
-        assert reader.ids(Scope()) == [kept]
-        assert reader.chunks_of(gone) == []
-        assert len(reader.chunks_of(kept)) == len(reader.passages_of(reader.memory(kept))) == 2
-        assert reader.mean_vectors([kept, gone])[0].tolist() == [kept]
-        assert reader.statistics().total_chunks == 2
+        assert reader.memories.ids(Scope()) == [kept]
+        assert reader.chunks.of(gone) == []
+        assert len(reader.chunks.of(kept)) == len(reader.vectors.passages_of(reader.memories.get(kept))) == 2
+        assert reader.vectors.mean_vectors([kept, gone])[0].tolist() == [kept]
+        assert reader.sessions.statistics().total_chunks == 2
 
 
 def test_reads_are_counted_one_by_one(storage: Storage) -> None:
@@ -222,7 +224,7 @@ def test_reads_are_counted_one_by_one(storage: Storage) -> None:
         writer.record_access([first, first, second, 10**9], "2027")
         writer.record_access([first], "2026-06")
     with storage.read() as reader:
-        found = reader.memories([first, second])
+        found = reader.memories.get_all([first, second])
     assert [(found[one].access_count, found[one].accessed_at) for one in (first, second)] == [(3, "2027"), (1, "2027")]
 
 
@@ -236,7 +238,7 @@ def test_the_means_of_vectors_are_those_of_all_passages_and_read_without_their_m
     with storage.read() as reader:
         fetch, asked = reader.connection.fetch, list[str]()
         monkeypatch.setattr(reader.connection, "fetch", lambda make, sql, *_: asked.append(sql) or fetch(make, sql, *_))
-        ids, means = reader.mean_vectors([without, prompt, memory_id])
+        ids, means = reader.vectors.mean_vectors([without, prompt, memory_id])
     assert ids.tolist() == [memory_id, prompt]
     assert means[0] == pytest.approx((unit_vector("0123456789") + unit_vector("abc")) / 2)
     assert means[1] == pytest.approx(unit_vector("p"))
@@ -245,22 +247,22 @@ def test_the_means_of_vectors_are_those_of_all_passages_and_read_without_their_m
 
 def test_vectors_of_two_models_are_not_mixed(storage: Storage) -> None:
     with storage.read() as reader:
-        assert reader.fingerprint() is None
-        reader.require_comparable(OTHER_MODEL)
+        assert reader.vectors.fingerprint() is None
+        reader.vectors.require_comparable(OTHER_MODEL)
     add(storage, new_memory("first"))
     with storage.read() as reader:
-        assert reader.fingerprint() == MODEL
-        reader.require_comparable(MODEL)
+        assert reader.vectors.fingerprint() == MODEL
+        reader.vectors.require_comparable(MODEL)
         with pytest.raises(EmbeddingUnavailableError):
-            reader.require_comparable(OTHER_MODEL)
+            reader.vectors.require_comparable(OTHER_MODEL)
     new = new_memory("second")
     made = derived(new, OTHER_MODEL)
     with storage.write() as writer:
         with pytest.raises(EmbeddingUnavailableError):
             writer.add_memory(new, made, content_hash="", history=History("2026", "2026", "2026"))
-        assert writer.count(Scope()) == 1
+        assert writer.memories.count(Scope()) == 1
     with storage.read() as reader:
-        assert reader.statistics().total_memories == reader.statistics().total_chunks == 1
+        assert reader.sessions.statistics().total_memories == reader.sessions.statistics().total_chunks == 1
 
 
 def test_a_memory_without_vectors_is_completed_once(storage: Storage) -> None:
@@ -268,7 +270,7 @@ def test_a_memory_without_vectors_is_completed_once(storage: Storage) -> None:
     ids = [add(storage, new, model=None) for new in (new_memory("0123456789 report"), prompt)]
     gone = add(storage, new_memory("gone"), model=None)
     with storage.read() as reader:
-        missing = [reader.next_without_vectors(after) for after in (0, ids[0], ids[1], gone)]
+        missing = [reader.vectors.next_without_vectors(after) for after in (0, ids[0], ids[1], gone)]
         assert [memory and memory.id for memory in missing] == [*ids, gone, None]
     with storage.write() as writer:
         writer.delete(gone)
@@ -276,9 +278,9 @@ def test_a_memory_without_vectors_is_completed_once(storage: Storage) -> None:
             assert writer.add_vectors(memory, derived(new), after=0, is_last=True) is (memory.id != gone)
             assert not writer.add_vectors(memory, derived(new), after=0, is_last=True)
     with storage.read() as reader:
-        assert reader.next_without_vectors(0) is None
-        assert [len(reader.passages_of(memory)) for memory in reader.memories(ids).values()] == [2, 1]
-        assert reader.memory(ids[0]).chunk_count == len(reader.chunks_of(ids[0])) == 2
+        assert reader.vectors.next_without_vectors(0) is None
+        assert [len(reader.vectors.passages_of(memory)) for memory in reader.memories.get_all(ids).values()] == [2, 1]
+        assert reader.memories.get(ids[0]).chunk_count == len(reader.chunks.of(ids[0])) == 2
 
 
 def test_a_clean_up_finds_old_memories_and_the_tagged_ones_that_were_read_least(storage: Storage) -> None:
@@ -288,12 +290,12 @@ def test_a_clean_up_finds_old_memories_and_the_tagged_ones_that_were_read_least(
     with storage.write() as writer:
         writer.record_access([notes[0]], "2026")
     with storage.read() as reader:
-        old = reader.expendable(Scope(created_before="2024"))
+        old = reader.memories.expendable(Scope(created_before="2024"))
         assert [(memory.id, memory.chunk_count) for memory in old] == [(earlier, 1), (later, 2)]
-        assert [memory.id for memory in reader.expendable(Scope(MemoryKind.TAGGED, created_before="2024"))] == notes[
-            ::-1
-        ]
-        assert young not in [memory.id for memory in reader.expendable(Scope(created_before="2025"))]
+        assert [
+            memory.id for memory in reader.memories.expendable(Scope(MemoryKind.TAGGED, created_before="2024"))
+        ] == notes[::-1]
+        assert young not in [memory.id for memory in reader.memories.expendable(Scope(created_before="2025"))]
 
 
 @pytest.mark.parametrize("kind", [MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE])

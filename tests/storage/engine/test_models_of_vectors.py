@@ -24,11 +24,11 @@ def fill(storage: Storage, *memory_ids: int) -> None:
     """Compute the vectors of memories with the new model."""
     for memory_id in memory_ids:
         with storage.write() as writer:
-            memory = writer.memory(memory_id)
+            memory = writer.memories.get(memory_id)
             made = derived(new_memory(memory.content, MemoryKind(memory.memory_type)))
             longer = np.pad(made.embedded.vectors, ((0, 0), (0, 4)))
             embedded = replace(made.embedded, vectors=longer, fingerprint=LONGER)
-            chunks = [stored.chunk for stored in writer.chunks_of(memory_id)]
+            chunks = [stored.chunk for stored in writer.chunks.of(memory_id)]
             new = Derived(chunks=chunks, words=made.words, embedded=embedded)
             assert writer.add_vectors(memory, new, after=0, is_last=True)
 
@@ -47,14 +47,14 @@ def lengths(storage: Storage, memory_id: int, model: Fingerprint | None = None) 
     """Return the lengths of the vectors of a memory that a reader finds, by default of the current model."""
     with storage.read() as reader:
         if model is not None:
-            reader.require_comparable(model)
-        return {len(passage.vector) for passage in reader.passages_of(reader.memory(memory_id))}
+            reader.vectors.require_comparable(model)
+        return {len(passage.vector) for passage in reader.vectors.passages_of(reader.memories.get(memory_id))}
 
 
 def missing(storage: Storage, model: Fingerprint) -> int:
     with storage.read() as reader:
-        reader.require_comparable(model)
-        return reader.count(Scope(), without_vectors=True)
+        reader.vectors.require_comparable(model)
+        return reader.memories.count(Scope(), without_vectors=True)
 
 
 def test_while_the_model_changes_a_reader_reads_the_vectors_of_the_model_that_it_chooses(storage: Storage) -> None:
@@ -76,12 +76,12 @@ def test_afterwards_only_the_new_vectors_are_there_and_a_memory_without_them_lac
     assert remove_others(storage) > 1
     assert (lengths(storage, first), missing(storage, LONGER)) == ({12}, 1)
     with storage.read() as reader:
-        assert [model.fingerprint for model in reader.models()] == [LONGER]
-        lacking = reader.next_without_vectors(0)
+        assert [model.fingerprint for model in reader.vectors.models()] == [LONGER]
+        lacking = reader.vectors.next_without_vectors(0)
         assert lacking is not None
         assert lacking.id == second
         with pytest.raises(EmbeddingUnavailableError):
-            reader.require_comparable(MODEL)
+            reader.vectors.require_comparable(MODEL)
     fill(storage, second)
     assert missing(storage, LONGER) == 0
 
@@ -92,9 +92,9 @@ def test_back_with_the_earlier_model_its_vectors_are_complete(storage: Storage) 
     fill(storage, first)
     begin(storage, MODEL)
     with storage.read() as reader:
-        lacking = reader.next_without_vectors(0)
+        lacking = reader.vectors.next_without_vectors(0)
         assert lacking is not None
-        known = reader.embedded_passages(first)
+        known = reader.vectors.embedded_passages(first)
     assert lacking.id == first  # whose vectors are all there, so that nothing is embedded again
     assert known
     assert lengths(storage, second) == {8}
@@ -119,8 +119,8 @@ def test_nobody_holds_a_lease_for_vectors_of_the_earlier_model(storage: Storage)
     with storage.write() as writer:
         writer.renew_leases(lease)
     with storage.read() as reader:
-        assert reader.pending(Scope()).memories == 0
-        assert reader.can_take_over("me")
+        assert reader.vectors.pending(Scope()).memories == 0
+        assert reader.vectors.can_take_over("me")
 
 
 def test_tags_have_no_vectors_of_the_new_model_at_first(storage: Storage) -> None:
@@ -129,9 +129,9 @@ def test_tags_have_no_vectors_of_the_new_model_at_first(storage: Storage) -> Non
         writer.count_tag("t", unit_vector("t"), "2026-01-01")
     begin(storage)
     with storage.read() as reader:
-        assert reader.tag_vectors(LONGER.dimensions).missing() == ["t"]
-        reader.require_comparable(MODEL)
-        assert reader.tag_vectors(MODEL.dimensions).missing() == []
+        assert reader.tags.vectors_of(LONGER.dimensions).missing() == ["t"]
+        reader.vectors.require_comparable(MODEL)
+        assert reader.tags.vectors_of(MODEL.dimensions).missing() == []
 
 
 def test_one_process_at_a_time_works_on_all_memories_until_its_lease_lapses(storage: Storage) -> None:

@@ -36,9 +36,9 @@ def test_a_reader_that_follows_cursors_sees_every_memory_once_whichever_handle_s
         else:
             with storage.read() as reader:
                 assert reader.cursor() == largest
-                found = reader.changes_after(cursor, Scope(session_id="s"), 2)
+                found = reader.memories.changes_after(cursor, Scope(session_id="s"), 2)
                 assert [memory.id for memory in found] == waiting[:2]
-                assert reader.changes_after(cursor, Scope(session_id="t"), 2) == []
+                assert reader.memories.changes_after(cursor, Scope(session_id="t"), 2) == []
             waiting = waiting[2:]
             cursor = Cursor(found[-1].id) if waiting else largest
 
@@ -59,11 +59,11 @@ def test_a_reader_sees_one_snapshot_whatever_others_commit(engine: Engine) -> No
         add(other, new_memory("second"))
         with other.write() as writer:
             writer.delete(first)
-        assert reader.ids(Scope()) == [first]
+        assert reader.memories.ids(Scope()) == [first]
         assert reader.cursor() == before
-        assert reader.memory(first).content == "first"
+        assert reader.memories.get(first).content == "first"
         with engine.storage.read() as newer:
-            assert newer.ids(Scope()) == [first + 1]
+            assert newer.memories.ids(Scope()) == [first + 1]
 
 
 def test_a_block_that_raises_changes_nothing(storage: Storage) -> None:
@@ -75,9 +75,9 @@ def test_a_block_that_raises_changes_nothing(storage: Storage) -> None:
         writer.count_tag("tag", None, "2026")
         raise RuntimeError
     with storage.read() as reader:
-        assert reader.ids(Scope()) == [kept]
+        assert reader.memories.ids(Scope()) == [kept]
         assert reader.cursor() == before
-        assert reader.canonical_tags() == []
+        assert reader.tags.canonical() == []
 
 
 def test_everything_is_still_stored_when_the_memory_is_reopened(engine: Engine) -> None:
@@ -85,7 +85,7 @@ def test_everything_is_still_stored_when_the_memory_is_reopened(engine: Engine) 
     engine.storage.close()
     engine.storage.close()
     with engine.open().read() as reader:
-        assert reader.memory(memory_id).content == "kept"
+        assert reader.memories.get(memory_id).content == "kept"
 
 
 def test_a_closed_memory_gives_no_readers_and_no_writers(storage: Storage) -> None:

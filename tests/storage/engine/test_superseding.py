@@ -73,7 +73,7 @@ class Model:
 
 def answers(storage: Storage, session: str) -> dict[str | None, list[int]]:
     with storage.read() as reader:
-        return {as_of: reader.ids(Scope(session_id=session, as_of=as_of)) for as_of in TIMES}
+        return {as_of: reader.memories.ids(Scope(session_id=session, as_of=as_of)) for as_of in TIMES}
 
 
 @settings(
@@ -115,8 +115,8 @@ def test_what_is_current_follows_from_the_links_whatever_happens(
     found = answers(storage, session)
     assert found == {as_of: model.visible(as_of) for as_of in TIMES}
     with storage.write() as writer:
-        assert writer.wrong_lifecycles() == []
-        for number in set(writer.ids(Scope(session_id=session, as_of=STORED))).difference(found[ANY]):
+        assert writer.lifecycle.wrong() == []
+        for number in set(writer.memories.ids(Scope(session_id=session, as_of=STORED))).difference(found[ANY]):
             writer.delete(number)
     assert answers(storage, session) == found
 
@@ -164,14 +164,16 @@ def test_a_clean_up_makes_nothing_current_that_was_not_and_leaves_only_what_it_m
         return any(kinds[older] in ("young", "pinned") or must_stay(older) for older in older_of[number])
 
     with storage.read() as reader:
-        going = oldest_ends(reader, reader.expendable(Scope(session_id=session, created_before="2021", as_of=ANY)))
-        before = set(reader.ids(Scope(session_id=session)))
+        going = oldest_ends(
+            reader, reader.memories.expendable(Scope(session_id=session, created_before="2021", as_of=ANY))
+        )
+        before = set(reader.memories.ids(Scope(session_id=session)))
     numbers = [memory.id for memory in going]
     assert set(numbers) == {number for number, kind in kinds.items() if kind == "old" and not must_stay(number)}
     for number in numbers:
         with storage.write() as writer:
             writer.delete(number)
-            assert before.issuperset(writer.ids(Scope(session_id=session)))
+            assert before.issuperset(writer.memories.ids(Scope(session_id=session)))
 
 
 @pytest.mark.parametrize("report", [None, "1", True, 2**70, 99], ids=str)
@@ -180,7 +182,7 @@ def test_a_correction_of_no_report_that_exists_is_none(storage: Storage, report:
     metadata = {"parent_report_id": report, "corrects": True}
     observation = add(storage, new_memory("no", MemoryKind.REPORT_OBSERVATION, metadata=metadata))
     with storage.read() as reader:
-        assert reader.corrections([observation]) == []
+        assert reader.memories.corrections([observation]) == []
 
 
 def supersede(storage: Storage, newer: int, *older: int) -> None:
@@ -194,7 +196,7 @@ def test_deleting_the_middle_of_a_chain_lets_its_end_supersede_its_beginning(sto
     supersede(storage, third, second)
     with storage.write() as writer:
         writer.delete(second)
-        assert writer.superseding([first]) == [(first, third)]
+        assert writer.lifecycle.superseding([first]) == [(first, third)]
     assert ids(storage) == [third]
     with storage.write() as writer:
         writer.delete(third)
@@ -214,8 +216,8 @@ def test_the_longer_a_chain_that_expires_the_more_of_it_is_read_at_once(
         reads, fetch = list[str](), writer.connection.fetch
         monkeypatch.setattr(writer.connection, "fetch", lambda *asked: reads.append(asked[1]) or fetch(*asked))
         writer.supersede(ids[-1], [ids[-2]])
-        assert writer.lifecycle(ids[0]).superseded_until == writer.lifecycle(ids[-1]).expires_at
-        assert writer.wrong_lifecycles() == []
+        assert writer.lifecycle.of(ids[0]).superseded_until == writer.lifecycle.of(ids[-1]).expires_at
+        assert writer.lifecycle.wrong() == []
     assert len(reads) < 10
 
 
@@ -225,10 +227,10 @@ def test_what_has_expired_supersedes_nothing_and_is_passed_over_in_links(storage
     supersede(storage, third, second)
     with storage.write() as writer:
         writer.expire(second, utc_now(1))
-        assert writer.superseding([first]) == [(first, third)]
-        assert writer.superseded_by([third]) == [(first, third)]
+        assert writer.lifecycle.superseding([first]) == [(first, third)]
+        assert writer.lifecycle.superseded_by([third]) == [(first, third)]
         writer.expire(third, utc_now(1))
-        assert writer.superseding([first]) == []
+        assert writer.lifecycle.superseding([first]) == []
     assert ids(storage) == [first]
 
 
@@ -238,10 +240,18 @@ def test_only_superseded_memories_of_a_scope_are_counted(storage: Storage) -> No
     supersede(storage, third, first, second)
     with storage.write() as writer:
         writer.expire(second, utc_now(1))
-        assert writer.count_superseded(Scope()) == writer.count_superseded(Scope("report", session_id="s")) == 1
-        assert writer.count_superseded(Scope(session_id="other")) == writer.count_superseded(Scope(as_of=ANY)) == 0
+        assert (
+            writer.memories.count_superseded(Scope())
+            == writer.memories.count_superseded(Scope("report", session_id="s"))
+            == 1
+        )
+        assert (
+            writer.memories.count_superseded(Scope(session_id="other"))
+            == writer.memories.count_superseded(Scope(as_of=ANY))
+            == 0
+        )
         writer.supersede(other, [third])
-        assert writer.count_superseded(Scope()) == 2
+        assert writer.memories.count_superseded(Scope()) == 2
 
 
 def test_the_same_text_is_no_duplicate_once_it_is_superseded_but_one_of_the_same_time_is(storage: Storage) -> None:
@@ -249,7 +259,7 @@ def test_the_same_text_is_no_duplicate_once_it_is_superseded_but_one_of_the_same
     first = add(storage, new, at=moment(1))
     supersede(storage, add(storage, new_memory("b")), first)
     with storage.write() as writer:
-        known = writer.memory(first).content_hash
+        known = writer.memories.get(first).content_hash
         assert writer.find_duplicate(new, known) is None
         assert writer.find_duplicate(new, known, moment(2)) is None
         assert writer.find_duplicate(new, known, moment(1)) == first
@@ -261,6 +271,6 @@ def test_two_handles_that_supersede_the_same_memory_make_a_fork(engine: Engine) 
     supersede(storage, second, first)
     supersede(other, third, first)
     with storage.write() as writer:
-        assert writer.superseding([first]) == [(first, second), (first, third)]
+        assert writer.lifecycle.superseding([first]) == [(first, second), (first, third)]
         writer.release(second, [first])
     assert ids(other) == [second, third]

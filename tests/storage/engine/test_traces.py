@@ -17,7 +17,7 @@ AT = "2026-01-02T03:04:05.000006+00:00"
 
 def traces_in(storage: Storage) -> Traces:
     with storage.read() as reader:
-        return reader.traces()
+        return reader.traces.get_all()
 
 
 def add_and_delete(storage: Storage, *, for_good: bool = True) -> None:
@@ -30,12 +30,12 @@ def test_a_deleted_memory_is_recognized_by_its_text_kind_and_session(storage: St
     add_and_delete(storage)
     known = [content_hash(SECRET)]
     with storage.read() as reader:
-        (trace,) = reader.traces_of(SECRET, known)
+        (trace,) = reader.traces.of(SECRET, known)
         assert trace.created_at == AT < trace.deleted_at <= reader.now()
-        assert reader.traces_of(replace(SECRET, agent_id="b"), ["another hash", *known]) == [trace]
-        assert not reader.traces_of(replace(SECRET, session_id="t"), known)
-        assert not reader.traces_of(replace(SECRET, kind=MemoryKind.REPORT), known)
-        assert not reader.traces_of(SECRET, ["another hash"])
+        assert reader.traces.of(replace(SECRET, agent_id="b"), ["another hash", *known]) == [trace]
+        assert not reader.traces.of(replace(SECRET, session_id="t"), known)
+        assert not reader.traces.of(replace(SECRET, kind=MemoryKind.REPORT), known)
+        assert not reader.traces.of(SECRET, ["another hash"])
 
 
 def test_a_trace_holds_no_text_and_no_hash_that_can_be_computed_without_the_key(
@@ -66,13 +66,13 @@ def test_a_memory_is_deleted_with_its_trace_or_not_at_all(storage: Storage) -> N
     def delete_and_fail() -> None:
         with storage.write() as writer:
             writer.delete(memory_id)
-            writer.memory(memory_id)
+            writer.memories.get(memory_id)
 
     with pytest.raises(NotFoundError):
         delete_and_fail()
     assert traces_in(storage) == Traces([], [])
     with storage.read() as reader:
-        assert reader.memory(memory_id).content == SECRET.content
+        assert reader.memories.get(memory_id).content == SECRET.content
 
 
 def test_a_memory_that_is_deleted_twice_leaves_one_trace_until_it_is_wanted_again(storage: Storage) -> None:
@@ -94,6 +94,6 @@ def test_traces_of_another_memory_are_recognized_beside_its_own(
         writer.delete(memory_id)
         for _ in range(2):
             writer.add_traces(traces_in(other.storage))
-        assert len(writer.traces_of(SECRET, [content_hash(SECRET)])) == 1
-        assert len(writer.traces_of(OWN, [content_hash(OWN)])) == 1
+        assert len(writer.traces.of(SECRET, [content_hash(SECRET)])) == 1
+        assert len(writer.traces.of(OWN, [content_hash(OWN)])) == 1
     other.storage.close()

@@ -39,7 +39,7 @@ def test_a_reader_that_follows_a_cursor_misses_nothing_that_processes_write(
     is_over = False
     while True:
         with engine.storage.read() as reader:
-            found = [memory.id for memory in reader.changes_after(cursor, Scope(), 5)]
+            found = [memory.id for memory in reader.memories.changes_after(cursor, Scope(), 5)]
             if found:
                 cursor = type(cursor)(found[-1])
             elif is_over:

@@ -58,7 +58,7 @@ def delete(
         if session is not None:
             require_session(storage, session)
             with storage.read() as reader:
-                numbers = reader.ids(Scope(session_id=session, as_of=STORED))
+                numbers = reader.memories.ids(Scope(session_id=session, as_of=STORED))
             what = f"{_memories(len(numbers))} of session {one_line(session)}"
         else:
             entries = [Overview(storage).memory(number) for number in dict.fromkeys(memory_ids)]

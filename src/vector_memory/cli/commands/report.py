@@ -86,7 +86,7 @@ def file_name(session: str) -> str:
 
 def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
     with storage.read() as reader:
-        names, _ = reader.find_names("session_id", "", Scope(as_of=ANY), MOST_SESSIONS)
+        names, _ = reader.sessions.find_names("session_id", "", Scope(as_of=ANY), MOST_SESSIONS)
     if not names:
         raise NotFoundError("There are no sessions: nothing was written.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -67,14 +67,14 @@ class Comparison:
     def has_model(self) -> bool:
         """Whether there is a model whose vectors are comparable with those of the memory."""
         try:
-            self.reader.require_current(self.indexer.fingerprint)
+            self.reader.vectors.require_current(self.indexer.fingerprint)
         except EmbeddingUnavailableError:
             return False
         return True
 
     def _compared(self, found: Faults) -> Iterator[tuple[WholeMemory, StoredPassage]]:
         """Note what is wrong with each memory, and yield the passages of those that are right."""
-        ids = sorted(self.reader.ids(EVERYTHING))
+        ids = sorted(self.reader.memories.ids(EVERYTHING))
         for start in range(0, len(ids), MEMORIES_AT_ONCE):
             for whole in self._read(ids[start : start + MEMORIES_AT_ONCE], found):
                 wrong = fault_of(whole, self.indexer if self.deep else None)
@@ -91,7 +91,7 @@ class Comparison:
                 if len(ids) == 1:
                     portions.whole(ids, bare=True)
                     part = "chunks"
-                    self.reader.chunks_of(*ids)
+                    self.reader.chunks.of(*ids)
                     part = "vectors"
                 read = portions.whole(ids, bare=not self.deep)
         except DatabaseError:
@@ -235,7 +235,7 @@ def agreements(
         **other,
         "counts": lambda: [checked("counts", portions.miscounted(), advice)],
         "text": lambda: comparisons(Comparison(reader, indexer, translated, deep).faults(), advice, deep=deep),
-        "superseded": lambda: [checked("superseded", reader.wrong_lifecycles(), advice)],
+        "superseded": lambda: [checked("superseded", reader.lifecycle.wrong(), advice)],
         "unindexed": lambda: [unindexed(reader), *outdated(portions.count_outdated())],
         "fingerprint": lambda: [fingerprint(reader, indexer)],
         "reembedding": lambda: reembedding(reader),
@@ -275,8 +275,8 @@ def outdated(memories: int) -> Iterator[Finding]:
 
 def unindexed(reader: Reader) -> Finding:
     """Check for memories that lack vectors which no process is computing."""
-    coming = reader.pending(EVERYTHING).memories
-    missing = reader.count(EVERYTHING, without_vectors=True) - coming
+    coming = reader.vectors.pending(EVERYTHING).memories
+    missing = reader.memories.count(EVERYTHING, without_vectors=True) - coming
     if not missing and coming:
         memory = counted(coming, "new memory", "new memories")
         return fine("unindexed", f"A server is computing the vectors of {memory}; all others have theirs.")
@@ -289,9 +289,9 @@ def unindexed(reader: Reader) -> Finding:
 
 def fingerprint(reader: Reader, indexer: Indexer) -> Finding:
     """Check that the stored vectors are comparable with the model's."""
-    present = reader.fingerprint()
+    present = reader.vectors.fingerprint()
     try:
-        reader.require_current(indexer.fingerprint)
+        reader.vectors.require_current(indexer.fingerprint)
     except EmbeddingUnavailableError as error:
         if indexer.is_ready:
             return problem("fingerprint", str(error))
@@ -308,7 +308,8 @@ def reembedding(reader: Reader) -> Iterator[Finding]:
     """Check for a change of the model that is in progress or was interrupted."""
     if others := reader.upkeep.change.others():
         earlier = ", ".join(str(model.fingerprint) for model in others)
-        message = f"Recomputing the vectors of {earlier} with {reader.fingerprint()} is in progress or was interrupted."
+        current = reader.vectors.fingerprint()
+        message = f"Recomputing the vectors of {earlier} with {current} is in progress or was interrupted."
         advice = "If no `vector-memory reembed` and no server with the new model is running, run it again."
         yield warning("reembedding", message, advice)
 
@@ -350,10 +351,10 @@ def rebuild(storage: Storage, indexer: Indexer, translated: Translated, misfiled
         writer.keywords.clear()  # first: nothing can be removed from a block that is damaged
         for whole in portions.whole(stripped, bare=True):
             memory = whole.memory
-            chunks = [] if memory.id in faults["chunks"] else writer.chunks_of(memory.id)
+            chunks = [] if memory.id in faults["chunks"] else writer.chunks.of(memory.id)
             writer.delete(memory.id, for_good=False)
             portions.add_memories([WholeMemory(replace(memory, chunk_count=len(chunks)), chunks, None)], None)
         portions.set_lifetimes(lifetimes)
-        writer.refresh(writer.wrong_lifecycles())
+        writer.refresh(writer.lifecycle.wrong())
         writer.keywords.fill()
     return "Rebuilt what is derived from the texts."

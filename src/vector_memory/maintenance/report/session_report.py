@@ -77,21 +77,21 @@ class SessionReports:
 
 def read_session(reader: Reader, session_id: str) -> SessionContents:
     """Read the newest memories of a session, as many as a page shows."""
-    listed = reader.timeline(Scope(session_id=session_id), MAX_MEMORIES, 0)[::-1]
+    listed = reader.sessions.timeline(Scope(session_id=session_id), MAX_MEMORIES, 0)[::-1]
     texts = within_budget(listed)
     memories: list[Memory] = []
     lengths: dict[int, int] = {}
     ids: list[int] = []
     means: list[NDArray[np.float32]] = []
     for batch in (listed[start : start + MEMORIES_AT_ONCE] for start in range(0, len(listed), MEMORIES_AT_ONCE)):
-        found = reader.memories([moment.memory_id for moment in batch])
+        found = reader.memories.get_all([moment.memory_id for moment in batch])
         for memory in (found[moment.memory_id] for moment in batch):
             lengths[memory.id] = len(memory.content)
             memories.append(memory if memory.id in texts else replace(memory, content=""))
-        located, vectors = reader.mean_vectors(list(found))
+        located, vectors = reader.vectors.mean_vectors(list(found))
         ids += located.tolist()
         means.append(vectors)
-    total = reader.session_counts(session_id).total_memories
+    total = reader.sessions.counts(session_id).total_memories
     return SessionContents(
         total, memories[::-1], lengths, texts, ids, np.concatenate(means or [np.zeros((0, 2), np.float32)])
     )
@@ -315,11 +315,11 @@ class SelectionPages:
     def page(self, scope: Scope, title: str) -> str:
         """Return a selection as an HTML page. Raises NotFoundError if nothing is in it."""
         with self._storage.read() as reader:
-            moments = reader.timeline(scope, MAX_SELECTED, NAME)
+            moments = reader.sessions.timeline(scope, MAX_SELECTED, NAME)
             if not moments:
                 raise NotFoundError("No memory matches: use fewer filters.")
-            total, ids = reader.count(scope), [moment.memory_id for moment in moments]
-            parts = [reader.mean_vectors(ids[start : start + AT_ONCE]) for start in range(0, len(ids), AT_ONCE)]
+            total, ids = reader.memories.count(scope), [moment.memory_id for moment in moments]
+            parts = [reader.vectors.mean_vectors(ids[start : start + AT_ONCE]) for start in range(0, len(ids), AT_ONCE)]
         projection = project(np.concatenate([means for _, means in parts]))
         located = np.concatenate([found for found, _ in parts]).tolist()
         points = dict(zip(located, projection.points.round(4).tolist(), strict=True))

@@ -97,10 +97,10 @@ class Transfer:
         Raises NotFoundError if nothing is stored in the session.
         """
         with self._storage.read() as reader:
-            ids, session_id = reader.ids(scope), scope.session_id
+            ids, session_id = reader.memories.ids(scope), scope.session_id
             if session_id is not None and not ids:
                 raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
-            model = reader.fingerprint() if with_vectors else None
+            model = reader.vectors.fingerprint() if with_vectors else None
             header = Header(
                 session_id=session_id,
                 memories=len(ids),
@@ -110,7 +110,7 @@ class Transfer:
             target.write(header.encoded())
             superseded = replaced_by(reader, ids)
             for done, memory_id in enumerate(ids, start=1):
-                memory = reader.memory(memory_id)
+                memory = reader.memories.get(memory_id)
                 line = memory_line(reader, memory, superseded.get(memory_id, ()), with_vectors=model is not None)
                 target.write(line.encoded())
                 if on_progress is not None:
@@ -150,7 +150,7 @@ class Transfer:
             return None
         model = header.vectors.fingerprint()
         with self._storage.read() as reader:
-            present = reader.fingerprint()
+            present = reader.vectors.fingerprint()
         try:
             return model if model == (present or self._indexer.fingerprint) else None
         except EmbeddingUnavailableError:
@@ -192,7 +192,7 @@ class Transfer:
 
 def traces_line(reader: Reader) -> TracesLine | None:
     """Return what is left of deleted memories; None if there is nothing."""
-    keys, rows = reader.traces()
+    keys, rows = reader.traces.get_all()
     traces = [TraceLine(digest=digest.hex(), created_at=made, deleted_at=gone) for digest, made, gone in rows]
     return TracesLine(keys=[key.hex() for key in keys], traces=traces) if keys else None
 
@@ -205,18 +205,18 @@ def traces_in(line: TracesLine) -> Traces:
 
 def memory_line(reader: Reader, memory: Memory, superseded: Sequence[int], *, with_vectors: bool) -> MemoryLine:
     """Return the line of a memory, which supersedes these."""
-    passages = reader.passages_of(memory) if with_vectors else []
+    passages = reader.vectors.passages_of(memory) if with_vectors else []
     return MemoryLine(
         **{name: getattr(memory, name) for name in MemoryLine.model_fields if hasattr(memory, name)},
         parent=report_of(reader, memory),
-        supersedes=[key_of(MemoryKey, each) for each in reader.memories(superseded).values()],
+        supersedes=[key_of(MemoryKey, each) for each in reader.memories.get_all(superseded).values()],
         chunks=[
             ChunkLine(
                 # The original server's headings may be longer than this one allows.
                 headings=[heading[:MAX_TITLE] for heading in chunk.headings[:MAX_HEADINGS]],
                 **{name: getattr(chunk, name) for name in ChunkLine.model_fields if name != "headings"},
             )
-            for chunk in (stored.chunk for stored in reader.chunks_of(memory.id))
+            for chunk in (stored.chunk for stored in reader.chunks.of(memory.id))
         ],
         passages=[
             PassageLine(
@@ -234,7 +234,7 @@ def memory_line(reader: Reader, memory: Memory, superseded: Sequence[int], *, wi
 def report_of(reader: Reader, memory: Memory) -> ReportKey | None:
     """Return the key of the report that an observation is about: its id means nothing in another file."""
     report_id = report_id_in(memory.memory_type, memory.metadata)
-    report = None if report_id is None else reader.memories([report_id]).get(report_id)
+    report = None if report_id is None else reader.memories.get_all([report_id]).get(report_id)
     return None if report is None else key_of(ReportKey, report)
 
 
@@ -274,17 +274,17 @@ def found_here(reader: Reader, new: NewMemory, line: MemoryLine) -> tuple[int | 
         and line.created_at in reader.times_of_duplicates(new, content_hash)
     ):
         key = {name: getattr(line, name) for name in MemoryKey.model_fields}
-        copy = reader.find_copy(**key | {"content_hash": content_hash})
+        copy = reader.memories.find_copy(**key | {"content_hash": content_hash})
     if copy is None or not older:
         return copy, older
-    known = {copy, *(link.older_id for link in reader.superseding(older))}
+    known = {copy, *(link.older_id for link in reader.lifecycle.superseding(older))}
     return copy, tuple(number for number in older if number not in known)
 
 
 def superseded_here(reader: Reader, keys: Sequence[MemoryKey], at: str) -> tuple[int, ...]:
     """Return the memories with these keys. One with the same text that was stored after a time is another: it stays."""
-    times = {reader.find_copy(**key.model_dump()): key.created_at for key in keys}
-    found = reader.memories([number for number in times if number is not None])
+    times = {reader.memories.find_copy(**key.model_dump()): key.created_at for key in keys}
+    found = reader.memories.get_all([number for number in times if number is not None])
     return tuple(number for number, one in found.items() if one.created_at <= max(at, times[number]))
 
 
@@ -301,7 +301,7 @@ def with_report(reader: Reader, line: MemoryLine) -> LinkedMemory:
     if report_id_in(new.kind, new.metadata) is None:
         return LinkedMemory(new, orphaned=False)
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
-    report_id = None if line.parent is None else reader.find_copy(**line.parent.model_dump())
+    report_id = None if line.parent is None else reader.memories.find_copy(**line.parent.model_dump())
     if report_id is None:
         return LinkedMemory(replace(new, metadata=others), orphaned=True)
     linked = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)

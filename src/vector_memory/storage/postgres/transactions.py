@@ -14,11 +14,11 @@ from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, model_from_row
+from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.records import LastIds, Memory, Pending
 from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
-    from vector_memory.storage.maintenance_api import Upkeep
     from vector_memory.storage.queries.candidates import Candidates
     from vector_memory.storage.scoring import Vectors
 
@@ -100,31 +100,15 @@ class PostgresConnection(connection.Connection):
             self.raw.later(insert_into(table, on_conflict), columns)
 
 
-class PostgresReader(Reader):
-    """A reader over a connection in a transaction."""
+class PostgresVectors(PendingQueries):
+    """Reads passages and their vectors."""
 
     connection: PostgresConnection
-    reads_ahead = True
     _is_ahead = False
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(PostgresConnection(connection))
-
-    @property
-    def raw(self) -> Connection:
-        """The connection of psycopg."""
-        return self.connection.raw
 
     @property
     def _state(self) -> State:
         return self.connection.unchecked.state
-
-    def last_ids(self) -> LastIds:
-        return LastIds(self.raw.state.last_memory_id, self.raw.state.last_chunk_id)
-
-    @property
-    def gaps(self) -> Sequence[range]:
-        return self._state.gaps
 
     @read
     def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Steps[Pending]:
@@ -142,6 +126,9 @@ class PostgresReader(Reader):
         if state.models is None:
             state.models = self.connection.fetch(model_from_row, MODELS)
         return state.models
+
+    def forget_models(self) -> None:
+        self._state.models = None
 
     def begin_ahead(self, fingerprint: Fingerprint | None) -> bool:
         """Read as if all vectors were of this model: to know whether they are would cost a round trip."""
@@ -166,13 +153,27 @@ class PostgresReader(Reader):
         is_read = "true" if self._chosen is None else f"vector_dims(p.embedding) = {self._chosen.dimensions}"
         return PostgresCandidates(self.connection, None, LACKING, is_read)
 
-    @property
-    def upkeep(self) -> "Upkeep":
-        from vector_memory.storage.maintenance_api import Upkeep
-        from vector_memory.storage.queries.change_of_model import ChangeOfModel
-        from vector_memory.storage.queries.portions import Portions
 
-        return Upkeep(ChangeOfModel(self), Portions(self))
+class PostgresReader(Reader):
+    """A reader over a connection in a transaction."""
+
+    connection: PostgresConnection
+    reads_ahead = True
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(PostgresVectors(PostgresConnection(connection)))
+
+    @property
+    def raw(self) -> Connection:
+        """The connection of psycopg."""
+        return self.connection.raw
+
+    def last_ids(self) -> LastIds:
+        return LastIds(self.raw.state.last_memory_id, self.raw.state.last_chunk_id)
+
+    @property
+    def gaps(self) -> Sequence[range]:
+        return self.connection.unchecked.state.gaps
 
 
 class PostgresWriter(PostgresReader, Writer):
@@ -193,9 +194,6 @@ class PostgresWriter(PostgresReader, Writer):
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         return self.raw.state.next_ids(of, count)
-
-    def forget_models(self) -> None:
-        self.raw.state.models = None
 
     def make_room(self, model: Model) -> None:
         self.raw.state.dimensions = model.fingerprint.dimensions

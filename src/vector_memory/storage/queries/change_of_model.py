@@ -24,23 +24,23 @@ class ChangeOfModel(Queries):
 
     def __init__(self, reader: "Reader") -> None:
         super().__init__(reader.connection)
-        self._reader, self._writer = reader, cast("Writer", reader)
+        self._vectors, self._writer = reader.vectors, cast("Writer", reader)
 
     def others(self) -> list[Model]:
         """Return the models whose vectors are to be removed when all memories have those of the current one."""
-        return [model for model in self._reader.models() if not model.is_current]
+        return [model for model in self._vectors.models() if not model.is_current]
 
     def begin(self, fingerprint: Fingerprint) -> None:
         """Make a model the current one. What only some passages of a memory have of the one before is removed."""
-        if fingerprint == self._reader.fingerprint():
+        if fingerprint == self._vectors.fingerprint():
             return
         self._writer.discard_vectors(None)
-        known = next((model for model in self._reader.models() if model.fingerprint == fingerprint), None)
+        known = next((model for model in self._vectors.models() if model.fingerprint == fingerprint), None)
         if known is None:
             self._writer.add_model(fingerprint)
         else:
             self.connection.later("update embedding_models set is_current = (id = %(id)s)", {"id": known.id})
-            self._writer.forget_models()
+            self._writer.vectors.forget_models()
         self._writer.end_leases()
 
     def remove_step(self) -> bool:
@@ -58,14 +58,14 @@ class ChangeOfModel(Queries):
         self.connection.later(sql, values)
         self._writer.remove_room(others[0])
         self.connection.later("delete from embedding_models where id = %(model)s", values)
-        self._writer.forget_models()
+        self._writer.vectors.forget_models()
         return True
 
     def without_states(self) -> list[int]:
         """Return the memories that have all vectors, but not the states of all tokens."""
         sql = f"""
             select distinct m.id from memory_passages p join session_memories m on m.id = p.memory_id {{with_states}}
-            where {{lacks_states}} and {self._reader.passages_read} and not ({self._reader.lacking.condition})
+            where {{lacks_states}} and {self._vectors.passages_read} and not ({self._vectors.lacking.condition})
             order by m.id
         """
         return self.connection.fetch_column(sql)

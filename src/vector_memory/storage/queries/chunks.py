@@ -46,13 +46,13 @@ class OutlineRow(NamedTuple):
 class ChunkQueries(Queries):
     """Reads chunks."""
 
-    def chunk(self, chunk_id: int) -> StoredChunk | None:
+    def get(self, chunk_id: int) -> StoredChunk | None:
         """Return a chunk, or None."""
         sql = f"select {COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id = %(id)s"
         return self.connection.fetch_one(chunk_from_row, sql, {"id": chunk_id})
 
     @read
-    def chunks(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
+    def get_all(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
         """Return the chunks, by id. Raises DatabaseError if one is missing: the ids come from an index."""
         sql = f"select {COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id {{among:ids}}"
         rows = yield Asked(chunk_from_row, sql, {"ids": list(chunk_ids)})
@@ -61,7 +61,7 @@ class ChunkQueries(Queries):
             raise DatabaseError("The index refers to a missing chunk: run `vector-memory doctor --fix`.")
         return found
 
-    def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
+    def of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
         """Return a document's chunks at the positions `first` to `last`, inclusive, in order; default: all."""
         sql = f"""
             select {COLUMNS} from memory_chunks c

@@ -90,7 +90,14 @@ class EnrichedChunk(NamedTuple):
 
 
 class DuplicateQueries(Queries):
-    """Finds the memory with the same content in the same place."""
+    """Finds the memory with the same content in the same place. A writer reads with it where its words would go."""
+
+    @cached_property
+    def keywords(self) -> "KeywordIndex":
+        """The keyword index, in the same transaction."""
+        from vector_memory.storage.queries.keywords import KeywordIndex  # noqa: PLC0415 - imports numpy
+
+        return KeywordIndex(self.connection)
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         """Return the id of the current memory with the same text, kind, session, iteration, agent and task, or None.
@@ -110,26 +117,14 @@ class DuplicateQueries(Queries):
         return self.connection.fetch_column(sql, place_of(new, content_hash))
 
 
-class KeywordQueries(Queries):
-    """The keyword index."""
-
-    @cached_property
-    def keywords(self) -> "KeywordIndex":
-        """The keyword index, in the same transaction."""
-        from vector_memory.storage.queries.keywords import KeywordIndex  # noqa: PLC0415 - imports numpy
-
-        return KeywordIndex(self.connection)
-
-
-class MemoryInserts(KeywordQueries, PendingChanges, LifecycleChanges, LaterChanges, TraceChanges):
+class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, TraceChanges):
     """Adds and deletes memories. What is abstract, each engine does in its own way."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         """Return what a reader returns, and read in the same round trip what `add_memory` needs."""
         self.connection.require(new.session_id)
-        found, blocks = self.connection.batch(
-            duplicate_of(new, content_hash, at), self.keywords.open_block(str(new.kind))
-        )
+        open_block = self.keywords.open_block(str(new.kind))
+        found, blocks = self.connection.batch(duplicate_of(new, content_hash, at), open_block)
         self.keywords.keep_open(str(new.kind), blocks)
         return next(iter(found), None)
 
@@ -163,7 +158,9 @@ class MemoryInserts(KeywordQueries, PendingChanges, LifecycleChanges, LaterChang
         """
         embedded = derived.embedded
         known = {"id": memory.id, "enriched": derived.enriched, "title": memory.title}
-        sql = UNINDEXED.replace("{read}", self.passages_read).replace("{lacking}", self.lacking.condition)
+        sql = UNINDEXED.replace("{read}", self.vectors.passages_read).replace(
+            "{lacking}", self.vectors.lacking.condition
+        )
         found = self.connection.fetch_one(Unindexed, sql, known)
         if embedded is None or found is None:
             self.settle(memory.id)
@@ -189,7 +186,8 @@ class MemoryInserts(KeywordQueries, PendingChanges, LifecycleChanges, LaterChang
     def replace_vectors(self, memory: Memory, embedded: Embedded) -> None:
         """Replace the vectors of a memory that has all of them, unless it is gone or was amended."""
         sql = f"""
-            select m.title is not distinct from %(title)s as is_titled_alike, not ({self.lacking.condition}) as complete
+            select m.title is not distinct from %(title)s as is_titled_alike,
+                not ({self.vectors.lacking.condition}) as complete
             from session_memories m where m.id = %(id)s
         """
         found: dict[str, Any] | None = self.connection.fetch_one(dict, sql, {"id": memory.id, "title": memory.title})

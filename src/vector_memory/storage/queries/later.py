@@ -54,7 +54,7 @@ class LaterQueries(Queries):
         return ask(Later, sql, parameters)
 
     @read
-    def links_among(self, memory_ids: Sequence[int]) -> Steps[list[Link]]:
+    def among(self, memory_ids: Sequence[int]) -> Steps[list[Link]]:
         """Return the links of memories with each other."""
         sql = """
             select older_id, newer_id, evidence from later_links l
@@ -64,7 +64,7 @@ class LaterQueries(Queries):
         """
         return ask(Link, sql, {"ids": list(memory_ids)})
 
-    def links(self, after: tuple[int, int], limit: int) -> list[Link]:
+    def after(self, after: tuple[int, int], limit: int) -> list[Link]:
         """Return the first `limit` links behind those of an older and a newer memory, in this order."""
         sql = """
             select older_id, newer_id, evidence from later_links where (older_id, newer_id) > (%(older)s, %(newer)s)
@@ -72,7 +72,7 @@ class LaterQueries(Queries):
         """
         return self.connection.fetch(Link, sql, {"older": after[0], "newer": after[1], "limit": limit})
 
-    def links_within(self, scope: Scope) -> list[Link]:
+    def within(self, scope: Scope) -> list[Link]:
         """Return the links between memories of a scope."""
         condition = memory_filter(scope)
         mine = f"in (select m.id from session_memories m where {{visible:m}} and {condition.sql})"

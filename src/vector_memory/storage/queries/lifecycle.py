@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from vector_memory.storage.connection import Queries, Steps, ask, read
+from vector_memory.storage.connection import Connection, Queries, Steps, ask, read
 
 EXPIRED = "l.expires_at <= {utc}"
 """Whether a memory whose lifecycle is `l` no longer exists for readers. A transaction has one time for all of them."""
@@ -148,10 +148,6 @@ MOST_COUNTED = 1_000
 class LifecycleQueries(Queries):
     """Reads which memories are current."""
 
-    def now(self) -> str:
-        """Return the time of this transaction, by the clock that says what has expired."""
-        return str(self.connection.fetch_value("select {utc} as now {exempt:the clock}"))
-
     def expired(self, limit: int) -> list[int]:
         """Return the ids of up to `limit` memories that have expired, those that did first in front."""
         sql = f"""
@@ -160,7 +156,7 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch_column(sql, {"limit": limit})
 
-    def lifecycle(self, memory_id: int) -> Lifecycle:
+    def of(self, memory_id: int) -> Lifecycle:
         """Return the lifecycle of a memory."""
         sql = """
             select expires_at, superseded_at, superseded_until, pinned from memory_lifecycle where memory_id = %(id)s
@@ -177,23 +173,24 @@ class LifecycleQueries(Queries):
         """Return what memories supersede, by ascending ids of both."""
         return ask(Supersession, links("newer_id", "older_id"), {"ids": list(memory_ids)})
 
-    def wrong_lifecycles(self) -> list[int]:
+    def wrong(self) -> list[int]:
         """Return the memories that are not superseded as what supersedes them says."""
-        return list(self._wrong(ALL_SUPERSEDED)[1])
-
-    def _wrong(self, memories: str, **parameters: object) -> tuple[set[int], dict[int, Span]]:
-        """Return the ids that a query finds, and the spans of those memories that are not kept as they follow."""
-        rows = self.connection.fetch(Superseding, SUPERSEDING.format(memories=memories), parameters)
-        wrong: dict[int, Span] = {}
-        for memory_id, group in groupby(rows, key=lambda row: row.memory_id):
-            newer = list(group)
-            span = span_of(newer, wrong)
-            if span != (newer[0].known_at, newer[0].known_until):
-                wrong[memory_id] = span
-        return {row.memory_id for row in rows}, wrong
+        return list(wrong_spans(self.connection, ALL_SUPERSEDED)[1])
 
 
-class LifecycleChanges(LifecycleQueries):
+def wrong_spans(connection: Connection, memories: str, **parameters: object) -> tuple[set[int], dict[int, Span]]:
+    """Return the ids that a query finds, and the spans of those memories that are not kept as they follow."""
+    rows = connection.fetch(Superseding, SUPERSEDING.format(memories=memories), parameters)
+    wrong: dict[int, Span] = {}
+    for memory_id, group in groupby(rows, key=lambda row: row.memory_id):
+        newer = list(group)
+        span = span_of(newer, wrong)
+        if span != (newer[0].known_at, newer[0].known_until):
+            wrong[memory_id] = span
+    return {row.memory_id for row in rows}, wrong
+
+
+class LifecycleChanges(Queries):
     """Changes which memories are current."""
 
     def expire(self, memory_id: int, at: str | None) -> None:
@@ -256,7 +253,7 @@ class LifecycleChanges(LifecycleQueries):
         """
         waiting, steps = set(memory_ids), 1
         while waiting:
-            read, wrong = self._wrong(BEFORE, ids=list(waiting), steps=steps)
+            read, wrong = wrong_spans(self.connection, BEFORE, ids=list(waiting), steps=steps)
             for memory_id, (since, until) in wrong.items():
                 self._set(memory_id, superseded_at=since, superseded_until=until)
             waiting, steps = set(self._superseded_directly(*wrong)) - read, steps * 4

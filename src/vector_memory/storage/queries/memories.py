@@ -23,7 +23,7 @@ from vector_memory.storage.queries.lifecycle import (
     UNPINNED,
     Supersession,
 )
-from vector_memory.storage.queries.passages import PassageQueries
+from vector_memory.storage.queries.passages import OverVectors
 from vector_memory.storage.records import (
     CountedBy,
     Cursor,
@@ -128,10 +128,10 @@ def neighbours_from_row(*, id: int, before: str, after: str) -> tuple[int, Neigh
     return id, Neighbours([*starmap(Neighbour, json.loads(before))][::-1], [*starmap(Neighbour, json.loads(after))])
 
 
-class MemoryQueries(PassageQueries):
+class MemoryQueries(OverVectors):
     """Reads memories."""
 
-    def memory(self, memory_id: int) -> Memory:
+    def get(self, memory_id: int) -> Memory:
         """Return a memory. Raises NotFoundError, which says so if it has expired."""
         sql = f"select {COLUMNS} from session_memories m where {{visible:m}} and m.id = %(id)s and {UNEXPIRED}"
         memory = self.connection.fetch_one(memory_from_row, sql, {"id": memory_id})
@@ -151,7 +151,7 @@ class MemoryQueries(PassageQueries):
             raise expired_memory(memory_id, at)
 
     @read
-    def memories(self, memory_ids: Sequence[int], most_characters: int | None = None) -> Steps[dict[int, Memory]]:
+    def get_all(self, memory_ids: Sequence[int], most_characters: int | None = None) -> Steps[dict[int, Memory]]:
         """Return the memories that exist, by id, in this order, optionally without those with more characters."""
         sql = f"select {COLUMNS} from session_memories m where {{visible:m}} and m.id {{among:ids}} and {UNEXPIRED}"
         if most_characters is not None:
@@ -209,7 +209,7 @@ class MemoryQueries(PassageQueries):
         found = yield Asked(neighbours_from_row, NEIGHBOURS, parameters)
         return dict(found)
 
-    def list_memories(
+    def page(
         self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest", after: ListPosition | None = None
     ) -> list[Memory]:
         """Return up to `limit` memories of a scope after a position, and then after the first `offset`."""
@@ -281,8 +281,8 @@ class MemoryQueries(PassageQueries):
         sql = f"select count(*) from session_memories m where {{visible:m}} and {condition.sql}"
         if without_vectors:
             sql = f"""
-                select count(*) from session_memories m {self.lacking.hint}
-                where {{visible:m}} and {self.lacking.condition} and {condition.sql}
+                select count(*) from session_memories m {self.vectors.lacking.hint}
+                where {{visible:m}} and {self.vectors.lacking.condition} and {condition.sql}
             """
         elif since is None and scope.as_of in HIDDEN and condition.parameters.keys() <= {"kind"}:
             # To look at the lifecycle of each of a million memories takes ten times as long.
@@ -360,9 +360,8 @@ class MemoryQueries(PassageQueries):
             where (m.memory_type = '{MemoryKind.TAGGED}') = %(tagged)s and {UNPINNED} and {condition.sql}
             order by case when %(tagged)s then m.access_count else 0 end, m.created_at, m.id
         """
-        return self.connection.fetch(
-            Expendable, sql, condition.parameters | {"tagged": scope.kind is MemoryKind.TAGGED}
-        )
+        parameters = condition.parameters | {"tagged": scope.kind is MemoryKind.TAGGED}
+        return self.connection.fetch(Expendable, sql, parameters)
 
     def corrections(self, memory_ids: Collection[int]) -> list[Supersession]:
         """Return which of these memories correct a part of a report that exists."""

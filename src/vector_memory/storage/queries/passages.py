@@ -112,6 +112,10 @@ class PassageQueries(Queries, ABC):
     def models(self) -> list[Model]:
         """Return the models that have vectors: one, unless the model is being changed; none before the first vector."""
 
+    @abstractmethod
+    def forget_models(self) -> None:
+        """Read the models again, because this transaction has changed them."""
+
     @property
     @abstractmethod
     def candidates(self) -> "Candidates":
@@ -136,20 +140,12 @@ class PassageQueries(Queries, ABC):
     @property
     def current(self) -> Model | None:
         """The model whose vectors are stored."""
-        for model in self.models():
-            if model.is_current:
-                return model
-        return None
+        return next((model for model in self.models() if model.is_current), None)
 
     @property
     def model(self) -> Model | None:
         """The model whose vectors are read."""
-        current = None
-        for model in self.models():
-            if model.fingerprint == self._chosen:
-                return model
-            current = model if model.is_current else current
-        return current
+        return next((model for model in self.models() if model.fingerprint == self._chosen), self.current)
 
     @property
     def dimensions(self) -> int:
@@ -263,12 +259,18 @@ class PassageQueries(Queries, ABC):
         return found
 
 
-class PassageChanges(PassageQueries):
+class OverVectors(Queries):
+    """Queries that depend on the model whose vectors are read."""
+
+    def __init__(self, vectors: PassageQueries) -> None:
+        super().__init__(vectors.connection)
+        self.vectors = vectors
+
+
+class PassageChanges(Queries, ABC):
     """Adds and deletes passages. What is abstract, each engine does in its own way."""
 
-    @abstractmethod
-    def forget_models(self) -> None:
-        """Read the models again, because this transaction has changed them."""
+    vectors: PassageQueries
 
     @abstractmethod
     def make_room(self, model: Model) -> None:
@@ -283,12 +285,12 @@ class PassageChanges(PassageQueries):
 
         Raises EmbeddingUnavailableError if the current model is another one.
         """
-        self.require_current(fingerprint)
-        return self.add_model(fingerprint) if self.current is None else self.current.id
+        self.vectors.require_current(fingerprint)
+        return self.add_model(fingerprint) if self.vectors.current is None else self.vectors.current.id
 
     def add_model(self, fingerprint: Fingerprint) -> int:
         """Add a model, which becomes the current one, and return its id."""
-        model = Model(max((other.id for other in self.models()), default=0) + 1, fingerprint, is_current=True)
+        model = Model(max((other.id for other in self.vectors.models()), default=0) + 1, fingerprint, is_current=True)
         self.make_room(model)
         self.connection.later("update embedding_models set is_current = %(no)s where is_current", {"no": False})
         sql = """
@@ -296,7 +298,7 @@ class PassageChanges(PassageQueries):
             values (%(id)s, %(model)s, %(dimensions)s, %(precision)s, %(engine)s, %(is_current)s)
         """
         self.connection.later(sql, {"id": model.id, "is_current": True, **asdict(fingerprint)})
-        self.forget_models()
+        self.vectors.forget_models()
         return model.id
 
     @abstractmethod
@@ -313,12 +315,12 @@ class PassageChanges(PassageQueries):
 
     def discard_vectors(self, memory_id: int | None) -> None:
         """Delete the current vectors of a memory that does not have all of them; None: of all such memories."""
-        if self.current is None:
+        if self.vectors.current is None:
             return
         sql = f"""
-            delete from memory_passages where model_id = {self.current.id} and memory_id in (
+            delete from memory_passages where model_id = {self.vectors.current.id} and memory_id in (
                 select m.id from session_memories m
-                where ({self.lacking.condition}) and (m.id = %(memory)s or %(memory)s is null)
+                where ({self.vectors.lacking.condition}) and (m.id = %(memory)s or %(memory)s is null)
             )
         """
         self.connection.later(sql, {"memory": memory_id})

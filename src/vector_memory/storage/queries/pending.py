@@ -91,9 +91,7 @@ class PendingQueries(PassageQueries):
         condition = memory_filter(scope)
         sql = f"""
             select count(*) as memories, cast(coalesce(sum({{octets:m}}), 0) as bigint) as size, max(m.id) as last_id,
-                max({{now}} - p.promised_at) filter (
-                    where abs({{now}} - p.promised_at) < {RECENT_SECONDS}
-                ) as seconds
+                max({{now}} - p.promised_at) filter (where abs({{now}} - p.promised_at) < {RECENT_SECONDS}) as seconds
             from pending_vectors p cross join session_memories m
             where {{visible:m}} and m.id = p.memory_id and {IS_HELD} and (m.id <= %(until)s or %(until)s is null)
                 and (p.owner = %(owner)s or %(owner)s is null) and {condition.sql}
@@ -120,7 +118,7 @@ class PendingChanges(PassageChanges):
         self.connection.later(
             f"""
             insert into pending_vectors
-            select m.id, '', 0, 0, 0 from session_memories m where {self.lacking.condition}
+            select m.id, '', 0, 0, 0 from session_memories m where {self.vectors.lacking.condition}
             on conflict do nothing
             """
         )

@@ -96,7 +96,7 @@ class Portions(Queries):
         if bare:
             return [WholeMemory(memory, [], None) for memory in found]
         ids = [memory.id for memory in found]
-        parts, passages = self._chunks(ids), self._reader.passages(ids)
+        parts, passages = self._chunks(ids), self._reader.vectors.passages(ids)
         return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
 
     def _chunks(self, memory_ids: list[int]) -> dict[int, list[StoredChunk]]:

@@ -9,7 +9,7 @@ from vector_memory.storage.connection import Asked, Counted, value_of
 from vector_memory.storage.json_columns import object_in, texts_in
 from vector_memory.storage.queries.filters import ascii_lower, memory_filter
 from vector_memory.storage.queries.lifecycle import CURRENT, EXPIRED, PINNED, UNEXPIRED
-from vector_memory.storage.queries.passages import PassageQueries
+from vector_memory.storage.queries.passages import OverVectors
 from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 
 LISTED = """
@@ -162,10 +162,10 @@ def newest_first(condition: str) -> str:
     """
 
 
-class SessionQueries(PassageQueries):
+class SessionQueries(OverVectors):
     """Reads what there is of sessions."""
 
-    def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
+    def page(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         """Return up to `limit` sessions of a scope with up to `agents` agents each, latest first, and their total."""
         condition = memory_filter(scope)
         listed = LISTED.replace("{condition}", condition.sql)
@@ -176,13 +176,13 @@ class SessionQueries(PassageQueries):
         )
         return found, count
 
-    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+    def latest(self, project: Project, besides: str | None = None) -> str | None:
         """Return the session of a project in which the user spoke last, or else its latest one; never `besides`.
 
         Only what a hook or an import has stored is known to be the user's.
         """
         if self.connection.sessions is not None:  # these are all there is
-            latest, _ = self.sessions(Scope(), 2, 1)
+            latest, _ = self.page(Scope(), 2, 1)
             return next((one.session_id for one in latest if one.session_id != besides), None)
         named = {"folder": project.folder, "owns": project.owns_memory, "besides": besides}
         found = self.connection.fetch_value(LATEST_SPOKEN_IN, named)
@@ -240,13 +240,13 @@ class SessionQueries(PassageQueries):
         }
         return self.connection.fetch(Moment, LEFT_SINCE, parameters)[::-1]
 
-    def session_counts(self, session_id: str) -> SessionCounts:
+    def counts(self, session_id: str) -> SessionCounts:
         """Return the statistics of a session; those of an unknown session are zero."""
         self.connection.require(session_id)
         one, of_session = {"id": session_id}, "session_id = %(id)s"
         counts: SessionCounts
         (counts,), kinds, agents = self.connection.batch(
-            Asked(session_from_row, OF_SESSION.replace("{lacking}", self.lacking.condition), one),
+            Asked(session_from_row, OF_SESSION.replace("{lacking}", self.vectors.lacking.condition), one),
             Asked(Counted, counted_by("memory_type", of_session), one),
             Asked(Counted, counted_by("agent_id", of_session), one),
         )
@@ -256,7 +256,7 @@ class SessionQueries(PassageQueries):
         """Return the statistics of the whole memory."""
         counts: MemoryCounts
         (counts,), kinds = self.connection.batch(
-            Asked(whole_from_row, OF_ALL.replace("{lacking}", self.lacking.condition)),
+            Asked(whole_from_row, OF_ALL.replace("{lacking}", self.vectors.lacking.condition)),
             Asked(Counted, counted_by("memory_type")),
         )
         return replace(counts, memory_counts=dict(kinds))

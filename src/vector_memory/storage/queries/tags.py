@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from vector_memory.storage.queries.passages import PassageQueries
+from vector_memory.storage.queries.passages import OverVectors, PassageChanges
 from vector_memory.storage.records import CanonicalTag, TagVectors
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
@@ -20,20 +20,20 @@ class KnownTag(NamedTuple):
     embedding: bytes | None
 
 
-class TagQueries(PassageQueries):
+class TagQueries(OverVectors):
     """Reads the vocabulary."""
 
-    def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
+    def canonical(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
         """Return the canonical tags, optionally only those in `among`: most frequent first, then alphabetically."""
         condition = "true" if among is None else "tag {among:among}"
         sql = f"select tag, frequency, created_at from canonical_tags where {condition} order by frequency desc, tag"
         return self.connection.fetch(CanonicalTag, sql, {"among": list(among or ())})
 
-    def tag_vectors(self, dimensions: int) -> TagVectors:
+    def vectors_of(self, dimensions: int) -> TagVectors:
         """Return the canonical tags with their vectors of the model that is read; the others count as missing."""
         import numpy as np  # noqa: PLC0415
 
-        is_read = self.passages_read.replace("p.", "")
+        is_read = self.vectors.passages_read.replace("p.", "")
         sql = f"select tag, case when {is_read} then embedding end as embedding from canonical_tags order by id"
         known = self.connection.fetch(KnownTag, sql)
         missing = bytes(dimensions * BYTES_PER_NUMBER)
@@ -43,7 +43,7 @@ class TagQueries(PassageQueries):
         return TagVectors([one.tag for one in known], vectors)
 
 
-class TagChanges(TagQueries):
+class TagChanges(PassageChanges):
     """Changes the vocabulary."""
 
     def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
@@ -54,5 +54,5 @@ class TagChanges(TagQueries):
             on conflict (tag) do update set frequency = canonical_tags.frequency + 1
         """
         stored = None if vector is None else vector.tobytes()
-        model_id = None if vector is None or self.current is None else self.current.id
+        model_id = None if vector is None or self.vectors.current is None else self.vectors.current.id
         self.connection.later(sql, {"tag": tag, "vector": stored, "model": model_id, "now": now})

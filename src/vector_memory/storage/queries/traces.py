@@ -50,15 +50,16 @@ class TraceQueries(Queries):
     """Recognizes texts whose memories were deleted."""
 
     @cached_property
-    def _keys(self) -> list[bytes]:
+    def keys(self) -> list[bytes]:
+        """The keys of the hashes."""
         return self.connection.fetch_column("select key from trace_keys order by key {exempt:random numbers}")
 
-    def traces(self) -> Traces:
+    def get_all(self) -> Traces:
         """Return all traces, in a fixed order."""
         sql = "select digest, created_at, deleted_at from traces order by digest, created_at"
-        return Traces(self._keys, self.connection.fetch(Trace, sql))
+        return Traces(self.keys, self.connection.fetch(Trace, sql))
 
-    def traces_of(self, new: NewMemory, hashes: Iterable[str]) -> list[Trace]:
+    def of(self, new: NewMemory, hashes: Iterable[str]) -> list[Trace]:
         """Return the traces of a memory whose text had one of these hashes, of the same kind and origin.
 
         The root of a file outside of repositories depends on the folder that a command names, so it may be any that the
@@ -70,15 +71,17 @@ class TraceQueries(Queries):
         folders = [None] if root is None else PurePath(str(root), str(new.metadata.get("source"))).parents
         asked = [
             Asked(Trace, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
-            for key in self._keys
+            for key in self.keys
             for content_hash in set(hashes)
             for folder in folders
         ]
         return [trace for found in self.connection.batch(*asked) for trace in found] if asked else []
 
 
-class TraceChanges(TraceQueries):
+class TraceChanges(Queries):
     """Leaves traces."""
+
+    traces: TraceQueries
 
     def leave_trace(self, memory: Deleted) -> None:
         """Note that a memory is deleted, unless it has neither a session nor a file, and so no source."""
@@ -87,11 +90,11 @@ class TraceChanges(TraceQueries):
             metadata = object_in(memory.metadata)
         if memory.session_id is None and "root" not in metadata:
             return
-        if not self._keys:
-            self._keys.append(token_bytes(KEY_BYTES))
-            self.connection.insert("trace_keys", [{"key": self._keys[0]}])
+        if not self.traces.keys:
+            self.traces.keys.append(token_bytes(KEY_BYTES))
+            self.connection.insert("trace_keys", [{"key": self.traces.keys[0]}])
         root = metadata.get("root")
-        digest = digest_of(self._keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
+        digest = digest_of(self.traces.keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
         sql = """
             insert into traces (digest, created_at, deleted_at) values (%(digest)s, %(created_at)s, {utc})
             on conflict (digest, created_at) do update set deleted_at = excluded.deleted_at
@@ -102,7 +105,7 @@ class TraceChanges(TraceQueries):
         """Add traces of another memory, with their keys."""
         self.connection.insert("trace_keys", [{"key": key} for key in traces.keys], "on conflict do nothing")
         self.connection.insert("traces", [trace._asdict() for trace in traces.rows], "on conflict do nothing")
-        self.__dict__.pop("_keys", None)
+        self.traces.__dict__.pop("keys", None)
 
     def set_traces(self, traces: Traces) -> None:
         """Replace all traces by those of another memory."""
@@ -112,7 +115,7 @@ class TraceChanges(TraceQueries):
 
     def forget_traces(self, new: NewMemory, hashes: Iterable[str]) -> None:
         """Forget that a text was deleted: it is wanted again."""
-        for digest in {trace.digest for trace in self.traces_of(new, hashes)}:
+        for digest in {trace.digest for trace in self.traces.of(new, hashes)}:
             self.connection.later("delete from traces where digest = %(digest)s", {"digest": digest})
 
 

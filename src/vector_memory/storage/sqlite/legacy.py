@@ -95,7 +95,7 @@ def cut_documents(connection: apsw.Connection, cut: Cut) -> None:
 
     writer = SqliteWriter(connection)
     for memory_id in fetch_column(connection, UNCUT):
-        memory = writer.memory(memory_id)
+        memory = writer.memories.get(memory_id)
         try:
             chunks = cut(memory.content)
             words = words_of(memory.title, memory.content, chunks, chunked=True)

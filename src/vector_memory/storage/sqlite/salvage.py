@@ -126,7 +126,7 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge
     is_there = TEXTS in migrations.names_of_tables(source)  # a view in its place can run forever
     ids = known_ids(source) if is_there else []
     has_derived = not migrations.altered_in(source)
-    lengths = attempt(lambda: SqliteReader(source).dimensions) if has_derived else None
+    lengths = attempt(lambda: SqliteReader(source).vectors.dimensions) if has_derived else None
     with contextlib.closing(apsw.Connection(str(target))) as connection:
         # An unfinished draft is discarded.
         connection.pragma("journal_mode", "memory")
@@ -153,10 +153,10 @@ class Copier:
         self._judge = judge
         self._has_derived = has_derived
         self._has_vectors = has_derived and attempt(self._broken_vectors) == []
-        self._fingerprint: Fingerprint | None = attempt(self._reader.fingerprint) if has_derived else None
+        self._fingerprint: Fingerprint | None = attempt(self._reader.vectors.fingerprint) if has_derived else None
 
     def _broken_vectors(self) -> list[str]:
-        current = self._reader.current
+        current = self._reader.vectors.current
         tables = tables_of(FIRST_MODEL if current is None else current.id)
         return [table for table in broken_vectors(self._source, tables) if table != tables.signatures]
 
@@ -169,11 +169,11 @@ class Copier:
                 ways = self._whole, self._bare
                 lost += [number for number in portion if not any(self._put([number], way) for way in ways)]
         self._copy_rows()
-        links = attempt(lambda: self._reader.links((0, 0), UNLIMITED)) if self._has_vectors else None
+        links = attempt(lambda: self._reader.links.after((0, 0), UNLIMITED)) if self._has_vectors else None
         copied = set(ids) - set(lost)
         self._writer.add_links([link for link in links or () if {link.older_id, link.newer_id} <= copied])
         self._writer.keywords.fill()
-        self._writer.refresh(self._writer.wrong_lifecycles())
+        self._writer.refresh(self._writer.lifecycle.wrong())
         given = attempt(self._reader.last_ids) or LastIds(0, 0)
         self._writer.raise_last_ids(LastIds(*(number if 0 < number <= MOST else 0 for number in given)))
         return Salvaged(len(copied), lost)
@@ -237,7 +237,7 @@ union select memory_id from memory_passages where id in (select value from json_
 
 def unsound_tables(connection: apsw.Connection) -> list[str]:
     """Return the tables whose rows belong to nothing, are missing, or cannot be used."""
-    models = [model.id for model in SqliteReader(connection).models()] or [FIRST_MODEL]
+    models = [model.id for model in SqliteReader(connection).vectors.models()] or [FIRST_MODEL]
     wrong = [table for model_id in models for table in uneven_tables(connection, model_id)]
     broken = [table for model_id in models for table in broken_vectors(connection, tables_of(model_id))]
     return sorted({*fetch_column(connection, STRAY), *wrong, *broken})
@@ -252,7 +252,7 @@ def broken_vectors(connection: apsw.Connection, tables: ModelTables) -> list[str
 def misfiled_memories(connection: apsw.Connection) -> list[int]:
     """Return the memories of whose vectors a signature is missing, or has other bits, another unit or another kind."""
     reader = SqliteReader(connection)
-    model_id = FIRST_MODEL if reader.current is None else reader.current.id
+    model_id = FIRST_MODEL if reader.vectors.current is None else reader.vectors.current.id
     signatures = tables_of(model_id).signatures
-    wrong = json.dumps(list(wrong_signatures(connection, signatures, reader.candidates.vectors)))
+    wrong = json.dumps(list(wrong_signatures(connection, signatures, reader.vectors.candidates.vectors)))
     return fetch_column(connection, MISFILED.format(signatures=signatures, model_id=model_id), (wrong,))

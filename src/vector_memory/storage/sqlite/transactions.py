@@ -16,6 +16,7 @@ from vector_memory.storage.connection import NOTHING, Asked, Connection, Paramet
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, Passage, model_from_row
+from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations, rows
 from vector_memory.storage.sqlite.checkpointer import count_delete
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from vector_memory.storage.maintenance_api import Upkeep
     from vector_memory.storage.postings import Words
     from vector_memory.storage.queries.candidates import Candidates
     from vector_memory.storage.scoring import Vectors
@@ -92,26 +92,11 @@ class SqliteConnection(Connection):
             self.raw.executemany(as_sqlite(f"insert into {table} {values} {on_conflict}"), rows)
 
 
-class SqliteReader(Reader):
-    """A reader over a connection in a transaction."""
+class SqliteVectors(PendingQueries):
+    """Reads passages and their vectors."""
 
     connection: SqliteConnection
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        super().__init__(SqliteConnection(connection))
-        self._models: list[Model] | None = None
-
-    @property
-    def raw(self) -> apsw.Connection:
-        """The connection of SQLite."""
-        return self.connection.raw
-
-    def forget_models(self) -> None:
-        self._models = None
-
-    def last_ids(self) -> LastIds:
-        sql = "select coalesce((select seq from sqlite_sequence where name = %(table)s), 0)"
-        return LastIds(*(int(self.connection.fetch_value(sql, {"table": table})) for table in LASTING))
+    _models: list[Model] | None = None
 
     @property
     def room(self) -> int:
@@ -122,19 +107,32 @@ class SqliteReader(Reader):
             self._models = self.connection.fetch(model_from_row, MODELS)
         return self._models
 
+    def forget_models(self) -> None:
+        self._models = None
+
     @property
     def candidates(self) -> "Candidates":
         from vector_memory.storage.sqlite.candidates import SqliteCandidates
 
         return SqliteCandidates(self.connection, self.model, self.lacking)
 
-    @property
-    def upkeep(self) -> "Upkeep":
-        from vector_memory.storage.maintenance_api import Upkeep
-        from vector_memory.storage.queries.change_of_model import ChangeOfModel
-        from vector_memory.storage.queries.portions import Portions
 
-        return Upkeep(ChangeOfModel(self), Portions(self))
+class SqliteReader(Reader):
+    """A reader over a connection in a transaction."""
+
+    connection: SqliteConnection
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(SqliteVectors(SqliteConnection(connection)))
+
+    @property
+    def raw(self) -> apsw.Connection:
+        """The connection of SQLite."""
+        return self.connection.raw
+
+    def last_ids(self) -> LastIds:
+        sql = "select coalesce((select seq from sqlite_sequence where name = %(table)s), 0)"
+        return LastIds(*(int(self.connection.fetch_value(sql, {"table": table})) for table in LASTING))
 
 
 class SqliteWriter(SqliteReader, Writer):
@@ -156,7 +154,7 @@ class SqliteWriter(SqliteReader, Writer):
     def make_room(self, model: Model) -> None:
         if model.id != FIRST_MODEL:
             migrations.create_vector_tables(self.raw, model.fingerprint.dimensions, model.id)
-        elif self.room != model.fingerprint.dimensions:  # the file was created for vectors of another length
+        elif self.vectors.room != model.fingerprint.dimensions:  # the file was created for vectors of another length
             migrations.drop_vector_tables(self.raw, model.id)
             migrations.create_vector_tables(self.raw, model.fingerprint.dimensions, model.id)
 
