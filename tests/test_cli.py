@@ -267,7 +267,7 @@ def test_a_failure_at_start_exits_with_1(tmp_path: Path) -> None:
     """A file that is no database is named as that in one sentence, and the process ends with 1."""
     not_a_database = tmp_path / "notes.txt"
     not_a_database.write_text("These are notes, and long enough for a header. " * 100)
-    ended = run("--database-path", not_a_database)
+    ended = run("list", "--database-path", not_a_database)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.splitlines()[-1] == (
         "vector-memory: The file is not an SQLite database: choose another --database-path. "
