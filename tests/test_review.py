@@ -62,6 +62,12 @@ def test_a_review_of_a_session_shows_nothing_of_others(store: SessionMemoryStore
     assert [(line.id, line.later and line.later.id) for line in seen.lines] == [(mine, later)]
 
 
+def test_an_unread_memory_is_in_a_limited_review_whatever_is_linked_to_it_in_others(store: SessionMemoryStore) -> None:
+    mine, other = add(store, "The office has plants.", UNREAD_DAYS + 1), add(store, "The plants left.", session="t")
+    link(store, mine, other)
+    assert [line.id for line in store.limited_to(["s"]).review().lines] == [mine]
+
+
 def test_what_a_later_memory_supersedes_needs_no_review(store: SessionMemoryStore) -> None:
     old = add(store, "The port is 8080.", 1)
     new = store.store_memory("report", "The port is 9090.", session_id="s", agent_id="a", supersedes=[old]).memory_id

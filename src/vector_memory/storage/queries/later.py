@@ -85,7 +85,8 @@ class LaterQueries(Queries):
         sql = f"""
             select m.id from session_memories m
             where {{visible:m}} and m.access_count = 0 and m.created_at < %(before)s and {condition.sql} and {UNPINNED}
-                and not exists (select 1 from later_links l where m.id in (l.older_id, l.newer_id))
+                and not exists (select 1 from later_links l where m.id in (l.older_id, l.newer_id)
+                    and {{visible_id:l.older_id}} and {{visible_id:l.newer_id}})
             order by m.created_at, m.id
         """
         return self.connection.fetch_column(sql, condition.parameters | {"before": before})
