@@ -10,6 +10,7 @@ from engine_memories import ENGINES, Engine, add, new_memory
 from engine_writer import EACH, THREADS
 from forked import Forked
 from vector_memory.domain import Scope
+from vector_memory.storage.records import Cursor
 
 PROCESSES = 4
 
