@@ -195,6 +195,19 @@ def test_weights_are_hashed_once_until_they_change(hashed: list[Path], tmp_path:
     assert hashed == [file, file]
 
 
+def test_a_hash_is_not_that_of_a_file_overwritten_with_the_same_size_and_time(
+    hashed: list[Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "model.onnx"
+    written(file, b"weights")
+    remembered_digest(file)
+    before = file.stat()
+    digest = written(file, b"changed")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as `cp -p`, `tar -x` and `rsync --inplace -t` do
+    assert remembered_digest(file) == digest
+    assert hashed == [file, file]
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xff", b"a b", b"0" * 64])
 def test_what_is_damaged_of_a_remembered_hash_is_computed_again(
     hashed: list[Path], tmp_path: Path, damage: bytes

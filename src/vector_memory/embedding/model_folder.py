@@ -125,15 +125,15 @@ def digest_of(file: Path) -> str:
 
 
 def remembered_digest(file: Path) -> str:
-    """Return the SHA-256 of a file, which is computed again when its path, size, time or inode has changed.
+    """Return the SHA-256 of a file, which is computed again when its path, size, times or inode have changed.
 
-    It is kept in the user's folder, if there is one, together with the hash of all of these; what is damaged, is
-    computed again.
+    Programs that copy or unpack may restore the time of a file's content, but not that of its status. The hash is kept
+    in the user's folder, if there is one, together with the hash of all of these; what is damaged, is computed again.
     """
     from vector_memory.settings import state_folder  # noqa: PLC0415 - imports pydantic
 
     status = file.stat()
-    known = [str(file), status.st_size, status.st_mtime_ns, status.st_ino]
+    known = [str(file), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
     def line(digest: str) -> str:
         return f"{digest} {hashlib.sha256(json.dumps([*known, digest]).encode()).hexdigest()}"
