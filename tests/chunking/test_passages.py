@@ -111,6 +111,19 @@ def test_a_text_is_tokenized_once_unless_a_word_is_cut() -> None:
     assert read == [text]
 
 
+def test_a_passage_fits_where_the_tokenizer_reads_over_white_space() -> None:
+    """As BERT's does, which removes form feeds. What continues a word is one token, and several at its beginning."""
+
+    def token_spans(text: str) -> list[Span]:
+        found = list(re.finditer(r"(?<=\f)[a-z]+|[a-z]", text))
+        return [Span(*each.span()) for each in found]
+
+    text = "\f".join(["abc"] * 10)
+    cut = [text[slice(*span)] for span in cut_passages(text, token_spans, 4)]
+    assert "".join(cut).replace("\f", "") == "abc" * 10
+    assert max(len(token_spans(passage)) for passage in cut) <= 4
+
+
 def paragraph(tokens: int) -> str:
     """Return a paragraph with so many tokens."""
     return " ".join(["abc"] * tokens)

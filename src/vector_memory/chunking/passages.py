@@ -77,7 +77,8 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
         or text[ends[at - 1]].isspace()  # nearly always, if at all
         or (spans[at].start > ends[at - 1] and WHITE_SPACE.search(text, ends[at - 1], spans[at].start + 1))
     ]
-    between_words = {0, *word_cuts}  # between such places, a text alone has the same tokens
+    # Between such places, a text alone has the same tokens. Tokenizers remove some white space inside words, as \f.
+    between_words = {0, len(spans), *(at for at in word_cuts[:-1] if text[ends[at - 1]] in " \t\r\n")}
     after_blank_lines = {bisect_right(ends, blank_line.start()) for blank_line in BLANK_LINE.finditer(text)}
     paragraph_cuts = sorted(after_blank_lines.intersection(word_cuts))
     first = 0
