@@ -178,6 +178,22 @@ async def test_a_request_that_was_cancelled_while_it_waited_is_never_forwarded(w
         assert await arrivals(streams, 1) == [201]
 
 
+async def test_what_was_answered_early_is_not_answered_again_though_another_answer_comes_first() -> None:
+    async with wired() as (client, streams):
+        early = f"{json.dumps(request(2))}\n".encode(), b'{"jsonrpc":"2.0","id":2,"result":{}}\n'
+        client.wire._client.answered.append(early)
+        await client.send(request(1), request(2), notification("notifications/cancelled", requestId=2), request(3))
+        assert await arrivals(streams, 2) == [1, 2]
+        await streams[1].send(answer(1))
+        assert [message["id"] for message in await client.received(1)] == [1]
+        cancelled = asyncio.create_task(arrivals(streams, 1))
+        await asyncio.wait([cancelled], timeout=0.1)  # it waits until the answer is swallowed
+        await streams[1].send(answer(2))
+        assert await cancelled == ["notifications/cancelled"]
+        await streams[1].send(answer(3))
+        assert [message["id"] for message in await client.received(1)] == [3]
+
+
 async def test_no_more_is_read_while_too_much_is_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_BYTES_OPEN", 1_000)
 

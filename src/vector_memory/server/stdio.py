@@ -69,7 +69,7 @@ class Wire:
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
         self._ready: asyncio.Queue[Request | JSONRPCMessage] = asyncio.Queue()
-        self._swallowed = asyncio.Event()
+        self._settled = asyncio.Event()
         self._open: dict[RequestId, list[Request]] = {}  # some clients use an id again
         self._bytes_open = 0
 
@@ -117,13 +117,16 @@ class Wire:
             return
         early = self._client.answered
         request = Request(line, early.popleft()[1] if early and early[0][0] == line else None)
-        self._open.setdefault(coerce_request_id(message.id), []).append(request)
+        same_id = self._open.setdefault(coerce_request_id(message.id), [])
+        same_id.append(request)
         self._bytes_open += len(line)
-        self._swallowed.clear()
         request.turn = all_turns().wait(partial(self._ready.put_nowait, request), self._kind_of(message))
         if request.answer is not None:  # a later request may have the same id
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._swallowed.wait(), SECONDS_TO_ANSWER)
+                async with asyncio.timeout(SECONDS_TO_ANSWER):
+                    while request in same_id:
+                        self._settled.clear()
+                        await self._settled.wait()
         while self._bytes_open > MAX_BYTES_OPEN:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
@@ -148,7 +151,7 @@ class Wire:
                 del self._open[key]
             request.call.cancelled = cancelled
             self._bytes_open -= len(request.line)
-            self._swallowed.set()
+            self._settled.set()
             request.turn.end()
 
     async def _carry_out(self, from_server: AsyncIterable[SessionMessage | Exception]) -> None:
