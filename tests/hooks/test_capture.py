@@ -1,5 +1,6 @@
-"""What hooks store."""
+"""What hooks store: what one has taken is on the disk before anything can fail, and stored once it can be."""
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -9,14 +10,22 @@ from typing import Any
 import pytest
 
 from eras import ERAS
+from faults.bad_disk import BROKEN, FULL, Codes, bad_disk
 from hook_texts import ANSWER, PROMPT, REPORT
 from memory_files import locked
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.server.hooks import HOOKS
+from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
+from vector_memory.outbox import Outbox, delivery
+from vector_memory.outbox.folder import outbox_of_memory
+from vector_memory.server.hooks import HOOKS, capture
+from vector_memory.server.jsonrpc import HOOK
+from vector_memory.sessions.batches import Intake
 from vector_memory.sessions.recap import Past
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Redact, ServerOptions, Settings
+from vector_memory.storage import write_lock
+from vector_memory.storage.sqlite import database
+from vector_memory.store import SessionMemoryStore
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -206,3 +215,185 @@ async def test_no_hook_waits_for_the_model(talk: Any, monkeypatch: pytest.Monkey
         assert [one.memory_type for one in talk.memories()] == ["input_prompt", "working_memory"]
     finally:
         release.set()
+
+
+NEXT = "And what about the index of the orders table?"
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    """What waits beside the memory."""
+    return outbox_of_memory(tmp_path / "memory.db")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stores give up early, and be tried again soon."""
+    monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(write_lock, "STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(delivery, "SECONDS_BETWEEN_ATTEMPTS", 0.05)
+
+
+def kept(outbox: Outbox) -> list[str]:
+    return [waiting.body["content"] for waiting in outbox.waiting()]
+
+
+async def stored(talk: Any, *texts: str) -> None:
+    """Wait until these are the memories."""
+    await until(lambda: [one.content for one in talk.memories()] == list(texts))
+
+
+async def store_one(talk: Any, outbox: Outbox) -> None:
+    """Store a prompt, however often that has to be tried."""
+    await talk.prompt("s", PROMPT)
+    await stored(talk, PROMPT)
+    await until(outbox.is_empty)
+
+
+def test_the_server_knows_the_calls_of_hooks_by_their_names() -> None:
+    assert all(name.startswith(HOOK) for name in HOOKS)
+
+
+@pytest.mark.sqlite("holds the lock of the file")
+@pytest.mark.usefixtures("impatient")
+async def test_a_prompt_is_stored_though_the_file_is_locked_for_longer_than_a_store_waits(
+    talk: Any, tmp_path: Path, outbox: Outbox
+) -> None:
+    await store_one(talk, outbox)
+    with locked(tmp_path / "memory.db"):
+        assert await talk.prompt("s", NEXT) is None
+        await until(lambda: "kept the database locked" in outbox.contents().problem)
+        assert kept(outbox) == [NEXT]
+    await stored(talk, PROMPT, NEXT)
+    await until(outbox.is_empty)
+
+
+@pytest.mark.sqlite("the disk is that of a file")
+@pytest.mark.parametrize("codes", [FULL, BROKEN], ids=["full", "broken"])
+@pytest.mark.usefixtures("impatient")
+async def test_what_is_taken_while_the_disk_fails_is_stored_when_it_works_again(
+    talking: Callable[..., Any], outbox: Outbox, codes: Codes
+) -> None:
+    with bad_disk() as disk:
+        async with talking() as talk:
+            await store_one(talk, outbox)
+            disk.fail(codes, 1, lasting=True)
+            await talk.prompt("s", NEXT)
+            await talk.hook("hook_subagent", session_id="s", agent_type="a", last_assistant_message=REPORT)
+            await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
+            assert kept(outbox) == [NEXT, REPORT, ANSWER.strip()]
+            disk.heal()
+            # In any order: after five attempts, which may have failed meanwhile, others do not wait for a text.
+            wanted = {PROMPT, NEXT, REPORT, ANSWER.strip()}
+            await until(lambda: {one.content for one in talk.memories()} == wanted)
+
+
+async def test_a_memory_that_cannot_be_read_keeps_no_text_from_being_kept(
+    talk: Any, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "READING_SECONDS", 0.01)
+    release, began = Event(), Event()
+
+    def hang(*_: object) -> None:
+        began.set()
+        release.wait()
+
+    def fail(*_: object, **__: object) -> None:
+        raise DatabaseError("The database cannot be reached.")
+
+    monkeypatch.setattr(Past, "latest_in", hang)
+    monkeypatch.setattr(MemoryWriter, "store", fail)
+    try:
+        assert await talk.prompt("s", PROMPT) is None
+        assert began.is_set()
+        assert kept(outbox) == [PROMPT]
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize("era", ERAS.values(), ids=ERAS)
+async def test_a_text_that_the_disk_does_not_take_is_lost_with_an_error_and_not_shown(
+    talking: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, era: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise DatabaseError("The disk is full.")
+
+    monkeypatch.setattr(Outbox, "add", fail)
+    async with talking(era=era) as talk:
+        answer = await talk.client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
+        assert (answer.content[0].text, answer.is_error) == ("{}", False)
+        assert answer.meta["vector-memory/failed"] == "DatabaseError"
+    assert "A text of a hook is lost: The disk is full." in caplog.text
+    assert PROMPT not in caplog.text
+
+
+async def test_a_first_prompt_that_is_stored_before_the_session_is_looked_up_is_told_the_recap_too(
+    talk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may store what was taken."""
+    await talk.prompt("one", PROMPT)
+    take = Intake.take
+
+    def take_and_store(intake: Intake, *what: Any, **fields: Any) -> Any:
+        taken = take(intake, *what, **fields)
+        taken.result(60)
+        return taken
+
+    monkeypatch.setattr(Intake, "take", take_and_store)
+    assert PROMPT in await talk.prompt("two", NEXT)
+
+
+async def test_a_text_keeps_the_time_at_which_it_was_said(talk: Any, outbox: Outbox) -> None:
+    said = "2026-01-31T12:00:00.000000+00:00"
+    outbox.add({"memory_type": "input_prompt", "content": PROMPT, "session_id": "s", "created_at": said})
+    await talk.prompt("s", NEXT)
+    await stored(talk, PROMPT, NEXT)
+    assert talk.memories()[0].created_at == "2026-01-31T12:00:00Z"
+
+
+async def test_a_duplicate_is_confirmed(talk: Any, outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
+    """A prompt that is taken again has the time of the first attempt."""
+    said = "2026-01-31T12:00:00.000000+00:00"
+    with caplog.at_level(logging.INFO, "vector_memory"):
+        for _ in range(2):
+            outbox.add({"memory_type": "input_prompt", "content": PROMPT, "session_id": "s", "created_at": said})
+        await talk.prompt("s", NEXT)
+        await until(outbox.is_empty)
+    await stored(talk, PROMPT, NEXT)
+    assert not outbox.refused()
+    ours = ("vector_memory.server", "vector_memory.outbox")
+    assert not [record for record in caplog.records if record.name.startswith(ours)]
+
+
+async def test_a_file_that_holds_no_memory_is_set_aside(talk: Any, outbox: Outbox) -> None:
+    for body in ({}, {"memory_type": "report"}, {"memory_type": "x", "content": "y"}, {"content": 1, "other": 2}):
+        outbox.add(body)
+    await talk.prompt("s", PROMPT)
+    await stored(talk, PROMPT)
+    await until(outbox.is_empty)
+    assert len(outbox.refused()) == 4
+
+
+async def test_a_read_only_store_leaves_what_waits_to_others(
+    tmp_path: Path, talking: Callable[..., Any], outbox: Outbox
+) -> None:
+    async with talking() as talk:
+        await talk.prompt("s", PROMPT)
+    outbox.add({"memory_type": "input_prompt", "content": NEXT, "session_id": "s"})
+    with SessionMemoryStore(tmp_path / "memory.db", Settings(embedding_model="toy"), read_only=True) as store:
+        store.start_background_work()
+        assert not store.is_busy
+        assert kept(outbox) == [NEXT]
+
+
+async def test_what_waits_holds_no_secret_and_only_its_owner_can_read_it(
+    talk: Any, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise DatabaseError("The disk is full.")
+
+    monkeypatch.setattr(MemoryWriter, "store", fail)
+    await talk.prompt("s", f"{PROMPT} <private>hunter2</private>")
+    [path] = outbox.paths()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_bytes())["content"] == f"{PROMPT} [redacted: private]"

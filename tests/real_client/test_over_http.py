@@ -1,4 +1,4 @@
-"""Real clients and a shared memory over HTTP: by the snippets of docs/http.md, by `install --http`, and with hooks."""
+"""What agents in the real Codex get, and real clients with a shared memory over HTTP, with hooks."""
 
 import os
 import subprocess
@@ -11,8 +11,9 @@ import pytest
 from http_page import snippet
 from over_http.conftest import Team, serving
 from real_client.claude_code import User
+from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
-from real_client.scripted_model import CODEX, CODEX_WAITS, Call, Say, ScriptedModel, Turn
+from real_client.scripted_model import CODEX, CODEX_WAITS, Call, Say, ScriptedModel, Turn, memory
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.registry import Registry
 from waiting import eventually
@@ -146,3 +147,52 @@ def test_the_plugin_and_its_hooks_use_the_shared_memory(user: User, team: Team, 
         session.ask("Go on where we stopped.")
     assert "nightly import" in user.model.requests[-1].text
     assert not user.database.exists()
+
+
+CONFIGURATION = f"""{CODEX}
+[mcp_servers.vector-memory]
+command = "{{command}}"
+args = ["serve"]
+required = true
+startup_timeout_sec = 60
+"""
+
+
+def asked(codex: Path, folder: Path, *turns: Turn) -> list[Answer]:
+    """Let a user with an empty home and an empty project type a prompt; return what the agent's calls returned."""
+    home, project = folder / "home", folder / "project"
+    home.mkdir()
+    project.mkdir()
+    with ScriptedModel({"Begin.": turns}) as model:
+        command = Path(sys.executable).with_name("vector-memory")
+        (home / "config.toml").write_text(CONFIGURATION.format(url=model.url, command=command), encoding="utf-8")
+        subprocess.run(
+            [codex, "exec", "--skip-git-repo-check", "Begin."],
+            cwd=project,
+            env={"HOME": str(home), "CODEX_HOME": str(home), "PATH": os.environ["PATH"]},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=120,
+        )
+        return model.answers()
+
+
+def test_what_an_agent_in_codex_stores_is_found_by_its_meaning(codex: Path, tmp_path: Path) -> None:
+    who = {"agent_id": "engineer", "session_id": "outage"}
+    stored, found, missing = asked(
+        codex,
+        tmp_path,
+        [memory("store_report", content="An engineer replaced the broken cooling fan.", **who)],
+        [memory("search_reports_specific_chunks", query="hardware failure: a ventilator", session_id="outage")],
+        [memory("get_memory_by_id", memory_id=999)],
+    )
+    (result,) = found.fields["results"]
+    assert result["memory_id"] == stored.fields["memory_id"]
+    assert result["sources"] == ["vector"]
+    assert "There is no memory 999" in missing.fields["message"]
+
+
+def test_the_longest_answer_arrives_whole_in_codex(codex: Path, tmp_path: Path) -> None:
+    *_, found = asked(codex, tmp_path, *ASKING_FOR_MUCH)
+    assert len(found.fields["results"]) == len(LONG_DOCUMENTS)

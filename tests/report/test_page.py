@@ -1,23 +1,30 @@
-"""The page as a file: its contents, and that hostile texts can do nothing."""
+"""The command report and its page: its contents, its map, and that hostile texts can do nothing."""
 
 import base64
 import hashlib
 import json
 import re
+import stat
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
-from engines import execute
+from engines import execute, place_of
+from forked import finished
 from inside import storage_of
 from report_page import HOSTILE, WORD
+from vector_memory.cli.commands.report import file_name
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.report import session_report as reporting
-from vector_memory.maintenance.report.session_report import SCRIPTS, script_data, source
+from vector_memory.maintenance.report.session_report import SCRIPTS, nearest_neighbours, project, script_data, source
 from vector_memory.store import SessionMemoryStore
 
 
@@ -123,3 +130,119 @@ def test_memories_without_vectors_are_shown_without_a_point(session: SessionMemo
     execute(session, "delete from memory_passages")
     made = SessionReports(storage_of(session)).page("s")
     assert made.html.count('"point":null') == made.shown == 5
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return finished("report", *words)
+
+
+@pytest.mark.usefixtures("session")
+def test_the_page_is_for_its_owner_only_and_replaced_only_on_request(tmp_path: Path) -> None:
+    file, place = tmp_path / "session.html", place_of(tmp_path / "memory.db")
+    made = finished("report", "s", "-o", file, "--json", *place, umask=0)
+    assert (made.returncode, made.stderr) == (0, "")
+    said = json.loads(made.stdout)
+    assert {name: said[name] for name in ("success", "memories", "shown", "texts", "file", "bytes")} == {
+        "success": True,
+        "memories": 5,
+        "shown": 5,
+        "texts": 5,
+        "file": str(file),
+        "bytes": file.stat().st_size,
+    }
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text("mine", encoding="utf-8")
+    refused = run("s", "-o", file, *place)
+    assert (refused.returncode, refused.stdout, file.read_text(encoding="utf-8")) == (1, "", "mine")
+    assert "--overwrite" in refused.stderr
+    assert run("s", "-o", file, "--overwrite", *place).stdout.startswith("Wrote 5 memories (0.")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("session")
+def test_an_unknown_session_creates_no_file(tmp_path: Path) -> None:
+    ended = run("nobody", "-o", tmp_path / "n.html", *place_of(tmp_path / "memory.db"))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith('vector-memory: There is no session "nobody": ')
+    assert not list(tmp_path.glob("*.html*"))
+
+
+@pytest.mark.usefixtures("session")
+def test_without_a_file_the_page_is_named_like_the_session(tmp_path: Path) -> None:
+    """With --all each session has a page of its own, in the folder that is given."""
+    place = place_of(tmp_path / "memory.db")
+    said = json.loads(run("--all", "-o", tmp_path / "pages", "--json", *place).stdout)
+    assert sorted(page["file"] for page in said["pages"]) == [
+        str(tmp_path / "pages" / f"{name}.html") for name in ("other", "s")
+    ]
+    assert finished("report", "s", *place, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "s.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_no_two_sessions_have_pages_of_the_same_name() -> None:
+    """Signs that no file name may have are left out, and a name that lost some gets a suffix."""
+    names = ["s", "a/b", "a-b", "a b", "../../etc/passwd", "", "x" * 200, "x" * 201]
+    pages = [file_name(name) for name in names]
+    assert len(set(pages)) == len(names)
+    assert pages[:3:2] == ["s.html", "a-b.html"]
+    assert all(Path(page).name == page and len(page) < 120 for page in pages)
+
+
+@pytest.mark.parametrize("words", [(), ("s", "--all")])
+def test_a_page_needs_a_session_or_all(words: tuple[str, ...], tmp_path: Path) -> None:
+    ended = run(*words, *place_of(tmp_path / "memory.db"))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Name a session, or use --all" in ended.stderr
+
+
+VECTORS = st.integers(0, 12).flatmap(
+    lambda rows: arrays(np.float32, (rows, 6), elements=st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]))
+)
+
+
+@given(VECTORS)
+def test_every_memory_has_a_point_in_the_square(vectors: NDArray[np.float32]) -> None:
+    points, share = project(vectors)
+    assert points.shape == (len(vectors), 2)
+    assert np.abs(points).max(initial=0) <= 1 + 1e-9
+    assert 0 <= share <= 1 + 1e-9
+
+
+@given(VECTORS)
+def test_equal_vectors_give_equal_maps(vectors: NDArray[np.float32]) -> None:
+    np.testing.assert_array_equal(project(vectors).points, project(vectors.copy()).points)
+
+
+def test_what_lies_in_a_plane_keeps_its_distances() -> None:
+    angles = np.array([0.0, 0.4, 1.9, 3.3, 5.0])
+    flat = np.stack([np.cos(angles), np.sin(angles), np.zeros(5), np.zeros(5)], axis=1).astype(np.float32)
+    turned, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))
+    points, share = project((flat @ turned).astype(np.float32))
+    apart = np.linalg.norm(flat[:, None] - flat[None], axis=2)
+    shown = np.linalg.norm(points[:, None] - points[None], axis=2)
+    off = ~np.eye(5, dtype=bool)
+    ratios = shown[off] / apart[off]
+    assert ratios.std() / ratios.mean() < 1e-5
+    assert share == pytest.approx(1)
+
+
+def test_the_length_of_a_vector_does_not_move_its_point() -> None:
+    vectors = np.random.default_rng(2).normal(size=(7, 5)).astype(np.float32)
+    longer = vectors * np.arange(1, 8, dtype=np.float32)[:, None]
+    np.testing.assert_allclose(project(vectors).points, project(longer).points, atol=1e-5)
+
+
+def test_memories_with_equal_vectors_are_one_point() -> None:
+    points, share = project(np.tile(np.float32([0.1, 0.7, 0.2]), (4, 1)))
+    assert not points.any()
+    assert share == 1
+
+
+@given(VECTORS)
+def test_neighbours_equal_a_sort_by_all_cosines(vectors: NDArray[np.float32]) -> None:
+    lengths = np.linalg.norm(vectors.astype(float), axis=1, keepdims=True)
+    units = vectors / np.where(lengths > 0, lengths, 1)
+    for row, found in enumerate(nearest_neighbours(vectors, 3)):
+        others = sorted((float(units[row] @ unit) for at, unit in enumerate(units) if at != row), reverse=True)
+        assert [cosine for _, cosine in found] == pytest.approx(others[:3])
+        assert row not in {at for at, _ in found}

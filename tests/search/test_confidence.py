@@ -9,7 +9,7 @@ import pytest
 
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
-from test_storing import NoModel
+from test_superseding import NoModel
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN

@@ -1,19 +1,21 @@
-"""One file, several threads and processes."""
+"""One file, several threads and processes: who writes when, and that deleted text leaves the file and the log."""
 
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 import apsw
 import pytest
 
-from memory_files import change, create_file
+from faults.workload import memory, open_store
+from memory_files import change, create_file, doctor, examine
+from other_process import OtherProcess
 from vector_memory.errors import (
     CancelledCallError,
     ClosedMemoryError,
@@ -23,13 +25,14 @@ from vector_memory.errors import (
     ValidationError,
 )
 from vector_memory.storage import write_lock
-from vector_memory.storage.cancellation import Call, current_call
+from vector_memory.storage.cancellation import Call, current_call, give_way
 from vector_memory.storage.records import LastIds
 from vector_memory.storage.sqlite import checkpointer, migrations
 from vector_memory.storage.sqlite import database as module
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import FileKind, file_kind
 from vector_memory.storage.sqlite.rows import fetch, fetch_value
+from vector_memory.storage.write_lock import WriteLock
 from waiting import PATIENCE, at_once, eventually
 
 ADD = """
@@ -433,3 +436,126 @@ def test_the_version_of_a_file_that_may_only_be_read_changes_when_others_commit(
 def test_a_value_of_another_type_than_its_column_has_is_damage(database: Database) -> None:
     with database.read() as connection, pytest.raises(DatabaseError, match="wrong type"):
         fetch(connection, LastIds, "select 7 as memory, 'seven' as chunk")
+
+
+WORD = "xylophone-4711"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Hold the present state of a file, as a search does that is under way."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("begin")
+        connection.execute("select count(*) from sqlite_schema").fetchall()
+        yield
+
+
+def is_anywhere(path: Path) -> bool:
+    """Tell whether the word is in the file or in its log.
+
+    Another process looks: this one would drop SQLite's locks by closing a file that it has open.
+    """
+    command = ["grep", "--quiet", "--text", WORD, path, path.with_name(f"{path.name}-wal")]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "end", "use"),
+    [
+        (("delete_memory", {}), OtherProcess.kill, "write"),
+        (("amend_memory", {"title": "Another"}), OtherProcess.close, "write"),
+        (("delete_memory", {}), OtherProcess.close, "close"),
+        (("amend_memory", {"title": "Another"}), OtherProcess.kill, "opening"),
+    ],
+    ids=["deleted and killed, write", "amended and ended, write", "deleted, close", "amended and killed, opening"],
+)
+def test_data_deleted_during_a_read_is_erased_when_another_process_next_uses_the_file(
+    tmp_path: Path, change: tuple[str, dict[str, str]], end: Callable[[OtherProcess], None], use: str
+) -> None:
+    path = tmp_path / "memory.db"
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(path))
+        memory_id = store.store_memory(**{**memory(0), "title": WORD}).memory_id
+        idle = stack.enter_context(closing(apsw.Connection(str(path))))  # SQLite itself deletes the log of the last one
+        idle.execute("select count(*) from sqlite_schema").fetchall()
+        other = OtherProcess(path)
+        with reading(path):
+            assert other.call(change[0], memory_id, **change[1])["success"]
+            end(other)
+            assert is_anywhere(path)
+        match use:
+            case "write":
+                store.store_memory(**memory(1))
+            case "close":
+                store.close()
+            case "opening":
+                stack.enter_context(open_store(path))
+        assert not is_anywhere(path)
+
+
+def test_the_log_is_emptied_once_after_many_deletes(tmp_path: Path) -> None:
+    with closing(Database(tmp_path / "memory.db", dimensions=4)) as database:
+        for _ in range(2):
+            with database.write() as connection:
+                checkpointer.count_delete(connection)
+            assert (tmp_path / "memory.db-wal").stat().st_size > 0
+        assert database.purge_deleted()
+        assert (tmp_path / "memory.db-wal").stat().st_size == 0
+
+
+def test_after_the_count_of_deletes_was_lost_everything_is_erased_again(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    create_file(path)
+    change(path, "drop table erasure")
+    doctor(path).repair(examine(path))
+    with closing(apsw.Connection(str(path))) as connection:
+        assert fetch_value(connection, "select count(*) from erasure") == 1
+
+
+def test_a_delete_that_came_after_the_log_was_emptied_is_still_to_be_erased(tmp_path: Path) -> None:
+    with closing(Database(tmp_path / "memory.db", dimensions=4)) as database, database.write() as connection:
+        checkpointer.count_delete(connection)
+        first = checkpointer.unerased(connection)
+        assert first is not None
+        checkpointer.count_delete(connection)
+        checkpointer.note_erased(connection, first)
+        assert checkpointer.unerased(connection) == first + 1
+        checkpointer.note_erased(connection, first + 1)
+        assert checkpointer.unerased(connection) is None
+
+
+class StillLockedError(Exception):
+    """What an engine says."""
+
+
+def test_a_writer_gives_up_on_a_stuck_lock_though_its_attempts_are_further_apart_than_the_time_of_a_stall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So it is in a process that gets no processor time."""
+    monkeypatch.setattr(write_lock, "STALLED_SECONDS", write_lock.SHORTEST_PAUSE / 4)
+    attempts = 0
+
+    def begin() -> None:
+        nonlocal attempts
+        attempts += 1
+        assert attempts < 20, "it does not give up"
+        raise StillLockedError
+
+    with pytest.raises(DatabaseLockError), WriteLock((StillLockedError,)).turn(write_lock.SHORTEST_PAUSE) as turn:
+        turn.take(begin)
+
+
+def test_a_writer_that_waits_for_another_process_lets_other_calls_work() -> None:
+    ways: list[bool] = []
+    before = give_way.set(lambda: ways.append(True))
+
+    def begin() -> None:
+        if not ways:
+            raise StillLockedError
+
+    try:
+        with WriteLock((StillLockedError,)).turn(60) as turn:
+            turn.take(begin)
+    finally:
+        give_way.reset(before)
+    assert ways == [True]
