@@ -27,7 +27,7 @@ OPENING = (vector_memory.store, vector_memory.cli.flags)
 """The modules that open the memory of a path."""
 
 ON_BOTH = (
-    "commands/test_ingesting.py", "commands/test_maintain.py", "commands/test_moving.py", "commands/test_searching.py",
+    "commands/test_ingesting.py", "commands/test_maintain.py", "commands/test_moving.py",
     "commands/test_show.py", "commands/test_superseding_commands.py", "commands/test_syncing.py", "hooks", "report",
     "search/test_change_of_model.py", "search/test_coarse.py", "search/test_confidence.py", "search/test_copies.py",
     "search/test_explaining.py", "search/test_later.py", "search/test_lines.py", "search/test_medium.py",

@@ -1,4 +1,4 @@
-"""The states of tokens: which are kept, as what, and how a question's are compared with them."""
+"""The states of tokens, and the encoder that computes them: which are kept, as what, and how they are compared."""
 
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from encoder import Encoder, stored_in
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiny_models import WIDTH, Tiny
+from tiny_models import ARCHITECTURES, POSITIONS, WIDTH, Tiny, forward
 from vector_memory.embedding.embedder import Encoded
 from vector_memory.embedding.model_folder import ModelFolder
 from vector_memory.embedding.onnx_engine import OnnxEngine
@@ -160,3 +161,40 @@ def test_the_tokens_of_a_prefix_have_no_states(tmp_path: Path, unigram: bool) ->
     [states] = states_of(engine.encode(["lease the queue"]))
     assert len(states) == 2 * bytes_per_state(WIDTH)
     assert engine.encode_query("lease of shard").states.shape == (2, WIDTH)
+
+
+ENCODED = ["", "lease", "the lease of a queue", "queue " * 40, "a queue, a lease; one shard"]
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def tiny(request: pytest.FixtureRequest, tmp_path: Path) -> Tiny:
+    return Tiny(tmp_path, **ARCHITECTURES[request.param])
+
+
+def test_the_installed_default_model_is_what_a_build_makes_of_its_weights(weights: ModelFolder) -> None:
+    built = Encoder(stored_in(weights.file("model.safetensors")), "model.safetensors", 12, 1e-12).build()
+    assert built == weights.file("model.onnx").read_bytes()
+    assert len(built) < 40_000  # offsets and no weights
+
+
+def test_vectors_of_each_architecture_equal_a_forward_pass_in_numpy(tiny: Tiny) -> None:
+    engine = OnnxEngine(tiny.model())
+    wanted = np.stack([forward(tiny, tiny.tokens("passage: " + text)) for text in ENCODED])
+    asked = np.stack([forward(tiny, tiny.tokens("query: " + text)) for text in ENCODED])
+    assert np.abs(engine.embed(ENCODED) - wanted).max() < tiny.tolerance
+    assert np.abs(np.stack([engine.encode_query(text).vector for text in ENCODED]) - asked).max() < tiny.tolerance
+    assert np.abs(wanted - asked).max() > 5 * tiny.tolerance  # the prefixes matter
+
+
+def test_a_text_has_the_same_bits_alone_and_among_others_in_each_architecture(tiny: Tiny) -> None:
+    engine = OnnxEngine(tiny.model(), calls=2)
+    together = engine.embed(ENCODED * 3)
+    assert np.array_equal(together, np.concatenate([engine.embed([text]) for text in ENCODED * 3]))
+
+
+def test_texts_are_read_up_to_the_last_position_of_the_model(tmp_path: Path) -> None:
+    engine = OnnxEngine(Tiny(tmp_path).model())
+    words = POSITIONS - len(["[CLS]", "passage", ":", "[SEP]"])
+    vectors = engine.embed(["queue " * words, "queue " * words + "lease", "queue " * (words - 1) + "lease"])
+    assert np.array_equal(vectors[0], vectors[1])
+    assert not np.array_equal(vectors[0], vectors[2])

@@ -1,4 +1,4 @@
-"""What hooks of real servers have taken is stored, whatever happens to the memory, the disk or the server."""
+"""What hooks store and tell in real servers, which are killed, locked out and full."""
 
 import json
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ import pytest
 
 from faults.conftest import mounted
 from faults.test_full_disk import fill
-from hook_texts import PROMPT
+from hook_texts import ANSWER, PROMPT
 from memory_files import contents, locked
-from servers import Server
+from servers import CLIENT, Server
 from vector_memory.outbox.folder import outbox_of_memory
 from waiting import eventually
 
@@ -177,3 +177,42 @@ def test_a_long_text_of_a_hook_waits_for_no_other_call(tmp_path: Path) -> None:
             hook = server.ask_tool("hook_subagent", **fields)
             assert server.receive()["id"] == hook
             assert outbox_of_memory(server.path).paths()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shop")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with Server(folder, CLAUDE_PROJECT_DIR="") as server:
+        yield server.hello()
+
+
+def hooked_server(server: Server, tool: str, **fields: str) -> dict[str, Any]:
+    """Call a hook's tool, and return the text of its answer as the client reads it."""
+    result = server.request("tools/call", name=tool, arguments=fields)["result"]
+    assert not result.get("isError")
+    [block] = result["content"]
+    return dict(json.loads(block["text"]))
+
+
+def test_a_session_is_told_what_the_one_before_it_left(server: Server, folder: Path) -> None:
+    listed = server.request("tools/list")["result"]["tools"]
+    assert hooked_server(server, "hook_prompt", session_id="one", prompt=PROMPT) == {}
+    assert hooked_server(server, "hook_answer", session_id="one", last_assistant_message=ANSWER) == {}
+    stored = server.call("store_report", content="# Locks\n\nReleased.")
+    assert (stored["session_id"], stored["agent_id"]) == ("one", CLIENT["name"])
+    told = hooked_server(server, "hook_prompt", session_id="two", prompt="Go on.")["hookSpecificOutput"]
+    assert told["hookEventName"] == "UserPromptSubmit"
+    assert PROMPT in told["additionalContext"]
+    assert f"{stored['memory_id']}: Locks" in told["additionalContext"]
+    assert server.call("get_memory_by_id", memory_id=1)["memory"]["metadata"] == {"project": str(folder)}
+    assert not [tool for tool in listed if tool["name"].startswith("hook")]
+
+
+def test_a_server_starts_and_names_sessions_even_if_the_client_did_not_fill_in_the_project(tmp_path: Path) -> None:
+    with Server(tmp_path, CLAUDE_PROJECT_DIR="${CLAUDE_PROJECT_DIR}") as server:
+        stored = server.hello().call("store_report", content="Found.")
+    assert stored["session_id"] == f"project-{stored['created_at'][:10]}"
