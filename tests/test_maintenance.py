@@ -528,9 +528,9 @@ def test_a_memory_that_is_only_read_hides_what_has_expired(
 def test_the_time_stands_still_during_a_read(store: SessionMemoryStore) -> None:
     number = stored(store, ttl_days=2 / 86_400)
     with storage_of(store).read() as reader:
-        at = reader.memory(number).expires_at
+        at = reader.memories.get(number).expires_at
         eventually(lambda: datetime.now(UTC).isoformat() > (at or ""))
-        assert reader.memory(number).content == TEXT
+        assert reader.memories.get(number).content == TEXT
     with pytest.raises(NotFoundError, match="expired on"):
         store.get_memory_by_id(number)
 
@@ -539,7 +539,7 @@ def test_what_an_expired_memory_superseded_is_current_again(store: SessionMemory
     old = stored(store, f"{WORD} is old", ttl_days=None)
     new = stored(store, f"{WORD} is new", supersedes=[old])
     with storage_of(store).write() as writer:
-        assert [memory.id for memory in writer.list_memories(REPORTS, 9)] == [new]
+        assert [memory.id for memory in writer.memories.page(REPORTS, 9)] == [new]
         writer.expire(new, "2020-01-01T00:00:00.000000+00:00")
     for erased in (False, True):
         assert [chunk.memory_id for chunk in store.search_chunks(WORD, REPORTS).results] == [old]
@@ -644,4 +644,4 @@ def test_a_scope_counts_what_it_lists(store: SessionMemoryStore) -> None:
     stored(store, "third", "working_memory")
     for scope in (Scope(), REPORTS, Scope(as_of="any"), Scope(MemoryKind.REPORT, as_of="any")):
         with storage_of(store).read() as reader:
-            assert reader.count(scope) == len(reader.ids(scope)) == (1 if scope.kind else 2)
+            assert reader.memories.count(scope) == len(reader.memories.ids(scope)) == (1 if scope.kind else 2)

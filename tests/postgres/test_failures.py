@@ -405,7 +405,7 @@ def test_an_answer_that_comes_in_pieces_stops_no_other_thread(
             assert add(storage, new_memory("first")) == 1
             for _ in range(20):
                 with storage.read() as reader:
-                    assert reader.ids(Scope()) == [1]
+                    assert reader.memories.ids(Scope()) == [1]
                 connection = reader.raw
                 with monkeypatch.context() as patch:
                     patch.setattr(connection, "pgconn", NeverWaiting(connection.pgconn))

@@ -316,7 +316,7 @@ def supersede(store: SessionMemoryStore, newer: int, older: int) -> None:
 def stored(store: SessionMemoryStore) -> set[int]:
     """Return all ids, also of what is superseded."""
     with storage_of(store).read() as reader:
-        return set(reader.ids(Scope(as_of=ANY)))
+        return set(reader.memories.ids(Scope(as_of=ANY)))
 
 
 def kept(store: SessionMemoryStore) -> set[int]:

@@ -335,20 +335,24 @@ def filled(storage: Storage) -> Storage:
 
 def test_sessions_are_listed_by_their_latest_activity(filled: Storage) -> None:
     with filled.read() as reader:
-        listed, total = reader.sessions(Scope(), 10, 10)
+        listed, total = reader.sessions.page(Scope(), 10, 10)
         assert ([session.session_id for session in listed], total) == (["t", "s"], 2)
         assert (listed[1].agent_id, listed[1].agents, listed[1].agent_count) == ("b", ["a", "b"], 2)
         assert (listed[1].memory_count, listed[1].latest_activity) == (2, "2026-01-02")
         assert listed[1].memory_types == {"input_prompt": 1, "report": 1}
-        short, total = reader.sessions(Scope(), 1, 1)
+        short, total = reader.sessions.page(Scope(), 1, 1)
         assert ([session.session_id for session in short], total) == (["t"], 2)
-        own, total = reader.sessions(Scope(agent_id="a"), 10, 10)
+        own, total = reader.sessions.page(Scope(agent_id="a"), 10, 10)
         assert ([(session.session_id, session.memory_count) for session in own], total) == ([("s", 1)], 1)
 
 
 def test_a_session_and_the_whole_memory_are_counted(filled: Storage) -> None:
     with filled.read() as reader:
-        session, nothing, whole = reader.session_counts("s"), reader.session_counts("nobody"), reader.statistics()
+        session, nothing, whole = (
+            reader.sessions.counts("s"),
+            reader.sessions.counts("nobody"),
+            reader.sessions.statistics(),
+        )
     assert (session.memory_counts, session.agent_counts) == ({"input_prompt": 1, "report": 1}, {"a": 1, "b": 1})
     assert (session.total_memories, session.total_chunks, session.latest_iteration) == (2, 2, 2)
     assert (session.earliest_created, session.latest_created) == ("2026-01-01", "2026-01-02")
@@ -365,8 +369,8 @@ def test_what_has_expired_is_not_counted(filled: Storage) -> None:
         for number in (3, 4):
             writer.expire(number, "2026-01-05")
     with filled.read() as reader:
-        whole = reader.statistics()
-        assert reader.count_by(Scope(), "kind") == {"input_prompt": 1, "report": 1}
+        whole = reader.sessions.statistics()
+        assert reader.memories.count_by(Scope(), "kind") == {"input_prompt": 1, "report": 1}
     assert (whole.total_memories, whole.total_chunks, whole.total_sessions, whole.total_agents) == (2, 2, 1, 2)
     assert (whole.without_vectors, whole.earliest_created, whole.latest_created) == (0, "2026-01-01", "2026-01-02")
 
@@ -378,7 +382,10 @@ def test_a_part_of_a_text_is_found_letter_by_letter(storage: Storage) -> None:
     with storage.read() as reader:
 
         def found(part: str) -> list[str]:
-            return [moment.beginning for moment in reader.moments(reader.newest(Scope(containing=part)), 20)]
+            return [
+                moment.beginning
+                for moment in reader.sessions.moments(reader.sessions.newest(Scope(containing=part)), 20)
+            ]
 
         assert (found("0% D"), found("e_c"), found("c:\\T")) == (["100% done"], ["snake_case"], ["C:\\temp"])
         assert (found("rger"), found("note"), found("nowhere")) == (["\u00c4RGER"], [*texts], [])
@@ -388,15 +395,15 @@ def test_names_that_start_with_a_part_come_before_names_that_contain_it(storage:
     for session in ("beta", "Alphabet", "alpha", "gamma"):
         add(storage, new_memory(session, session_id=session, task_code="T"))
     with storage.read() as reader:
-        assert reader.find_names("session_id", "BET", Scope(), 10) == (["beta", "Alphabet"], 2)
-        assert reader.find_names("session_id", "", Scope(), 1) == (["gamma"], 4)
-        assert reader.find_names("task_code", "", Scope(session_id="alpha"), 10) == (["T"], 1)
-        assert reader.find_names("agent_id", "%", Scope(), 10) == ([], 0)
+        assert reader.sessions.find_names("session_id", "BET", Scope(), 10) == (["beta", "Alphabet"], 2)
+        assert reader.sessions.find_names("session_id", "", Scope(), 1) == (["gamma"], 4)
+        assert reader.sessions.find_names("task_code", "", Scope(session_id="alpha"), 10) == (["T"], 1)
+        assert reader.sessions.find_names("agent_id", "%", Scope(), 10) == ([], 0)
 
 
 def test_a_timeline_contains_the_beginnings_of_the_newest_texts_oldest_first(filled: Storage) -> None:
     with filled.read() as reader:
-        moments = reader.timeline(Scope(), 2, 4)
+        moments = reader.sessions.timeline(Scope(), 2, 4)
     assert [(moment.beginning, moment.content_length, moment.chunk_count) for moment in moments] == [
         ("othe", 5, 1),
         ("know", 5, 1),
@@ -408,10 +415,10 @@ def test_tags_are_counted_for_each_memory_and_listed_by_frequency(storage: Stora
         for tag in ("zeta", "beta", "alpha", "zeta"):
             writer.count_tag(tag, None, "2026")
     with storage.read() as reader:
-        listed = [(tag.tag, tag.frequency, tag.created_at) for tag in reader.canonical_tags()]
+        listed = [(tag.tag, tag.frequency, tag.created_at) for tag in reader.tags.canonical()]
         assert listed == [("zeta", 2, "2026"), ("alpha", 1, "2026"), ("beta", 1, "2026")]
-        assert [tag.tag for tag in reader.canonical_tags(["beta", "unknown", "zeta"])] == ["zeta", "beta"]
-        assert reader.canonical_tags([]) == []
+        assert [tag.tag for tag in reader.tags.canonical(["beta", "unknown", "zeta"])] == ["zeta", "beta"]
+        assert reader.tags.canonical([]) == []
 
 
 def test_tags_have_vectors_of_the_memorys_model_or_none(storage: Storage) -> None:
@@ -422,18 +429,18 @@ def test_tags_have_vectors_of_the_memorys_model_or_none(storage: Storage) -> Non
         writer.count_tag("second", None, "2026")
         writer.count_tag("first", None, "2026")
     with storage.read() as reader:
-        known = reader.tag_vectors(dimensions)
+        known = reader.tags.vectors_of(dimensions)
         assert (known.tags, known.missing()) == (["first", "second"], ["second"])
         assert known.vectors.tolist() == [unit_vector("first").tolist(), [0.0] * dimensions]
-        assert reader.tag_vectors(dimensions + 1).missing() == ["first", "second"]
+        assert reader.tags.vectors_of(dimensions + 1).missing() == ["first", "second"]
     with storage.write() as writer:
         writer.set_tag_vectors({"second": unit_vector("second"), "unknown": unit_vector("unknown")}, MODEL)
         with pytest.raises(EmbeddingUnavailableError):
             writer.set_tag_vectors({"first": unit_vector("other")}, OTHER_MODEL)
     with storage.read() as reader:
-        assert reader.fingerprint() == MODEL
-        assert reader.tag_vectors(dimensions).missing() == []
-        assert reader.tag_vectors(dimensions).vectors[0].tolist() == unit_vector("first").tolist()
+        assert reader.vectors.fingerprint() == MODEL
+        assert reader.tags.vectors_of(dimensions).missing() == []
+        assert reader.tags.vectors_of(dimensions).vectors[0].tolist() == unit_vector("first").tolist()
 
 
 def prompt(session: str, at: str, folder: str | None = None, **fields: object) -> NewMemory:
@@ -446,29 +453,32 @@ def test_the_latest_session_of_a_project_is_the_one_in_which_the_user_spoke_last
     dated = shared.session_on("2026-01-09")
     add(storage, new_memory("report", session_id=dated), at="2026-01-09")
     with storage.read() as reader:
-        assert (reader.latest_session(mine), reader.latest_session(shared)) == (dated, dated)
-        assert reader.latest_session(mine, dated) is None
-        assert reader.latest_session(Project("/elsewhere/mine", owns_memory=False)) is None
-        assert reader.latest_session(Project("/work/other", owns_memory=False)) is None
+        assert (reader.sessions.latest(mine), reader.sessions.latest(shared)) == (dated, dated)
+        assert reader.sessions.latest(mine, dated) is None
+        assert reader.sessions.latest(Project("/elsewhere/mine", owns_memory=False)) is None
+        assert reader.sessions.latest(Project("/work/other", owns_memory=False)) is None
     for day, (session, folder) in enumerate({"a": "/work/mine", "b": "/elsewhere", "c": None}.items(), 1):
         add(storage, prompt(session, f"{day}", folder), at=f"2026-01-0{day}")
     with storage.read() as reader:
-        assert (reader.latest_session(mine), reader.latest_session(shared)) == ("b", "a")
-        assert (reader.latest_session(mine, "b"), reader.latest_session(shared, "a")) == ("a", dated)
+        assert (reader.sessions.latest(mine), reader.sessions.latest(shared)) == ("b", "a")
+        assert (reader.sessions.latest(mine, "b"), reader.sessions.latest(shared, "a")) == ("a", dated)
 
 
 def test_what_agents_left_since_a_time_is_that_of_the_session_and_of_sessions_without_prompts(storage: Storage) -> None:
     for session in ("user", "other"):
         add(storage, prompt(session, session), at="2026-01-01")
     for session in ("user", "other", "agent", "besides", "agent"):
-        for at in ("2026-01-01", "2026-01-03"):
+        newest = reader.sessions.left_since(span, MemoryKind.REPORT, 1, 5)
+        assert [moment.memory_id for moment in newest] == [left[-1].memory_id]
             add(storage, new_memory(f"{session} report", session_id=session), at=at)
     span = Span(session_id="user", since=(0, "2026-01-02"), besides="besides")
     with storage.read() as reader:
-        left = reader.left_since(span, MemoryKind.REPORT, 9, 5)
+        left = reader.sessions.left_since(span, MemoryKind.REPORT, 9, 5)
         assert [moment.session_id for moment in left] == ["user", "agent", "agent"]
         assert (left[0].beginning, left[0].content_length, left[0].content_bytes) == ("user ", 11, 11)
-        assert [moment.memory_id for moment in reader.left_since(span, MemoryKind.REPORT, 1, 5)] == [left[-1].memory_id]
+        assert [moment.memory_id for moment in reader.sessions.left_since(span, MemoryKind.REPORT, 1, 5)] == [
+            left[-1].memory_id
+        ]
 
 
 def test_observations_are_those_on_the_reports_the_last_ones_oldest_first(storage: Storage) -> None:
@@ -478,13 +488,13 @@ def test_observations_are_those_on_the_reports_the_last_ones_oldest_first(storag
         for text, report in (("one", first), ("two", second), ("three", first))
     ]
     with storage.read() as reader:
-        found = reader.observations_on([first, second], 2, 3, Scope())
+        found = reader.memories.observations_on([first, second], 2, 3, Scope())
         assert [(one.id, one.report_id, one.beginning) for one in found] == [
             (seen[1], second, "two"),
             (seen[2], first, "thr"),
         ]
-        assert [one.id for one in reader.observations_on([first], 9, 3, Scope())] == [seen[0], seen[2]]
-        assert reader.origins([second, 10**9])[second].memory_type == "report"
+        assert [one.id for one in reader.memories.observations_on([first], 9, 3, Scope())] == [seen[0], seen[2]]
+        assert reader.memories.origins([second, 10**9])[second].memory_type == "report"
 
 
 def test_the_same_observation_on_another_report_and_knowledge_of_another_category_are_no_duplicates(
@@ -510,7 +520,7 @@ AT = "2026-01-02T03:04:05.000006+00:00"
 
 def traces_in(storage: Storage) -> Traces:
     with storage.read() as reader:
-        return reader.traces()
+        return reader.traces.get_all()
 
 
 def add_and_delete(storage: Storage, *, for_good: bool = True) -> None:
@@ -523,12 +533,12 @@ def test_a_deleted_memory_is_recognized_by_its_text_kind_and_session(storage: St
     add_and_delete(storage)
     known = [content_hash(SECRET)]
     with storage.read() as reader:
-        (trace,) = reader.traces_of(SECRET, known)
+        (trace,) = reader.traces.of(SECRET, known)
         assert trace.created_at == AT < trace.deleted_at <= reader.now()
-        assert reader.traces_of(replace(SECRET, agent_id="b"), ["another hash", *known]) == [trace]
-        assert not reader.traces_of(replace(SECRET, session_id="t"), known)
-        assert not reader.traces_of(replace(SECRET, kind=MemoryKind.REPORT), known)
-        assert not reader.traces_of(SECRET, ["another hash"])
+        assert reader.traces.of(replace(SECRET, agent_id="b"), ["another hash", *known]) == [trace]
+        assert not reader.traces.of(replace(SECRET, session_id="t"), known)
+        assert not reader.traces.of(replace(SECRET, kind=MemoryKind.REPORT), known)
+        assert not reader.traces.of(SECRET, ["another hash"])
 
 
 def test_a_trace_holds_no_text_and_no_hash_that_can_be_computed_without_the_key(
@@ -559,13 +569,13 @@ def test_a_memory_is_deleted_with_its_trace_or_not_at_all(storage: Storage) -> N
     def delete_and_fail() -> None:
         with storage.write() as writer:
             writer.delete(memory_id)
-            writer.memory(memory_id)
+            writer.memories.get(memory_id)
 
     with pytest.raises(NotFoundError):
         delete_and_fail()
     assert traces_in(storage) == Traces([], [])
     with storage.read() as reader:
-        assert reader.memory(memory_id).content == SECRET.content
+        assert reader.memories.get(memory_id).content == SECRET.content
 
 
 def test_a_memory_that_is_deleted_twice_leaves_one_trace_until_it_is_wanted_again(storage: Storage) -> None:
@@ -587,6 +597,6 @@ def test_traces_of_another_memory_are_recognized_beside_its_own(
         writer.delete(memory_id)
         for _ in range(2):
             writer.add_traces(traces_in(other.storage))
-        assert len(writer.traces_of(SECRET, [content_hash(SECRET)])) == 1
-        assert len(writer.traces_of(OWN, [content_hash(OWN)])) == 1
+        assert len(writer.traces.of(SECRET, [content_hash(SECRET)])) == 1
+        assert len(writer.traces.of(OWN, [content_hash(OWN)])) == 1
     other.storage.close()

@@ -127,13 +127,12 @@ def writers(engine: Engine) -> Iterator[list[Forked]]:
 def test_a_reader_that_follows_a_cursor_misses_nothing_that_processes_write(
     engine: Engine, writers: list[Forked]
 ) -> None:
-    with engine.storage.read() as reader:
-        cursor = reader.cursor()
+    cursor = Cursor(0)
     seen: list[int] = []
     is_over = False
     while True:
         with engine.storage.read() as reader:
-            found = [memory.id for memory in reader.changes_after(cursor, Scope(), 5)]
+            found = [memory.id for memory in reader.memories.changes_after(cursor, Scope(), 5)]
             if found:
                 cursor = type(cursor)(found[-1])
             elif is_over:
