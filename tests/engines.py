@@ -32,7 +32,7 @@ ON_BOTH = (
     "search/test_change_of_model.py", "search/test_coarse.py", "search/test_confidence.py", "search/test_copies.py",
     "search/test_explaining.py", "search/test_later.py", "search/test_lines.py", "search/test_medium.py",
     "search/test_misspelt.py", "search/test_names_above.py", "search/test_paging.py", "search/test_probes.py",
-    "search/test_time.py", "search/test_unread_scripts.py", "tagged", "test_amending.py", "test_any_metadata.py",
+    "search/test_time.py", "search/test_unread_scripts.py", "tagged", "test_amending.py",
     "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_clocks.py", "test_deadly_texts.py",
     "test_documents.py", "test_every_door.py", "test_exporting.py", "test_failing_embedders.py", "test_maintenance.py",
     "test_partial_vectors.py", "test_redacted_stores.py", "test_review.py", "test_state_machine.py",

@@ -1,4 +1,4 @@
-"""A file of the original server is upgraded in place: data/original/README.md says how such files were made."""
+"""Files of the original server are upgraded with all they hold; those of development versions are refused."""
 
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -7,8 +7,11 @@ import apsw
 import pytest
 
 from inside import database_of
+from memory_files import change, create_file, examine, said
 from original_files import EARLY, LATE, texts_in, unpacked
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
+from vector_memory.errors import DatabaseError
+from vector_memory.maintenance.backup import back_up
 from vector_memory.maintenance.copying import copy_all
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Database
@@ -203,3 +206,18 @@ def test_tags_that_are_not_strings_become_strings(path: Path) -> None:
         tags = [memory.tags for memory in SqliteReader(connection).memories.get_all([1, 2]).values()]
     database.close()
     assert tags == [["1", "two", "null"], []]
+
+
+DEVELOPMENT = "update schema_migrations set version = version - 15"
+
+
+def test_a_file_of_a_development_version_is_refused_with_what_to_do_and_unchanged(path: Path) -> None:
+    create_file(path)
+    change(path, DEVELOPMENT)
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError, match="Run `vector-memory export` with that version"), SessionMemoryStore(path):
+        pass
+    with pytest.raises(DatabaseError, match="Run `vector-memory export` with that version"):
+        back_up(path, path.with_name("copy.db"))
+    assert "Run `vector-memory export` with that version" in said(examine(path), "schema")
+    assert path.read_bytes() == before
