@@ -14,16 +14,13 @@ from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemo
 from vector_memory.search.rank import WordScores, word_scores
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.storage import PostgresStorage
-from vector_memory.storage.postings import buckets_of, indexed
+from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.storage.postings import Units, buckets_of, indexed
 from vector_memory.storage.queries.candidates import Candidates
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.database import Database, SqliteStorage
 from vector_memory.storage.terms import query_terms
 from vector_memory.storage.unit_text import searchable_texts
-from vector_memory.storage.units import Units
 
 DIMENSIONS = 8
 MODEL = Fingerprint("test", DIMENSIONS, "fp32", "test")

@@ -19,7 +19,7 @@ from vector_memory.settings import DatabaseUrl, MemoryAddress
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.storage.postgres.database import PostgresStorage
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE
 from vector_memory.store import SessionMemoryStore
 

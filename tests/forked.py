@@ -1,7 +1,7 @@
 """Processes that start at once: copies of one that has imported everything already.
 
 Python and a server's libraries take a second of processor time to start, and most tests claim nothing about that. The
-others start the real command: tests/process/test_stdio.py and test_surroundings.py among them.
+others start the real command: tests/process/test_stdio.py, test_starting.py and test_surroundings.py among them.
 """
 
 import contextlib

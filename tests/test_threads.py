@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from vector_memory.sessions.reader import AccessRecorder
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.database import Database, SqliteStorage
 from vector_memory.storage.sqlite.transactions import SqliteWriter
 
 

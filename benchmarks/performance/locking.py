@@ -16,8 +16,7 @@ from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.database import Database, SqliteStorage
 from vector_memory.storage.unit_text import words_of
 
 PROSE, DENSE = 480_000, 400_000

@@ -13,9 +13,9 @@ from vector_memory.errors import CancelledCallError, ConfigurationError, Databas
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.postgres import connecting
-from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.errors import UnreachableError
 
 SECRET = "open-sesame"  # noqa: S105 - of a server that lives for a moment
 

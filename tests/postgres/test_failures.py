@@ -20,11 +20,9 @@ from vector_memory.settings import MOST_CONNECTIONS as OF_ONE_PROCESS
 from vector_memory.settings import Settings
 from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.postgres import beginnings, database, pool
-from vector_memory.storage.postgres.connect_errors import UnreachableError
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.errors import message_for
+from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.storage.postgres.errors import UnreachableError, message_for
 from vector_memory.storage.postgres.statement import Statement
-from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.postgres.transactions import PostgresWriter
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually

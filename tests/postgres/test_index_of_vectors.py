@@ -20,7 +20,7 @@ from vector_memory.storage.postgres.candidates import passage_filter
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
-from vector_memory.storage.postgres.rows import fetch_column
+from vector_memory.storage.postgres.statement import fetch_column
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.scoring import Numbers, Vectors
 from waiting import eventually

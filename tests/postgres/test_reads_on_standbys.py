@@ -12,7 +12,7 @@ from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.connect_errors import UnreachableError
+from vector_memory.storage.postgres.errors import UnreachableError
 from waiting import eventually
 
 STORES = 20

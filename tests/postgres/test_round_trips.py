@@ -21,8 +21,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.connection import Asked, Steps, value_of
 from vector_memory.storage.postgres import database
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.storage.postings import buckets_of
 from vector_memory.store import SessionMemoryStore
 

@@ -15,7 +15,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.settings import Settings
 from vector_memory.storage.postgres.connecting import statements_alone
 from vector_memory.storage.postgres.inspection import inspected
-from vector_memory.storage.postgres.rows import fetch_value
+from vector_memory.storage.postgres.statement import fetch_value
 from vector_memory.store import SessionMemoryStore
 
 TEXT = "The ledger was locked \\d \\\\ 'twice'. 数据"

@@ -17,9 +17,8 @@ from inside import database_of
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import beginnings, connection, database
 from vector_memory.storage.postgres.connecting import connect
-from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.storage.postgres.statement import Statement
-from vector_memory.storage.postgres.storage import PostgresStorage
 
 AWAY = "The database server cannot be reached|The connection to the database server was lost"
 

@@ -14,8 +14,7 @@ from poolers import Pooler, running_pooler
 from vector_memory.errors import DatabaseError, DatabaseLockError, DuplicateMemoryError
 from vector_memory.settings import Settings
 from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

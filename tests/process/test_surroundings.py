@@ -1,6 +1,5 @@
-"""What surrounds a server changes nothing, and it starts without what it does not need."""
+"""A server uses no network and writes nowhere else (P9), and is not swayed by what lies in its folder (P10)."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from servers import MAIN, QUICK, SLOW_MODEL, Server
-from tool_calls import SESSION_TOOLS
 from waiting import PATIENCE
 
 TRACE = "%network"
@@ -139,43 +137,3 @@ def test_a_closed_standard_error_is_no_reason_to_fail(tmp_path: Path) -> None:
         env={**os.environ, **QUICK},
     )
     assert (done.returncode, done.stdout) == (0, b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
-
-
-UNHURRIED = """
-from vector_memory.server import app
-from vector_memory.cli.main import main
-app.SECONDS_UNASKED = 3600  # on a busy machine, what it opens unasked would come before the end of input
-main()
-"""
-LINES = [
-    {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-    },
-    {"jsonrpc": "2.0", "method": "notifications/initialized"},
-    {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}},
-]
-
-
-def test_the_first_list_of_tools_waits_for_no_import_that_it_does_not_need(tmp_path: Path) -> None:
-    program = [
-        sys.executable,
-        "-X",
-        "importtime",
-        "-c",
-        UNHURRIED,
-        "serve",
-        "--database-path",
-        str(tmp_path / "memory.db"),
-    ]
-    lines = "".join(json.dumps(line) + "\n" for line in LINES)
-    done = subprocess.run(program, input=lines, capture_output=True, text=True, check=True)
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers[-1]["result"]["tools"]) == len(SESSION_TOOLS)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "vector_memory.server.app" in imported
-    late = {"requests", "key_value", "beartype", "onnxruntime", "tokenizers", "tiktoken", "langchain_text_splitters"}
-    late |= {"numpy", "vector_memory.store", "vector_memory.search", "vector_memory.tenancy.namespaces"}
-    assert not imported & late

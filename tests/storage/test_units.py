@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.postings import ID, LENGTH, Contents, Occurrences
-from vector_memory.storage.units import MAX_GAPS, OUTSIDE, Units, units_in
+from vector_memory.storage.postings import ID, LENGTH, MAX_GAPS, OUTSIDE, Contents, Occurrences, Units, units_in
 
 Sizes = Sequence[Sequence[int]]
 """Of some blocks, the numbers of units of each memory."""

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.database import Database, SqliteStorage
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.tags import ABBREVIATIONS, CATEGORIES, MIN_COMPARED, PHRASES, nearest_category
 from vector_memory.tagged.vocabulary import Vocabulary

@@ -7,8 +7,7 @@ import pytest
 
 from vector_memory.domain import utc_now
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.database import Database, SqliteStorage
 from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.tagged.tags import accept_tags
 from vector_memory.tagged.vocabulary import Vocabulary

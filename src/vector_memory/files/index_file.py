@@ -18,6 +18,7 @@ from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Embedded
+from vector_memory.storage.sqlite.database import SqliteStorage
 from vector_memory.storage.sqlite.file_index import (
     IndexDatabase,
     OutdatedIndexError,
@@ -26,7 +27,6 @@ from vector_memory.storage.sqlite.file_index import (
     remove_index,
     require_own_file,
 )
-from vector_memory.storage.sqlite.storage import SqliteStorage
 
 logger = logging.getLogger(__name__)
 

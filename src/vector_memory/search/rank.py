@@ -1,7 +1,7 @@
 """Ranks the units of a scope: by the cosine of their nearest passage, by BM25, or by both.
 
 What is measured of a unit stands in arrays, one number for each entry of the blocks that have units of the scope (see
-`storage.units`). Only the best units become hits.
+`storage.postings`). Only the best units become hits.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,8 +23,10 @@ from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps
 from vector_memory.storage.postings import (
     BUCKETS,
+    OUTSIDE,
     Occurrences,
     PostingRows,
+    Units,
     all_occurrences,
     buckets_of,
     key_of,
@@ -48,7 +50,6 @@ from vector_memory.storage.scoring import (
 from vector_memory.storage.spelling import MOST_BLOCKS, Occurring, Spelling, spellings
 from vector_memory.storage.terms import named_by
 from vector_memory.storage.unit_text import searchable_text
-from vector_memory.storage.units import OUTSIDE, Units
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""

@@ -37,15 +37,13 @@ def open_storage(
     Raises DatabaseError if the memory cannot be used, ConfigurationError if its engine is not installed.
     """
     if isinstance(address, Path):
-        from vector_memory.storage.sqlite.database import Database
-        from vector_memory.storage.sqlite.storage import SqliteStorage
+        from vector_memory.storage.sqlite.database import Database, SqliteStorage
 
         return SqliteStorage(
             Database(address, dimensions=dimensions, synchronous=synchronous, read_only=read_only, cut=cut)
         )
     with driver_at_hand():
-        from vector_memory.storage.postgres.database import PostgresDatabase
-        from vector_memory.storage.postgres.storage import PostgresStorage
+        from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
 
     return PostgresStorage(
         PostgresDatabase(

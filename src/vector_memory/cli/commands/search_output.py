@@ -15,8 +15,7 @@ from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.search.across import Found
 from vector_memory.search.explaining import Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH
-from vector_memory.storage.folding import with_letters_for_marks
-from vector_memory.storage.terms import query_terms, terms
+from vector_memory.storage.terms import query_terms, terms, with_letters_for_marks
 
 MEASURES = ("rank", "memory", "id", "score", "cosine", "words", "late", "has", "lacks", "")
 

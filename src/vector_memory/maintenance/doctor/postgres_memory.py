@@ -29,10 +29,9 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres import inspection, migrations
-from vector_memory.storage.postgres.connect_errors import FEWER
 from vector_memory.storage.postgres.connecting import require_supported
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.errors import FEWER, translated_errors
 from vector_memory.storage.postgres.generations import BY_START, Generation, Lineage, is_over
 from vector_memory.storage.postgres.hosts import newest
 from vector_memory.storage.postgres.inspection import Surveyed, survey

@@ -32,12 +32,11 @@ from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT, WholeMemory
 from vector_memory.storage.sqlite import inspection
 from vector_memory.storage.sqlite.checkpointer import unerased
 from vector_memory.storage.sqlite.copying import replace_database
-from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.database import Connection, Database, SqliteStorage
 from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import altered_in, is_record_wrong
 from vector_memory.storage.sqlite.salvage import Salvaged, misfiled_memories, salvage, unsound_tables
-from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.transactions import SqliteReader
 
 NOT_PRESENT = {

@@ -17,8 +17,7 @@ from vector_memory.storage.postgres import beginnings, migrations
 from vector_memory.storage.postgres.connecting import connect, statements_alone
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import as_postgres
-from vector_memory.storage.postgres.rows import fetch_value
-from vector_memory.storage.postgres.statement import Row, Statement
+from vector_memory.storage.postgres.statement import Row, Statement, fetch_value
 from vector_memory.storage.queries.filters import Filter
 from vector_memory.storage.scoring import Vectors
 

@@ -8,7 +8,7 @@ import numpy as np
 from vector_memory.domain import TRAITS, Scope
 from vector_memory.storage.connection import Asked, Steps, read
 from vector_memory.storage.postgres import approximate
-from vector_memory.storage.postgres.arrays import as_numbers, as_vectors
+from vector_memory.storage.postgres.statement import as_numbers, as_vectors
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth

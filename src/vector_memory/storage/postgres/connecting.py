@@ -15,9 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.postgres.beginnings import UNLIMITED
-from vector_memory.storage.postgres.connect_errors import refusal
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import NO_NAMES, translated_errors
+from vector_memory.storage.postgres.errors import NO_NAMES, refusal, translated_errors
 from vector_memory.storage.postgres.generations import SAID
 from vector_memory.storage.postgres.hosts import Address, Hosts
 

@@ -18,8 +18,8 @@ from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.cancellation import require_wanted
-from vector_memory.storage.postgres import arrays, transaction_header
-from vector_memory.storage.postgres.connect_errors import POOLER_FULL, UNREACHABLE, UnreachableError
+from vector_memory.storage.postgres import statement, transaction_header
+from vector_memory.storage.postgres.errors import POOLER_FULL, UNREACHABLE, UnreachableError
 from vector_memory.storage.postgres.generations import Newest
 from vector_memory.storage.postgres.statement import Batch, Cursor, Parameters, Row, Statement
 from vector_memory.storage.postgres.transaction_header import State
@@ -103,7 +103,7 @@ class Connection(psycopg.Connection[Row]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        arrays.register(self.adapters)
+        statement.register(self.adapters)
         self._has_stale_names = False
         self._opening: Sequence[Statement] = ()
         self._attempt: Attempt = once

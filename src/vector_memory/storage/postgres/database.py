@@ -8,14 +8,15 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError
 from vector_memory.settings import DEFAULT_SCHEMA, MOST_CONNECTIONS
+from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres import beginnings, migrations
 from vector_memory.storage.postgres.beginnings import Beginning
-from vector_memory.storage.postgres.connect_errors import UnreachableError
 from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import BUSY, LOCKED, translated_errors
+from vector_memory.storage.postgres.errors import BUSY, LOCKED, UnreachableError, translated_errors
 from vector_memory.storage.postgres.generations import Newest
 from vector_memory.storage.postgres.pool import ConnectionPool
+from vector_memory.storage.postgres.transactions import PostgresReader, PostgresWriter
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 logger = logging.getLogger(__name__)
@@ -183,3 +184,39 @@ class PostgresDatabase:
         with self._preparing:
             migrations.prepare(self._pool, self.schema, self._dimensions, read_only=self.read_only)
             self._is_prepared = True
+
+
+# The storage engine over a PostgreSQL schema.
+
+
+# ruff: noqa: D102 - the methods are described in storage.base
+
+# A commit waits for standbys if it has written something, and then for all before it. A standby writes nothing.
+CONFIRM = """
+select pg_logical_emit_message(true, 'vector-memory', '')
+where current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery()
+"""
+
+
+class PostgresStorage(Storage):
+    """A memory in a schema."""
+
+    _database: PostgresDatabase
+
+    @contextmanager
+    def read(self) -> Iterator[PostgresReader]:
+        with self._database.read() as connection:
+            yield PostgresReader(connection)
+
+    @contextmanager
+    def write(self) -> Iterator[PostgresWriter]:
+        with self._database.write() as connection:
+            yield PostgresWriter(connection)
+
+    def confirm(self) -> None:
+        with self._database.confirming() as connection:
+            connection.later(CONFIRM)
+
+    def purge_deleted(self) -> bool:
+        """Return True: the server reuses the place of deleted rows when it has vacuumed their table."""
+        return True

@@ -14,9 +14,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres.connect_errors import UNREACHABLE, UnreachableError
 from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.errors import UNREACHABLE, UnreachableError, translated_errors
 from vector_memory.storage.postgres.generations import TIMELINE
 
 Address = Mapping[str, Any]

@@ -14,7 +14,7 @@ from vector_memory.storage.postgres.connecting import connect, opened, parameter
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.hosts import STATE, ServerState, each_of
-from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.postgres.statement import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.postgres.transaction_header import State, state_in
 
 TABLES = re.findall(r"create table (\w+)", "".join(schema.TABLES))

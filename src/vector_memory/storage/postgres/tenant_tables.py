@@ -19,9 +19,8 @@ from vector_memory.storage.postgres.connecting import connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
-from vector_memory.storage.postgres.rows import fetch_value
 from vector_memory.storage.postgres.schema import SIZE
-from vector_memory.storage.postgres.statement import Row
+from vector_memory.storage.postgres.statement import Row, fetch_value
 from vector_memory.storage.postgres.transaction_header import GIVEN_AWAY
 from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.teams import KEY_BYTES, HeldMemory, Sizes, Teams, TeamTables

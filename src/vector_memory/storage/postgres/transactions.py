@@ -9,8 +9,7 @@ from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.connection import NOTHING, Asked, Parameters, Steps, read
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.dialect import COLUMNS, as_postgres, insert_into
-from vector_memory.storage.postgres.rows import rows_of
-from vector_memory.storage.postgres.statement import Cursor, Statement
+from vector_memory.storage.postgres.statement import Cursor, Statement, rows_of
 from vector_memory.storage.postgres.transaction_header import State
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, model_from_row

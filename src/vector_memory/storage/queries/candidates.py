@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.storage.connection import Asked, Connection, Queries, Steps, ask, read, value_of
-from vector_memory.storage.postings import PostingRows
+from vector_memory.storage.postings import PostingRows, Units, units_in
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.passages import FIRST_MODEL, Lacking, Model
 from vector_memory.storage.scoring import Numbers, Vectors
-from vector_memory.storage.units import Units, units_in
 
 WIDESPREAD = {"as_of", "kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before"}
 """Conditions that memories in most blocks fulfil, if any do."""

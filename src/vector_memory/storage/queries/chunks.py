@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.connection import Asked, Queries, Steps, read
-from vector_memory.storage.json_columns import texts_in, texts_in_each
+from vector_memory.storage.damaged import texts_in, texts_in_each
 from vector_memory.storage.records import ChunkOutline, StoredChunk
 
 COLUMNS = """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from vector_memory.domain import SENT, TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.storage.connection import Asked, Queries, value_of
-from vector_memory.storage.json_columns import as_json
+from vector_memory.storage.damaged import as_json
 from vector_memory.storage.queries.later import LaterChanges
 from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vector_memory.storage.connection import Asked, Connection
-from vector_memory.storage.json_columns import texts_in
+from vector_memory.storage.damaged import texts_in
 from vector_memory.storage.postings import (
     BUCKETS,
     ID,

@@ -11,7 +11,7 @@ from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import expired_memory, no_memory
 from vector_memory.storage.connection import Asked, Counted, Queries, Steps, read, value_of
-from vector_memory.storage.json_columns import object_in, texts_in
+from vector_memory.storage.damaged import object_in, texts_in
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.lifecycle import (
     CURRENT,

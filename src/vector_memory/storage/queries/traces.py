@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.storage.connection import Asked, Queries
-from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.json_columns import as_json, object_in
+from vector_memory.storage.damaged import DamagedError, as_json, object_in
 
 KEY_BYTES, DIGEST_BYTES = 32, 16
 

@@ -11,6 +11,7 @@ from typing import Literal
 import apsw
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
+from vector_memory.storage.base import Storage
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.checkpointer import erase_if_unread, keep_log_short, unerased
@@ -35,6 +36,7 @@ from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.legacy import Cut
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
 
@@ -379,3 +381,28 @@ class EmptyMemory:
         with closed_on_error(connection):
             self._extend(connection)
         return connection
+
+
+# The storage engine over one SQLite file.
+
+
+# ruff: noqa: D102 - the methods are described in storage.base
+
+
+class SqliteStorage(Storage):
+    """A memory in a file."""
+
+    _database: Database
+
+    @contextmanager
+    def read(self) -> Iterator[SqliteReader]:
+        with self._database.read() as connection:
+            yield SqliteReader(connection)
+
+    @contextmanager
+    def write(self) -> Iterator[SqliteWriter]:
+        with self._database.write() as connection:
+            yield SqliteWriter(connection)
+
+    def purge_deleted(self) -> bool:
+        return self._database.purge_deleted()

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from vector_memory.storage.connection import UNLIMITED_FRAGMENTS, Fragment, Parameters
-from vector_memory.storage.json_columns import as_json
+from vector_memory.storage.damaged import as_json
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
 
 AMONG = Fragment("in (select value from json_each(%(?)s))")

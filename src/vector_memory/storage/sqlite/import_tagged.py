@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from vector_memory.errors import ValidationError
-from vector_memory.storage.json_columns import texts_in
+from vector_memory.storage.damaged import texts_in
 from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.legacy import normal_tags, normal_time
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column

@@ -18,7 +18,7 @@ from vector_memory.domain import Fingerprint, utc_now
 from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType, MemoryField
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.storage.connection import UNLIMITED
-from vector_memory.storage.json_columns import object_in, texts_in
+from vector_memory.storage.damaged import object_in, texts_in
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.passages import FIRST_MODEL
