@@ -32,8 +32,7 @@ from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.transactions import SqliteWriter
-from vector_memory.storage.terms import terms
-from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.terms import searchable_texts, terms
 
 CHUNKS_PER_REPORT = 12
 REPORTS_PER_TRANSACTION = 200

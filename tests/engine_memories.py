@@ -19,8 +19,7 @@ from vector_memory.storage.postings import Units, buckets_of, indexed
 from vector_memory.storage.queries.candidates import Candidates
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Database, SqliteStorage
-from vector_memory.storage.terms import query_terms
-from vector_memory.storage.unit_text import searchable_texts
+from vector_memory.storage.terms import query_terms, searchable_texts
 
 DIMENSIONS = 8
 MODEL = Fingerprint("test", DIMENSIONS, "fp32", "test")

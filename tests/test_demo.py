@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from forked import finished
-from vector_memory.cli.commands.search_output import excerpt_line, without_marks
+from vector_memory.cli.commands.search import excerpt_line, without_marks
 from vector_memory.cli.demo.output import PROJECT_DOCS, PROJECT_QUESTIONS, Output, find_subject
 from vector_memory.cli.terminal import one_line
 from vector_memory.errors import ConfigurationError

@@ -27,8 +27,7 @@ from vector_memory.errors import (
 from vector_memory.indexing import background
 from vector_memory.results.overview import BackfillResult
 from vector_memory.results.sessions import to_second
-from vector_memory.settings import Settings
-from vector_memory.settings.retention import rules_of
+from vector_memory.settings import Settings, rules_of
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore

@@ -17,7 +17,7 @@ from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite.database import Database, SqliteStorage
-from vector_memory.storage.unit_text import words_of
+from vector_memory.storage.terms import words_of
 
 PROSE, DENSE = 480_000, 400_000
 """Characters; those of dense text make 4,000 passages."""

@@ -11,7 +11,7 @@ import pytest
 from commands.conftest import REPORT, TOY, Run
 from memory_files import bytes_of
 from search.test_corrections import CORRECTION, FACT, OTHERS, QUESTION
-from vector_memory.cli.commands.search_output import marked
+from vector_memory.cli.commands.search import marked
 from vector_memory.domain import MemoryKind
 from vector_memory.results.sessions import FoundMemory
 from vector_memory.search.across import merged_by_score

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
+from vector_memory.search.copies import MatchedSection, Section, rank_sections, sections_of
 from vector_memory.search.rank import Hit
-from vector_memory.search.sections import MatchedSection, Section, rank_sections, sections_of
 from vector_memory.storage.records import ChunkOutline
 from vector_memory.store import SessionMemoryStore
 

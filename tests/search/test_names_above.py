@@ -13,7 +13,7 @@ from vector_memory.errors import DatabaseLockError
 from vector_memory.indexing import background
 from vector_memory.search.explaining import Asked
 from vector_memory.storage.queries.keywords import KeywordIndex
-from vector_memory.storage.unit_text import searchable_text
+from vector_memory.storage.terms import searchable_text
 from vector_memory.storage.write_lock import LOCK_ADVICE
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually

@@ -23,7 +23,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.records import NO_LINKS, Derived, Embedded, EmbeddedPassage, Links, Memory, StoredPassage
-from vector_memory.storage.unit_text import words_of
+from vector_memory.storage.terms import words_of
 
 logger = logging.getLogger(__name__)
 

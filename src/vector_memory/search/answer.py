@@ -39,6 +39,7 @@ from vector_memory.results.sessions import (
 from vector_memory.search.beside import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
 from vector_memory.search.copies import (
     RUN,
+    MatchedSection,
     Said,
     copies_in,
     folded,
@@ -46,7 +47,9 @@ from vector_memory.search.copies import (
     needed_for,
     newer_of,
     origins_of,
+    rank_sections,
     said_in,
+    sections_of,
     suspects,
     whole_runs,
 )
@@ -55,7 +58,6 @@ from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Retrieval, Retriever, Wanted
-from vector_memory.search.sections import MatchedSection, rank_sections, sections_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import (

@@ -9,16 +9,15 @@ from vector_memory.domain.validation import parse_id
 from vector_memory.results.budget import fitting_values, value_size
 from vector_memory.results.sessions import to_score, to_thousandth
 from vector_memory.search.answer import GRAINS, GrainName, chunks_for, results_for
+from vector_memory.search.copies import MatchedSection
 from vector_memory.search.judge import Judgement, arranged, judged
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, best_of_each_memory
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval, Retriever
-from vector_memory.search.sections import MatchedSection
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.filters import ascii_lower
 from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
-from vector_memory.storage.terms import terms
-from vector_memory.storage.unit_text import names_above
+from vector_memory.storage.terms import names_above, terms
 
 NO_STATES = "not token by token: some passages have no states of their tokens, and `vector-memory reembed` adds them"
 

@@ -15,7 +15,6 @@ from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.results.forms import FORM
-from vector_memory.search.elsewhere import Others, around
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -31,7 +30,7 @@ from vector_memory.search.messages import (
 )
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, SearchHits
-from vector_memory.search.retrieval import EVERYTHING, Awaited, Retrieval, Retriever, Wanted, comes_soon
+from vector_memory.search.retrieval import EVERYTHING, Awaited, Others, Retrieval, Retriever, Wanted, around, comes_soon
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Origin
 from vector_memory.storage.scoring import LATE_UNITS

@@ -47,9 +47,7 @@ from vector_memory.storage.scoring import (
     rounded,
     scores_for,
 )
-from vector_memory.storage.spelling import MOST_BLOCKS, Occurring, Spelling, spellings
-from vector_memory.storage.terms import named_by
-from vector_memory.storage.unit_text import searchable_text
+from vector_memory.storage.terms import MOST_BLOCKS, Occurring, Spelling, named_by, searchable_text, spellings
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""

@@ -23,7 +23,7 @@ from vector_memory.search.copies import repeats
 from vector_memory.sessions.writer import MemoryWriter, require_existing
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.records import Memory
-from vector_memory.storage.unit_text import words_of
+from vector_memory.storage.terms import words_of
 
 NOTE = "a tagged note, whose tags have canonical forms: store its text again with the tags that it lacks."
 

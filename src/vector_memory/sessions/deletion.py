@@ -10,7 +10,7 @@ from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult, PolicyResult
-from vector_memory.settings.retention import Rule, rules_of
+from vector_memory.settings import Rule, rules_of
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Expendable
 

@@ -1,11 +1,12 @@
 """Every setting, documented once for the command line, the environment and docs/configuration.md."""
 
+import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from vector_memory.domain import SearchMode
+from vector_memory.domain import MemoryKind, SearchMode
 from vector_memory.settings.database_url import DEFAULT_SCHEMA as DEFAULT_SCHEMA
 from vector_memory.settings.database_url import MANY_NAMESPACES as MANY_NAMESPACES
 from vector_memory.settings.database_url import MOST_CONNECTIONS as MOST_CONNECTIONS
@@ -31,7 +32,54 @@ from vector_memory.settings.locations import full_path as full_path
 from vector_memory.settings.locations import project_folder as project_folder
 from vector_memory.settings.locations import project_of as project_of
 from vector_memory.settings.locations import state_folder as state_folder
-from vector_memory.settings.retention import EXAMPLE, valid_rules
+
+RULE = re.compile(r"(?P<of>[^=]+)=\s*(?P<days>\d{1,5})\s*d")
+
+EXAMPLE = "working_memory=30d; agent:scout=7d; session:tmp-*=2d"
+
+
+class Rule(NamedTuple):
+    """Memories of a kind, of an agent or of sessions (a pattern with * and ?) are kept for so many days."""
+
+    days: int
+    kind: MemoryKind | None = None
+    agent: str | None = None
+    session: str | None = None
+
+    def __str__(self) -> str:
+        named = f"session:{self.session}" if self.session else f"agent:{self.agent}" if self.agent else self.kind
+        return f"{named}={self.days}d"
+
+
+def rules_of(text: str) -> list[Rule]:
+    """Return the rules of a setting, which semicolons separate. Raises ValueError."""
+    return [_rule(part.strip()) for part in text.split(";") if part.strip()]
+
+
+def valid_rules(text: str) -> str:
+    """Return a setting whose rules are valid. Raises ValueError."""
+    rules_of(text)
+    return text
+
+
+def _rule(part: str) -> Rule:
+    found = RULE.fullmatch(part)
+    if found is None or not int(found["days"]):
+        raise ValueError(
+            f'"{part}" is no rule: write KIND=DAYSd, agent:NAME=DAYSd or session:PATTERN=DAYSd, as {EXAMPLE}'
+        )
+    of, days = found["of"].strip(), int(found["days"])
+    field, _, name = (part.strip() for part in of.partition(":"))
+    if field == "agent" and name:
+        return Rule(days, agent=name)
+    if field == "session" and name:
+        return Rule(days, session=name)
+    if of not in set(MemoryKind):
+        raise ValueError(
+            f'"{of}" is no kind of memory: choose from {", ".join(MemoryKind)}, or write agent: or session:'
+        )
+    return Rule(days, MemoryKind(of))
+
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.chunking import headings
-from vector_memory.cli.commands.search_output import excerpt_line, path_of, text_of_result
+from vector_memory.cli.commands.search import excerpt_line, path_of, text_of_result
 from vector_memory.cli.flags import given_path
 from vector_memory.cli.terminal import one_line, score_column, status
 from vector_memory.domain.text import counted

@@ -23,8 +23,7 @@ from vector_memory.storage.postings import (
     without,
     words_at,
 )
-from vector_memory.storage.terms import RULES
-from vector_memory.storage.unit_text import searchable_text
+from vector_memory.storage.terms import RULES, searchable_text
 
 CONTENTS = ", ".join(Contents._fields)
 

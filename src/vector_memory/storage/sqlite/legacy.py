@@ -91,7 +91,7 @@ def cut_documents(connection: apsw.Connection, cut: Cut) -> None:
     """
     # They import numpy, and are rarely needed.
     from vector_memory.storage.sqlite.transactions import SqliteWriter  # noqa: PLC0415
-    from vector_memory.storage.unit_text import words_of  # noqa: PLC0415
+    from vector_memory.storage.terms import words_of  # noqa: PLC0415
 
     writer = SqliteWriter(connection)
     for memory_id in fetch_column(connection, UNCUT):
