@@ -56,7 +56,7 @@ def shown(folder: Path, kept: Path) -> str:
 
 def test_demo_stores_and_asks_at_each_grain(shown: str) -> None:
     """Files become reports, and a question at each grain finds the right one, with its file and headings."""
-    assert "Stored 2 documents" in shown
+    assert "Pages 2 documents" in shown
     for grain in ("Chunks", "Sections", "Documents"):
         assert re.search(rf"^{grain}  (How the cat sleeps|Where the dog runs) +\d+ ms$", shown, re.MULTILINE)
     found = r"^Chunks  How the cat sleeps .*\n  [01]\.\d\d  cats\.md *\n +Animals > How the cat sleeps *\n +The cat"
@@ -91,7 +91,7 @@ def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> Non
     """With --database-path the memory stays: a second run finds its files stored. Own questions go to every grain."""
     assert f"The memory is kept in {kept}." in one_line(shown)
     again = demo(folder, "--database-path", kept, "--question", "the cat", "--question", "the sofa").stdout
-    assert "Stored 0 documents" in again
+    assert "Pages 0 documents" in again
     assert "not stored: cats.md: was stored by an earlier run" in again
     asked = re.findall(r"^(Chunks|Sections|Documents)  (.*?)  +\d+ ms$", again, re.MULTILINE)
     grains = ("Chunks", "Sections", "Documents")

@@ -33,9 +33,8 @@ class Client:
         self.output, sink = pipe()
         self._files = [self.input, source, self.output, sink]
         self.ended = asyncio.Event()
-        self.wire = Wire(
-            EarlyClient(source, sink), self.ended.set, lambda one: WRITE if one.method == "store" else OTHER
-        )
+        self.early = EarlyClient(source, sink)
+        self.wire = Wire(self.early, self.ended.set, lambda one: WRITE if one.method == "store" else OTHER)
 
     async def send(self, *messages: object) -> None:
         """Write messages, each on a line."""
@@ -181,7 +180,7 @@ async def test_a_request_that_was_cancelled_while_it_waited_is_never_forwarded(w
 async def test_what_was_answered_early_is_not_answered_again_though_another_answer_comes_first() -> None:
     async with wired() as (client, streams):
         early = f"{json.dumps(request(2))}\n".encode(), b'{"jsonrpc":"2.0","id":2,"result":{}}\n'
-        client.wire._client.answered.append(early)
+        client.early.answered.append(early)
         await client.send(request(1), request(2), notification("notifications/cancelled", requestId=2), request(3))
         assert await arrivals(streams, 2) == [1, 2]
         await streams[1].send(answer(1))

@@ -19,7 +19,7 @@ from other_process import OtherProcess
 from vector_memory.errors import DatabaseError
 from vector_memory.results.sessions import ChangesResult, StoreMemoryResult
 from vector_memory.server.app import create_server
-from vector_memory.server.tools import kind_of, waiting
+from vector_memory.server.tools import kind_of_call, waiting
 from vector_memory.server.turns import FILE, HOOK, LONG_STORE, LONG_TEXT, LOOK_UP, OTHER, SEARCH, STORE, Kind
 from vector_memory.settings import ServerOptions
 from vector_memory.storage.records import Lease
@@ -137,8 +137,8 @@ LONG = {"content": "x" * (LONG_TEXT + 1)}
 )
 def test_a_call_waits_for_those_of_its_kind(tool: str, arguments: dict[str, Any] | None, kind: Kind) -> None:
     params = {"name": tool, "arguments": arguments}
-    assert kind_of(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=params)) is kind
-    assert kind_of(JSONRPCRequest(jsonrpc="2.0", id=1, method="prompts/get", params=params)) is OTHER
+    assert kind_of_call(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=params)) is kind
+    assert kind_of_call(JSONRPCRequest(jsonrpc="2.0", id=1, method="prompts/get", params=params)) is OTHER
 
 
 HERE = {"session_id": "s", "own_agent_id": "me"}

@@ -16,9 +16,8 @@ from vector_memory.maintenance.doctor.report import Report
 from vector_memory.server.http.asgi_guard import Gate, TimedConnection
 from vector_memory.server.http.serving import listen
 from vector_memory.server.ui import running
-from vector_memory.server.ui.checkup import Checkup
-from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.guard import Guard
+from vector_memory.server.ui.page_state import Checkup, Deletions
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

@@ -26,7 +26,7 @@ from vector_memory.errors import CancelledCallError, NotFoundError
 from vector_memory.files import FileMemory
 from vector_memory.search.across import Across
 from vector_memory.server.app import create_server
-from vector_memory.server.ui.deletions import Deletions
+from vector_memory.server.ui.page_state import Deletions
 from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE, eventually
@@ -347,7 +347,7 @@ async def test_a_memory_that_was_kept_and_deleted_again_has_its_whole_time(monke
             while len(found) < number:
                 await anyio.sleep(0.01)
 
-    monkeypatch.setattr("vector_memory.server.ui.deletions.sleep", sleep)
+    monkeypatch.setattr("vector_memory.server.ui.page_state.sleep", sleep)
     deletions = Deletions(deleted.append)
     deletions.schedule(4, 5)
     assert deletions.undo(4)

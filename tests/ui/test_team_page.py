@@ -23,9 +23,8 @@ from over_http.conftest import ALL_TOOLS, Team, serving
 from vector_memory.maintenance.doctor.report import Report, problem
 from vector_memory.server.turns import Kind, Turn, Turns
 from vector_memory.server.ui import team_page
-from vector_memory.server.ui.checkup import Checkup
-from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.guard import COOKIE
+from vector_memory.server.ui.page_state import Checkup, Deletions
 from vector_memory.settings import HttpOptions
 from vector_memory.storage.cancellation import current_call, require_wanted
 from vector_memory.store import SessionMemoryStore

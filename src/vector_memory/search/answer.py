@@ -57,7 +57,7 @@ from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, judging
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import said_with
 from vector_memory.search.rank import GROWTH, Hit
-from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Retrieval, Retriever, Wanted
+from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import (
@@ -297,7 +297,7 @@ class Search:
         form = FORM.get()
         with self._timer.time(f"search_{grain.name}_{scope.kind}"):
             question, folds = self.retriever.prepare(query, mode, scope), self.retriever.folds(scope, page)
-            wanted = Wanted(not page.only_here, folds, grain is MEDIUM, grain.memories)
+            wanted = Expected(not page.only_here, folds, grain is MEDIUM, grain.memories)
             with judging(self.retriever, question, scope, grain.units(page), wanted) as (retrieval, judgement):
                 matches, left_out, more = on_page(results_for(grain, retrieval, judgement, page, folds=folds), page)
                 reader, ids = retrieval.reader, list(dict.fromkeys(match.memory_id for match in matches))

@@ -30,7 +30,16 @@ from vector_memory.search.messages import (
 )
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, SearchHits
-from vector_memory.search.retrieval import EVERYTHING, Awaited, Others, Retrieval, Retriever, Wanted, around, comes_soon
+from vector_memory.search.retrieval import (
+    EVERYTHING,
+    Awaited,
+    Expected,
+    Others,
+    Retrieval,
+    Retriever,
+    around,
+    comes_soon,
+)
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Origin
 from vector_memory.storage.scoring import LATE_UNITS
@@ -220,7 +229,7 @@ class Judgement:
 
 @contextmanager
 def judging(
-    retriever: Retriever, question: Question, scope: Scope, count: int, wanted: Wanted
+    retriever: Retriever, question: Question, scope: Scope, count: int, wanted: Expected
 ) -> Iterator[tuple[Retrieval, Judgement]]:
     """Yield a retrieval over one snapshot, and how well the `count` best units or memories of the scope match.
 

@@ -89,7 +89,7 @@ class Awaited(NamedTuple):
     owner: str | None = None
 
 
-class Wanted(NamedTuple):
+class Expected(NamedTuple):
     """What is likely to be asked for besides the ranking: matches elsewhere, texts of copies, outlines of sections.
 
     `memories`: copies are whole memories.
@@ -101,7 +101,7 @@ class Wanted(NamedTuple):
     memories: bool = False
 
 
-NOTHING_ELSE = Wanted()
+NOTHING_ELSE = Expected()
 
 
 class First(NamedTuple):
@@ -116,7 +116,7 @@ class First(NamedTuple):
     everywhere: Pending
     found: ScopeData | None
     around: Sequence[Any] = ()
-    wanted: Wanted = NOTHING_ELSE
+    wanted: Expected = NOTHING_ELSE
 
 
 class Ahead(NamedTuple):
@@ -196,7 +196,7 @@ class Retriever:
         return question if self._compares_tokens else replace(question, states=None)
 
     @contextmanager
-    def answering(self, question: Question, scope: Scope, wanted: Wanted = NOTHING_ELSE) -> Iterator["Retrieval"]:
+    def answering(self, question: Question, scope: Scope, wanted: Expected = NOTHING_ELSE) -> Iterator["Retrieval"]:
         """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
 
         A search by meaning first waits for vectors of what was stored in the scope before it, by any process, if they
@@ -235,7 +235,7 @@ class Retriever:
         finally:
             _places_to_wait.release()
 
-    def _first(self, reader: Reader, question: Question, scope: Scope, wanted: Wanted) -> First:
+    def _first(self, reader: Reader, question: Question, scope: Scope, wanted: Expected) -> First:
         """Read what a search of a scope needs at first, at once."""
         if not reader.vectors.begin_ahead(None if question.vector is None else self._model.fingerprint):
             # `within` says it

@@ -28,7 +28,7 @@ from vector_memory.server.prompts import add_completions, add_prompts
 from vector_memory.server.resources import add_resources
 from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire
-from vector_memory.server.tools import kind_of, offered
+from vector_memory.server.tools import kind_of_call, offered
 from vector_memory.server.tools.failures import UnknownTools
 from vector_memory.settings import (
     FileLocations,
@@ -300,7 +300,7 @@ def run_server(
     stop_on_signals(end)
     try:
         client = early_client(key_of(offer))
-        wire = Wire(client, end, kind_of)
+        wire = Wire(client, end, kind_of_call)
         server = create_server(memory.open_store, offer, memory.open_files, project_at(address), is_busy=wire.is_busy)
         asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:

@@ -152,7 +152,7 @@ async def taken(kind: Kind) -> AsyncIterator[None]:
         turn.end()
 
 
-async def in_thread(kind: Kind, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def in_worker(kind: Kind, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that writes in a thread that no reader waits for, and return its result."""
     async with taken(kind):
         try:
@@ -165,7 +165,7 @@ async def in_thread(kind: Kind, function: Callable[P, T], *args: P.args, **kwarg
 
 async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that writes to the store, and return its result."""
-    return await in_thread(kind_of_write(*args), function, *args, **kwargs)
+    return await in_worker(kind_of_write(*args), function, *args, **kwargs)
 
 
 def kind_of_write(*arguments: object) -> Kind:

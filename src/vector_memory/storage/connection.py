@@ -133,15 +133,15 @@ class BoundRead(Generic[P, T]):
     """A read of one reader."""
 
     def __init__(self, reader: "Queries", steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
-        self._reader, self._steps = reader, steps
+        self._reader, self.function = reader, steps
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> T:
         """Read at once."""
-        return self._reader.run(self._steps(self._reader, *arguments, **named))
+        return self._reader.run(self.function(self._reader, *arguments, **named))
 
     def steps(self, *arguments: P.args, **named: P.kwargs) -> Steps[T]:
         """Return the read as a value."""
-        return self._steps(self._reader, *arguments, **named)
+        return self.function(self._reader, *arguments, **named)
 
 
 class read(Generic[P, T]):  # noqa: N801 - a decorator

@@ -20,58 +20,58 @@ class LimitedWriter:
     """What a writer, whose connection is limited, may do: it changes what it has just added, or may see."""
 
     def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+        self.whole = writer
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
+        return getattr(self.whole, name)
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
-        self._writer.connection.require(new.session_id)
-        with self._writer.unlimited():
-            return self._writer.add_memory(new, derived, content_hash=content_hash, history=history)
+        self.whole.connection.require(new.session_id)
+        with self.whole.unlimited():
+            return self.whole.add_memory(new, derived, content_hash=content_hash, history=history)
 
     def defer_vectors(self, memory_id: int, lease: Lease) -> None:
-        with self._writer.unlimited():
-            self._writer.defer_vectors(memory_id, lease)
+        with self.whole.unlimited():
+            self.whole.defer_vectors(memory_id, lease)
 
     def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
         older = self._seen(newer_id, older_ids)
-        with self._writer.unlimited():
-            self._writer.supersede(newer_id, older)
+        with self.whole.unlimited():
+            self.whole.supersede(newer_id, older)
 
     def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
         older = self._seen(newer_id, older_ids)
-        with self._writer.unlimited():
-            self._writer.release(newer_id, older)
+        with self.whole.unlimited():
+            self.whole.release(newer_id, older)
 
     def bypass(self, memory_id: int) -> list[int]:
-        seen = self._writer.memories.origins([memory_id])
-        with self._writer.unlimited():
-            return self._writer.bypass(memory_id) if seen else []
+        seen = self.whole.memories.origins([memory_id])
+        with self.whole.unlimited():
+            return self.whole.bypass(memory_id) if seen else []
 
     def delete(self, memory_id: int, *, for_good: bool = True) -> int | None:
-        seen = self._writer.memories.origins([memory_id])
-        with self._writer.unlimited():
-            return self._writer.delete(memory_id, for_good=for_good) if seen else None
+        seen = self.whole.memories.origins([memory_id])
+        with self.whole.unlimited():
+            return self.whole.delete(memory_id, for_good=for_good) if seen else None
 
     def pin(self, memory_id: int, *, pinned: bool) -> None:
-        self._writer.memories.get(memory_id)  # or it is not seen
-        with self._writer.unlimited():
-            self._writer.pin(memory_id, pinned=pinned)
+        self.whole.memories.get(memory_id)  # or it is not seen
+        with self.whole.unlimited():
+            self.whole.pin(memory_id, pinned=pinned)
 
     def amend(self, memory: Memory, words: Any, now: str) -> bool:
-        self._writer.memories.get(memory.id)  # or it is not seen
-        with self._writer.unlimited():
-            return self._writer.amend(memory, words, now)
+        self.whole.memories.get(memory.id)  # or it is not seen
+        with self.whole.unlimited():
+            return self.whole.amend(memory, words, now)
 
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
-        with self._writer.unlimited():
-            self._writer.record_access(memory_ids, now)
+        with self.whole.unlimited():
+            self.whole.record_access(memory_ids, now)
 
     def _seen(self, newer_id: int, older_ids: Iterable[int]) -> list[int]:
         """Return those of the older memories that may be seen. Raises NotFoundError if the newer one may not be."""
-        self._writer.memories.get(newer_id)
-        return list(self._writer.memories.origins(list(older_ids)))
+        self.whole.memories.get(newer_id)
+        return list(self.whole.memories.origins(list(older_ids)))
 
 
 REACHED = frozenset({"read_only", "version", "require_time_to_write", "confirm", "purge_deleted"})

@@ -10,11 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from vector_memory.storage.queries.chunks import ChunkQueries
 from vector_memory.storage.queries.insert import DuplicateQueries, MemoryInserts
 from vector_memory.storage.queries.later import LaterQueries
 from vector_memory.storage.queries.lifecycle import LifecycleQueries
-from vector_memory.storage.queries.memories import MemoryChanges, MemoryQueries
+from vector_memory.storage.queries.memories import ChunkQueries, MemoryChanges, MemoryQueries
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.queries.sessions import SessionQueries
 from vector_memory.storage.queries.tags import TagChanges, TagQueries

@@ -37,13 +37,13 @@ class WriteLock:
         self._lock = threading.Lock()
 
     @contextmanager
-    def turn(self, seconds: float) -> Iterator["Turn"]:
-        """Wait until no other thread writes. `seconds`: the limit of this wait and that of `Turn.take` together.
+    def turn(self, seconds: float) -> Iterator["Reservation"]:
+        """Wait until no other thread writes. `seconds`: the limit of this wait and that of `Reservation.take` together.
 
         The time counts from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
         or ClosedMemoryError if the store is closed in the meantime.
         """
-        turn = Turn(self, seconds)
+        turn = Reservation(self, seconds)
         turn.require_reason_to_wait()
         while not self._lock.acquire(timeout=LONGEST_PAUSE):
             turn.wait()
@@ -62,14 +62,14 @@ class WriteLock:
 
     def require_time(self, seconds: float) -> None:
         """Raise what `turn` would raise at once, so that nothing is prepared in vain."""
-        Turn(self, seconds).require_reason_to_wait()
+        Reservation(self, seconds).require_reason_to_wait()
 
     def patience(self, seconds: float) -> Callable[[], float]:
         """Return what says how long a commit may take that needs no turn, counted as `turn` does."""
-        return Turn(self, seconds).seconds_left
+        return Reservation(self, seconds).seconds_left
 
 
-class Turn:
+class Reservation:
     """The wait of one writer."""
 
     def __init__(self, lock: WriteLock, seconds: float) -> None:

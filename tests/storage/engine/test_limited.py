@@ -131,9 +131,9 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
 def methods(writer: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield all that can be called of a writer, and of what it leads to, by name."""
     upkeep = writer.upkeep
-    parts = {"": writer._writer, "candidates.": writer.vectors.candidates, "keywords.": writer.keywords}
+    parts = {"": writer.whole, "candidates.": writer.vectors.candidates, "keywords.": writer.keywords}
     parts |= {"portions.": upkeep.portions, "change.": upkeep.change}
-    parts |= {f"{name}.": part for name, part in vars(writer._writer).items() if isinstance(part, Queries)}
+    parts |= {f"{name}.": part for name, part in vars(writer.whole).items() if isinstance(part, Queries)}
     for start, part in parts.items():
         for name in dir(type(part)):
             known = inspect.getattr_static(type(part), name)
@@ -148,7 +148,7 @@ def methods(writer: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def called(method: Callable[..., Any], values: dict[str, Any]) -> object:
     """Call a method with what its parameters without defaults get."""
-    signature = inspect.signature(method._steps if isinstance(method, BoundRead) else method)
+    signature = inspect.signature(method.function if isinstance(method, BoundRead) else method)
     wanted = [one for one in signature.parameters.values() if one.default is one.empty and one.name != "self"]
     missing = [one for one in wanted if one.name not in values]
     assert not missing, f"say what to send as {missing}"

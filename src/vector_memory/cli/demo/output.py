@@ -108,7 +108,7 @@ WIDEST = 100
 
 
 @dataclass(frozen=True)
-class Grain:
+class Tool:
     """One of the three granularities, and its tool."""
 
     name: str
@@ -118,14 +118,14 @@ class Grain:
 
 
 GRAINS = (
-    Grain("Chunks", "search_reports_specific_chunks", FineSearchResult),
-    Grain("Sections", "search_reports_section_context", MediumSearchResult),
-    Grain("Documents", "search_reports_full_documents", CoarseSearchResult, {"order": "relevance"}),
+    Tool("Chunks", "search_reports_specific_chunks", FineSearchResult),
+    Tool("Sections", "search_reports_section_context", MediumSearchResult),
+    Tool("Documents", "search_reports_full_documents", CoarseSearchResult, {"order": "relevance"}),
 )
 
 
 @dataclass
-class Stored:
+class Pages:
     """Counts of the stored files."""
 
     documents: int = 0
@@ -190,12 +190,12 @@ class Output:
             task = bar.add_task("", total=total)
             yield lambda title: bar.update(task, advance=1, description=title)
 
-    def stored(self, stored: Stored, database: Path) -> None:
+    def stored(self, stored: Pages, database: Path) -> None:
         """Print what was stored, its size, the time it took, and what was not stored."""
         size = sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
         self._console.print(
             Text.assemble(
-                (f"Stored {counted(stored.documents, 'document')}", "bold"),
+                (f"Pages {counted(stored.documents, 'document')}", "bold"),
                 f" ({stored.characters:,} characters) as {counted(stored.chunks, 'chunk')} in {stored.seconds:.1f} s; "
                 f"the database is {size / 1e6:.1f} MB.",
             ),
@@ -208,7 +208,7 @@ class Output:
         for note in notes:
             self._print(note, style="yellow")
 
-    def answer(self, grain: Grain, question: str, answer: Answer, seconds: float) -> None:
+    def answer(self, grain: Tool, question: str, answer: Answer, seconds: float) -> None:
         """Print a question and its results."""
         heading = Table.grid(expand=True)
         heading.add_column(ratio=1)

@@ -12,7 +12,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from mcp import MCPError
 
-from vector_memory.cli.demo.output import Grain, Output, Stored, Subject
+from vector_memory.cli.demo.output import Output, Pages, Subject, Tool
 from vector_memory.domain.text import text_in
 from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_CONTENT_BYTES
@@ -35,7 +35,7 @@ class Demo:
     log: Path
     output: Output
 
-    async def run(self, subject: Subject, asked: Sequence[tuple[Grain, str]]) -> None:
+    async def run(self, subject: Subject, asked: Sequence[tuple[Tool, str]]) -> None:
         """Store the files and ask the questions. Raises VectorMemoryError if the server fails."""
         command, *arguments = self.server
         arguments += ["--database-path", str(self.database)]
@@ -55,8 +55,8 @@ class Demo:
                 f"The server stopped. {said[-1].removeprefix('vector-memory: ') if said else error}"
             ) from error
 
-    async def _store(self, client: Client[StdioTransport], subject: Subject) -> Stored:
-        stored = Stored()
+    async def _store(self, client: Client[StdioTransport], subject: Subject) -> Pages:
+        stored = Pages()
         started = time.perf_counter()
         with self.output.progress(len(subject.files)) as advance:
             for file in subject.files:
@@ -84,7 +84,7 @@ class Demo:
         # The body of a failed call has null where a receipt always has a value.
         return StoreMemoryResult.failed(body["error"], body["message"], memory_id=body["memory_id"])
 
-    async def _ask(self, client: Client[StdioTransport], grain: Grain, question: str) -> None:
+    async def _ask(self, client: Client[StdioTransport], grain: Tool, question: str) -> None:
         arguments = {"query": question, "session_id": SESSION, "limit": RESULTS_ASKED, **grain.arguments}
         started = time.perf_counter()
         reply = await client.call_tool(grain.tool, arguments, raise_on_error=False)

@@ -28,7 +28,7 @@ from vector_memory.outbox import DeliveryOutcome, T
 from vector_memory.server.conversation import Conversation, HeardSession, client_of, conversation_of
 from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
 from vector_memory.server.hooks import HEARD_AT
-from vector_memory.server.turns import HOOK, SEARCH, in_thread, taken
+from vector_memory.server.turns import HOOK, SEARCH, in_worker, taken
 from vector_memory.sessions.recap import Told
 from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Recall, Redact
@@ -121,7 +121,7 @@ def time_in(given: Mapping[str, str]) -> str:
 async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Kept:
     """Keep a text under the client's session, unless storing is off. Raises the errors of `Intake.take`."""
     said = Said(kind, agent_id, content, event.time)
-    return await in_thread(HOOK, take, event, said) if event.is_kept else None
+    return await in_worker(HOOK, take, event, said) if event.is_kept else None
 
 
 def take(event: Event, said: Said) -> Kept:
@@ -197,7 +197,7 @@ async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> N
                 break
             await asyncio.sleep(PAUSE_SECONDS if is_answered else 0)
         for one in said:
-            await in_thread(HOOK, take, event, one)
+            await in_worker(HOOK, take, event, one)
     except Exception as error:
         heard.is_caught_up = isinstance(error, FormatError)  # which the next attempt would also meet
         log_failure("The transcript of a session was not read", error)

@@ -58,7 +58,7 @@ from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
-from vector_memory.server.turns import HOOK, in_thread
+from vector_memory.server.turns import HOOK, in_worker
 from vector_memory.settings import Redact, ServerOptions
 
 logger = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Relay(Middleware):
             self._session_id = session_id if self._redacts is Redact.OFF else redact(session_id).text
         try:
             timed = {HEARD_AT: utc_now(), **arguments}  # sent twice, it is the same prompt
-            kept = await in_thread(HOOK, lambda: self.delivery.take(self._call(name, timed, context)))
+            kept = await in_worker(HOOK, lambda: self.delivery.take(self._call(name, timed, context)))
         except VectorMemoryError as error:
             logger.error("A text of %s is lost: %s", name, error)  # noqa: TRY400 - the traceback adds nothing
             return nothing_to_tell()
@@ -158,7 +158,7 @@ class Relay(Middleware):
         return False
 
     async def _keep(self, name: str, arguments: dict[str, Any], context: Context | None) -> ToolResult:
-        await in_thread(HOOK, lambda: self.delivery.take(self._call(name, arguments, context)))
+        await in_worker(HOOK, lambda: self.delivery.take(self._call(name, arguments, context)))
         return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
 
     def _call(self, name: str, arguments: dict[str, Any], context: Context | None) -> Body:

@@ -120,7 +120,7 @@ TAGGED_NAMES = {function.__name__ for function in functions_of([Toolset.TAGGED])
 """The tools of tagged memories."""
 
 
-def kind_of(request: JSONRPCRequest) -> Kind:
+def kind_of_call(request: JSONRPCRequest) -> Kind:
     """Return which requests one waits for. A cleanup waits for the write lock only if it deletes."""
     match request:
         case JSONRPCRequest(method="tools/call", params={"name": str(name), **others}):

@@ -16,7 +16,7 @@ from vector_memory.domain import FileSource
 from vector_memory.results.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
 from vector_memory.server.current_store import FileMemory
 from vector_memory.server.tools.params import READS, Limit, WholeNumber, found_by
-from vector_memory.server.turns import FILE, in_thread
+from vector_memory.server.turns import FILE, in_worker
 
 SECONDS_BETWEEN_REPORTS = 0.1
 REPORTS = 5
@@ -87,7 +87,7 @@ async def memory_write(
     topic: Annotated[str | None, Field(description="For the heading: ## HH:MM — topic")] = None,
 ) -> FileWriteResult:
     """Memory file: append an entry to today's log; it becomes searchable shortly after."""
-    return await in_thread(FILE, files.write, entry, topic)
+    return await in_worker(FILE, files.write, entry, topic)
 
 
 @tool(title="Memory index status", annotations=READS)

@@ -37,9 +37,7 @@ from vector_memory.search.answer import GrainName
 from vector_memory.search.explaining import Asked, Trace
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
-from vector_memory.server.ui.checkup import Checkup
-from vector_memory.server.ui.deletions import Deletions
-from vector_memory.server.ui.shown_files import FILE, ShownFiles
+from vector_memory.server.ui.page_state import FILE, Checkup, Deletions, ShownFiles
 from vector_memory.settings import Answers, ServerOptions, Toolset
 from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.records import NamedBy

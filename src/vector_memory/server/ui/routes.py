@@ -19,9 +19,7 @@ from vector_memory.domain.validation import parse_id
 from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError
 from vector_memory.maintenance.report.session_report import source
 from vector_memory.server.ui.api import Api, PageFacts, scope_of
-from vector_memory.server.ui.checkup import Checkup
-from vector_memory.server.ui.deletions import Deletions
-from vector_memory.server.ui.shown_files import ShownFiles
+from vector_memory.server.ui.page_state import Checkup, Deletions, ShownFiles
 from vector_memory.store import SessionMemoryStore
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}

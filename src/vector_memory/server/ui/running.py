@@ -20,11 +20,9 @@ from vector_memory.files.memory import index_path
 from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import DrainingServer, listen
 from vector_memory.server.ui.api import PageFacts, refused
-from vector_memory.server.ui.checkup import Checkup, examine
-from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.guard import Guard
+from vector_memory.server.ui.page_state import Checkup, Deletions, ShownFiles, examine
 from vector_memory.server.ui.routes import file_routes, request_routes
-from vector_memory.server.ui.shown_files import ShownFiles
 from vector_memory.settings import FileLocations, MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 

@@ -30,8 +30,6 @@ from vector_memory.server.http.asgi_guard import App, Receive, Send
 from vector_memory.server.http.usage import Accounting, audited_ids
 from vector_memory.server.turns import PAGE, taken
 from vector_memory.server.ui.api import PageFacts, refused
-from vector_memory.server.ui.checkup import Checkup, examine
-from vector_memory.server.ui.deletions import Deletions
 from vector_memory.server.ui.guard import (
     COOKIE,
     NOTE,
@@ -43,8 +41,8 @@ from vector_memory.server.ui.guard import (
     is_own,
     with_headers,
 )
+from vector_memory.server.ui.page_state import Checkup, Deletions, ShownFiles, examine
 from vector_memory.server.ui.routes import file_routes, request_routes
-from vector_memory.server.ui.shown_files import ShownFiles
 from vector_memory.settings import HttpOptions
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.namespaces import Namespaces

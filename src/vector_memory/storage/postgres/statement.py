@@ -10,11 +10,10 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 from psycopg.waiting import Ready, Wait
 
-from vector_memory.storage.postgres.connection import Connection
-
 if TYPE_CHECKING:
     import numpy as np
 
+    from vector_memory.storage.postgres.connection import Connection
     from vector_memory.storage.scoring import Numbers, Vectors
 
 Row = tuple[Any, ...]
@@ -70,7 +69,7 @@ class Batch(psycopg.Pipeline):
 T = TypeVar("T")
 
 
-def fetch(connection: Connection, make: Callable[..., T], sql: str, parameters: Parameters = None) -> list[T]:
+def fetch(connection: "Connection", make: Callable[..., T], sql: str, parameters: Parameters = None) -> list[T]:
     """Run a query and return `make(**columns)` for each row."""
     return rows_of(connection.execute(sql, parameters), make)
 
@@ -83,18 +82,18 @@ def rows_of(cursor: Cursor, make: Callable[..., T]) -> list[T]:
     return [make(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
 
 
-def fetch_one(connection: Connection, make: Callable[..., T], sql: str, parameters: Parameters = None) -> T | None:
+def fetch_one(connection: "Connection", make: Callable[..., T], sql: str, parameters: Parameters = None) -> T | None:
     """Run a query and return `make(**columns)` for its first row, or None."""
     return next(iter(fetch(connection, make, sql, parameters)), None)
 
 
-def fetch_value(connection: Connection, sql: str, parameters: Parameters = None) -> Any:
+def fetch_value(connection: "Connection", sql: str, parameters: Parameters = None) -> Any:
     """Run a query and return the first column of its first row, or None."""
     row = connection.execute(sql, parameters).fetchone()
     return row[0] if row else None
 
 
-def fetch_column(connection: Connection, sql: str, parameters: Parameters = None) -> list[Any]:
+def fetch_column(connection: "Connection", sql: str, parameters: Parameters = None) -> list[Any]:
     """Run a query and return the first column of every row."""
     return [row[0] for row in connection.execute(sql, parameters).fetchall()]
 

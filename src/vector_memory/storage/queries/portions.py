@@ -11,7 +11,7 @@ from vector_memory.domain import Fingerprint
 from vector_memory.storage.connection import Asked, Parameters, Queries
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import BUCKETS, Contents, row_id
-from vector_memory.storage.queries import chunks, memories
+from vector_memory.storage.queries import memories
 from vector_memory.storage.queries.insert import rows_of_chunks
 from vector_memory.storage.queries.keywords import CONTENTS, PostingsRow
 from vector_memory.storage.queries.lifecycle import Supersession
@@ -101,11 +101,11 @@ class Portions(Queries):
 
     def _chunks(self, memory_ids: list[int]) -> dict[int, list[StoredChunk]]:
         sql = f"""
-            select {chunks.COLUMNS} from memory_chunks c
+            select {memories.CHUNK_COLUMNS} from memory_chunks c
             where c.parent_id {{among:ids}} order by c.parent_id, c.chunk_index
         """
         found = defaultdict[int, list[StoredChunk]](list)
-        for chunk in self.connection.fetch(chunks.chunk_from_row, sql, {"ids": memory_ids}):
+        for chunk in self.connection.fetch(memories.chunk_from_row, sql, {"ids": memory_ids}):
             found[chunk.memory_id].append(chunk)
         return found
 

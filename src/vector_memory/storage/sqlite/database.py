@@ -38,7 +38,7 @@ from vector_memory.storage.sqlite.legacy import Cut
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
 from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
+from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Reservation, WriteLock
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ class Database:
                     checkpoint_moved_database(self._writer)
             self._writer.close()
 
-    def _begin(self, turn: Turn) -> None:
+    def _begin(self, turn: Reservation) -> None:
         """Begin a write transaction. SQLite's own wait could not be cancelled, nor share our time limit."""
         with waiting_at_most(self._writer, 0):
             turn.take(lambda: self._writer.execute("begin immediate"))

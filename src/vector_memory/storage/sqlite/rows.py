@@ -27,7 +27,7 @@ def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, binding
         return []
     names = tuple(column[0] for column in cursor.get_description())
     rows = [first, *cursor]
-    _checked(make, names).require({tuple(map(type, row)) for row in rows})
+    _type_check(make, names).require({tuple(map(type, row)) for row in rows})
     if getattr(make, "_fields", None) == names:  # a named tuple is made of values faster than by names
         return list(itertools.starmap(make, rows))
     return [make(**dict(zip(names, row, strict=True))) for row in rows]
@@ -49,7 +49,7 @@ class TypeCheck:
 
 
 @lru_cache(maxsize=256)
-def _checked(make: Callable[..., object], names: tuple[str, ...]) -> TypeCheck:
+def _type_check(make: Callable[..., object], names: tuple[str, ...]) -> TypeCheck:
     """Return the type check for rows that `make` receives.
 
     For columns that a function passes on as keyword arguments, the type comes from the class that it returns.
