@@ -28,7 +28,7 @@ async def taken(turns: Turns, namespace: str) -> AsyncIterator[Turn]:
         await begun.wait()
         yield turn
     finally:
-        turn.end()
+        turns.end(turn)
 
 
 class Calls:

@@ -1,6 +1,9 @@
 """One file, several threads and processes: who writes when, and that deleted text leaves the file and the log."""
 
+import fcntl
+import os
 import re
+import stat
 import subprocess
 import sys
 import threading
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -16,6 +20,7 @@ import pytest
 from faults.workload import memory, open_store
 from memory_files import change, create_file, doctor, examine
 from other_process import OtherProcess
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import (
     CancelledCallError,
     ClosedMemoryError,
@@ -26,13 +31,17 @@ from vector_memory.errors import (
 )
 from vector_memory.storage import write_lock
 from vector_memory.storage.cancellation import Call, current_call, give_way
-from vector_memory.storage.records import LastIds
-from vector_memory.storage.sqlite import checkpointer, migrations
+from vector_memory.storage.disk import drafts
+from vector_memory.storage.disk.filesystem import flush_to_disk
+from vector_memory.storage.records import LastIds, ListPosition
+from vector_memory.storage.sqlite import checkpointer, copying, migrations
 from vector_memory.storage.sqlite import database as module
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import FileKind, file_kind
 from vector_memory.storage.sqlite.rows import fetch, fetch_value
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.write_lock import WriteLock
+from vector_memory.tenancy.registry import Registry
 from waiting import PATIENCE, at_once, eventually
 
 ADD = """
@@ -559,3 +568,84 @@ def test_a_writer_that_waits_for_another_process_lets_other_calls_work() -> None
     finally:
         give_way.reset(before)
     assert ways == [True]
+
+
+SCOPES = {
+    "kind": Scope(kind=MemoryKind.REPORT),
+    "agent": Scope(kind=MemoryKind.REPORT, agent_id="a"),
+    "session": Scope(kind=MemoryKind.REPORT, session_id="s"),
+    "task": Scope(kind=MemoryKind.REPORT, task_code="t"),
+}
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_the_newest_of_a_scope_are_found_without_sorting_it(name: str, tmp_path: Path) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_cursor: object, statement: str, bindings: Any) -> bool:
+        asked.append((statement, bindings))
+        return True
+
+    database = Database(tmp_path / "memory.db", dimensions=16)
+    with database.read() as connection:
+        connection.exec_trace = note
+        for after in (None, ListPosition(2, 40, "2026-01-01T00:00:00+00:00", 42)):
+            SqliteReader(connection).memories.page(SCOPES[name], 10, after=after)
+        connection.exec_trace = None
+        plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
+    database.close()
+    assert plan
+    assert not [step for step in plan if "TEMP B-TREE" in step or step.startswith("SCAN")]
+
+
+F_FULLFSYNC = 51
+
+
+def flushed(connection: apsw.Connection) -> list[object]:
+    return [connection.pragma(name) for name in ("fullfsync", "checkpoint_fullfsync")]
+
+
+def test_every_commit_and_checkpoint_reaches_the_disk_itself(tmp_path: Path) -> None:
+    """Also those of a restored or repaired memory, and of a revoked token. SQLite asks for it on macOS only."""
+    database = Database(tmp_path / "memory.db", dimensions=16)
+    try:
+        with database.write() as connection:
+            assert flushed(connection) == [1, 1]
+    finally:
+        database.close()
+    with copying._exclusive_connection(tmp_path / "memory.db") as connection:
+        assert flushed(connection) == [1, 1]
+    with Registry(tmp_path).tables.transaction(writes=True) as teams:
+        assert flushed(teams.connection.raw) == [1, 1]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_is_flushed_from_the_cache_of_the_disk_too_or_at_least_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    calls: list[str] = []
+
+    def noted(_descriptor: int, command: int) -> int:
+        calls.append("full" if command == F_FULLFSYNC else "other")
+        if fails:
+            raise OSError
+        return 0
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", F_FULLFSYNC, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", noted)
+    monkeypatch.setattr(os, "fsync", lambda _: calls.append("fsync"))
+    with (tmp_path / "file").open("wb") as file:
+        flush_to_disk(file.fileno())
+    assert calls == (["full", "fsync"] if fails else ["full"])
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_folder_after_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[bool] = []
+    monkeypatch.setattr(drafts, "flush_to_disk", lambda one: flushed.append(stat.S_ISDIR(os.fstat(one).st_mode)))
+    with drafts.draft_of(tmp_path / "file", drafts.Rules()) as draft:
+        with draft.open() as stream:
+            stream.write(b"content")
+        draft.publish()
+    assert flushed == [False, True]

@@ -152,7 +152,7 @@ class Wire:
             request.call.cancelled = cancelled
             self._bytes_open -= len(request.line)
             self._settled.set()
-            request.turn.end()
+            all_turns().end(request.turn)
 
     async def _carry_out(self, from_server: AsyncIterable[SessionMessage | Exception]) -> None:
         async for item in from_server:

@@ -62,10 +62,6 @@ class Turn:
         """Let others work meanwhile. May be called from any thread, and more than once."""
         self._loop.call_soon_threadsafe(self._turns.pass_on, self)
 
-    def end(self) -> None:
-        """Leave, whether it has begun or not."""
-        self._turns.end(self)
-
 
 class Turns:
     """The turns of the calls of one event loop."""
@@ -89,7 +85,7 @@ class Turns:
         self._admit()
 
     def end(self, turn: Turn) -> None:
-        """Let a call leave."""
+        """Let a call leave, whether it has begun or not."""
         if turn.is_under_way:
             self._under_way[turn.queue] -= 1
             self.pass_on(turn)
@@ -142,14 +138,15 @@ async def taken(kind: Kind) -> AsyncIterator[None]:
         yield
         return
     begun = asyncio.Event()
-    turn = all_turns().wait(begun.set, kind, current_caller().namespace)
+    turns = all_turns()
+    turn = turns.wait(begun.set, kind, current_caller().namespace)
     before = give_way.set(turn.give_way)
     try:
         await begun.wait()
         yield
     finally:
         give_way.reset(before)
-        turn.end()
+        turns.end(turn)
 
 
 async def in_worker(kind: Kind, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
