@@ -16,7 +16,8 @@ from faults.effort import effort
 from faults.test_full_disk import fill
 from forked import finished
 from hook_texts import PROMPT
-from hooks.test_kept_process import REPORTS, begin, disk, hook_texts_of, report
+from hooks.test_kept_process import REPORTS, begin, disk, report
+from hooks.test_kept_process import texts as hook_texts_of
 from over_http.calling import message_of, post, send_bytes
 from over_http.processes import Running
 from over_http.shared import Shared
@@ -147,7 +148,7 @@ def test_reports_that_a_full_namespace_refuses_wait_block_no_others_and_the_doct
             assert relay.call("search_reports_specific_chunks", query="lock")["results"]
         assert waiting(shared) == REPORTS[1:]
         said = finished("doctor", "--database-path", shared.team / "own.db", env={**os.environ, **QUICK, **shared.home})
-        for part in (f"For {shared.url}", "4 hook_texts_of wait since", "may hold 1 memories and is full"):
+        for part in (f"For {shared.url}", "4 texts wait since", "may hold 1 memories and is full"):
             assert part in " ".join(said.stdout.split())
         registry.set_quota("red", Quota())
         with shared.relay():
