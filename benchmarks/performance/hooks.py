@@ -40,8 +40,7 @@ from timing import Figures, summary
 from vector_memory.outbox import Outbox
 from vector_memory.server.hooks import FAILED
 from vector_memory.settings import DATABASE_NAME
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Permission
 
 SESSION = "measured"

@@ -37,7 +37,8 @@ from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.reader import AccessRecorder, Documents, MemoryPages
+from vector_memory.sessions.memory_pages import MemoryPages
+from vector_memory.sessions.reader import AccessRecorder, Documents
 from vector_memory.sessions.recap import Past
 from vector_memory.sessions.review import Review
 from vector_memory.sessions.statistics import Overview, Statistics

@@ -8,8 +8,7 @@ import pytest
 
 from commands.conftest import Run
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Caller, Permission
 
 

@@ -15,8 +15,7 @@ from vector_memory.outbox import Outbox
 from vector_memory.server.http.relay import Relay, create_relay
 from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.settings import Redact, ServerOptions
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from waiting import until
 
 NAMES = map("relay-{}".format, itertools.count())

@@ -21,8 +21,7 @@ from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.server.http.serving import application, require_usable
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import eventually
 

@@ -19,8 +19,7 @@ from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
 from vector_memory.storage.opening import prepare_database
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Permission
 
 

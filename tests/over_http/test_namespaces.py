@@ -25,8 +25,7 @@ from vector_memory.storage.sqlite.team_tables import create
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.quotas import MINUTE, Paces, Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import MINUTE, Paces, Quota, Registry
 from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import at_once, eventually
 

@@ -22,8 +22,7 @@ from forked import finished
 from over_http.calling import called, post
 from over_http.processes import Running, running, workers_of
 from vector_memory.server.tools.changes import MAX_WAIT
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 

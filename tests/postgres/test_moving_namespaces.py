@@ -24,8 +24,7 @@ from vector_memory.storage.teams import Teams
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.namespaces import Moved
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Permission
 
 Registries = tuple[Registry, Registry]

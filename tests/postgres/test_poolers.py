@@ -190,7 +190,7 @@ def test_a_pooler_that_gives_each_statement_to_another_session_is_refused_at_ope
             PostgresDatabase(f"{pooler.url(new_name)}&connect_timeout=600", dimensions=DIMENSIONS)
 
         def is_refused() -> bool:
-            ended = finished("serve", "--database-url", pooler.url(new_name))
+            ended = finished("list", "--database-url", pooler.url(new_name))
             return (ended.returncode, "pool_mode = transaction" in ended.stderr) == (1, True)
 
         eventually(is_refused)

@@ -11,7 +11,7 @@ from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.search.question import plain_words
 from vector_memory.server.app import create_server
 from vector_memory.settings import Answers, ServerOptions
-from vector_memory.storage.terms import one_letter_off
+from vector_memory.storage.spelling import one_letter_off
 from vector_memory.store import SessionMemoryStore
 
 TEXTS = (

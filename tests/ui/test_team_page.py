@@ -29,8 +29,7 @@ from vector_memory.settings import HttpOptions
 from vector_memory.storage.cancellation import current_call, require_wanted
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from waiting import eventually
 
 FROM_THE_PAGE = {"x-vector-memory": "page"}

@@ -44,20 +44,17 @@ class Form:
         """Return the body of a failed call as it is sent."""
         return body
 
-    def most_related(self, page: Page) -> int | None:
+    def most_related(self, page: Page) -> int | None:  # noqa: ARG002
         """Return how many results that only are related a page shows in a row at its end; None: all."""
-        del page
         return None
 
-    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:
+    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:  # noqa: ARG002
         """Return hits with as much text as this form shows. `wanted`: terms; `sources`: memories by id, if it cuts."""
-        del wanted, sources, page
-        return list(hits)
+        return [*hits]
 
-    def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:
+    def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:  # noqa: ARG002
         """Return passages of files with as much text as this form shows."""
-        del wanted
-        return list(passages)
+        return [*passages]
 
     def without_repeats(self, answer: Result) -> Result:
         """Return an answer with chunks or sections without what it says twice; any other as it is.

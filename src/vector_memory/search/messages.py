@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.results.forms import FORM
-from vector_memory.storage.terms import Spelling
+from vector_memory.storage.spelling import Spelling
 
 NOUNS = {
     MemoryKind.SESSION_CONTEXT: ("session context", "session contexts"),

@@ -47,7 +47,8 @@ from vector_memory.storage.scoring import (
     rounded,
     scores_for,
 )
-from vector_memory.storage.terms import MOST_BLOCKS, Occurring, Spelling, named_by, searchable_text, spellings
+from vector_memory.storage.spelling import MOST_BLOCKS, Occurring, Spelling, spellings
+from vector_memory.storage.terms import named_by, searchable_text
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""

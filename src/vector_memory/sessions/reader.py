@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
 
-from vector_memory.domain import Scope, utc_now
+from vector_memory.domain import utc_now
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import NotFoundError, VectorMemoryError, where
@@ -21,16 +21,11 @@ from vector_memory.results.documents import (
     DocumentResult,
     ExpandedChunkResult,
     ExportResult,
-    MemoryPage,
     MemoryResult,
-    NearMemory,
 )
 from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on, provenance, succession_of
 from vector_memory.results.sessions import ObservationNote, to_second
-from vector_memory.search.copies import repeats
-from vector_memory.search.retrieval import Retriever, nearest_to
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.statistics import EXCERPT_LENGTH
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, StoredChunk
 
@@ -294,43 +289,3 @@ def as_markdown(memory: Memory) -> str:
 def front_matter(fields: Mapping[str, Any]) -> str:
     """Return fields as YAML front matter, as it precedes a Markdown text."""
     return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n\n"
-
-
-# Shows a memory to a person: whole, with everything around it.
-
-
-NEAREST = 5
-"""Number of nearest memories."""
-
-
-class MemoryPages:
-    """Builds pages of memories."""
-
-    def __init__(self, storage: Storage, retriever: Retriever) -> None:
-        self._storage = storage
-        self._retriever = retriever
-
-    def page(self, memory_id: str | int) -> MemoryPage:
-        """Return a memory uncut, with its chunks, the observations on it, the nearest others and newer ones.
-
-        This does not count as reading it. Raises NotFoundError.
-        """
-        number = parse_id("memory_id", memory_id)
-        with self._storage.read() as reader:
-            memory = existing_memory(reader, number)
-            return MemoryPage(
-                memory=memory_entry(memory).model_copy(update=succession_of(reader, number)),
-                chunks=[chunk_entry(part, part.chunk.text) for part in reader.chunks.of(number)],
-                observations=observations_on(reader, [memory]),
-                nearest=[
-                    NearMemory(
-                        **provenance(near.memory),
-                        memory_id=near.memory.id,
-                        beginning=near.memory.content[:EXCERPT_LENGTH],
-                        similarity=near.cosine,
-                        is_copy=repeats(*sorted([memory, near.memory], key=lambda one: -one.id)),
-                    )
-                    for near in nearest_to(reader, self._retriever, number, NEAREST)
-                ],
-                **reader.run(self._retriever.later_of(reader, [number], Scope())).get(number, {}),
-            )

@@ -17,8 +17,7 @@ from vector_memory.maintenance.copying import copy_all
 from vector_memory.outbox.folder import outbox_of_memory
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Caller
 
 logger = logging.getLogger(__name__)

@@ -32,8 +32,7 @@ from vector_memory.settings import DEFAULT_DIM, MANY_NAMESPACES, DatabaseServer,
 from vector_memory.storage.opening import index_vectors, prepare_database
 from vector_memory.tenancy.audit import AuditLog, Checked
 from vector_memory.tenancy.namespaces import move
-from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Quota, Registry
 from vector_memory.tenancy.tokens import Permission, Token, Tokens
 
 AuditKey = Annotated[

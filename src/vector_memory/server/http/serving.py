@@ -51,8 +51,7 @@ from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.quotas import Paces
-from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.registry import Paces, Registry
 
 # Several processes that serve one port: each has its own memory, and gets the connections of clients in turn.
 #

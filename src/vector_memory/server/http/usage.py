@@ -26,7 +26,7 @@ from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.settings import Toolset
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.quotas import Paces
+from vector_memory.tenancy.registry import Paces
 
 logger = logging.getLogger(__name__)
 

@@ -108,7 +108,7 @@ SHARED = range(0x40000002, 0x40000002 + 510)
 """The bytes of a database that a connection in WAL mode locks before it opens the log's index, until after it closes
 it."""
 
-ATTEMPTS = 10
+ATTEMPTS = 30
 SECONDS_BETWEEN_ATTEMPTS = 0.05
 """A process that is opening or closing a database briefly has only one of the two locks."""
 
