@@ -84,13 +84,13 @@ def test_a_late_score_does_not_depend_on_the_passages_beside_it(seed: int) -> No
     found = scores(question, [*passages, passages[0]])
     assert found == [scores(question, [each])[0] for each in [*passages, passages[0]]]
     assert found == [round(score, 6) for score in found]
+    assert compare(question, {1: passages})[1].score == max(found), "a unit has the best of its passages"
 
 
 def test_many_passages_take_no_more_memory_than_those_that_are_compared_together() -> None:
     source = np.random.default_rng(3)
     question = of_question(source.normal(size=(4, 384)).astype(np.float32))
-    passage = packed(source.normal(size=(100, 384)).astype(np.float32))
-    many, few = ({1: [passage] * count} for count in (4_000, 200))
+    many, few = ({1: [packed(source.normal(size=(100, 384)).astype(np.float32))] * count} for count in (4_000, 200))
     assert peak(lambda: compare(question, many)) < 2 * peak(lambda: compare(question, few))
 
 
