@@ -138,6 +138,13 @@ def test_filters_do_not_apply_to_what_is_newer(store: SessionMemoryStore) -> Non
     assert later(store, Scope("report", session_id="s", agent_id="a")) == {older: [newer]}
 
 
+def test_a_limited_token_is_told_of_what_it_may_see_only(store: SessionMemoryStore) -> None:
+    older, _, seen = put(store, OLD), put(store, NEW, "hidden"), put(store, f"{NEW} Really.", "seen")
+    view = store.limited_to(["s", "seen"])
+    assert later(view, Scope("report")) == {older: [seen]}
+    assert later(view) == {}
+
+
 def test_what_is_deleted_is_not_named(store: SessionMemoryStore) -> None:
     older, newer = fill(store)
     store.delete_memory(newer)

@@ -74,7 +74,7 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
         at
         for at in cuts
         if at == len(spans)
-        or text[ends[at - 1]].isspace()  # nearly always, if at all
+        or text[ends[at - 1] : ends[at - 1] + 1].isspace()  # nearly always, if at all
         or (spans[at].start > ends[at - 1] and WHITE_SPACE.search(text, ends[at - 1], spans[at].start + 1))
     ]
     # Between such places, a text alone has the same tokens. Tokenizers remove some white space inside words, as \f.

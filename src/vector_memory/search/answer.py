@@ -133,11 +133,10 @@ class Looked(NamedTuple):
 class Grain(Generic[J]):
     """The size of results, and how they are made of the units that match.
 
-    `units`: how many of the best are judged for a page; `needed`: how many results it needs without near copies.
-    `parts`: how many of the units its results are made of; None: all. `grouped` makes them. `about`: what one is about,
-    besides its text. `shown`: as the answer has it, with the fields on newer memories; `said`: what a copy of it would
-    say. `is_short`: whether it says little alone. `memories`: whole memories are found. `has_chunks`:
-    a result is one chunk.
+    For a page, `units` of the best are judged, and `needed` results are wanted besides near copies. `grouped` makes
+    results of the first `parts` units; None: of all. `about`: what a result is about, besides its text. `shown`: the
+    result as an answer has it. `said`: what near copies of it repeat. `is_short`: whether it says little alone.
+    `memories`: results are whole memories. `has_chunks`: each is one chunk.
     """
 
     name: Literal["fine", "medium", "coarse"]
@@ -192,13 +191,13 @@ def copies_of(
     def said(run: Sequence[Any]) -> list[Said | None]:
         known = origins_of(reader, [one.memory_id for one in run], origins)
         alike = suspects(run, lambda one: grain.about(one, known[one.memory_id]))
-        wanted = {one.id if grain.has_chunks else one.memory_id for one in alike}
         if grain.has_chunks:
-            missing = sorted(wanted - ahead.chunks.keys())
+            missing = sorted({one.id for one in alike} - ahead.chunks.keys())
             stored = Stored({**ahead.chunks, **(reader.chunks.get_all(missing) if missing else {})}, known)
         else:
-            missing = sorted(wanted - ahead.memories.keys())
+            missing = sorted({one.memory_id for one in alike} - ahead.memories.keys())
             stored = Stored({}, {**ahead.memories, **(reader.memories.get_all(missing) if missing else {})})
+            require_all(stored.sources, missing)
         return [grain.said(one, stored) if one in alike else None for one in run]
 
     return copies_in(found, needed if grain.parts is None else len(found), said)
