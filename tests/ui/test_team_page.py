@@ -187,13 +187,20 @@ def test_requests_count_and_are_recorded_by_the_name_of_the_token_without_conten
     number = stored(team, team.token("ada"))
     Registry(team.folder).set_quota("red", Quota(calls_per_minute=3))
     browser = enter(team, team.token("bob", "red", "read"))
+
+    def recorded() -> list[dict[str, Any]]:
+        return [line for line in AuditLog(team.folder).lines() if line["token"] == "bob"]  # noqa: S105 - a name
+
     assert {browser.ask("state").status_code for _ in range(9)} == {200}
     browser.ask("search?q=launch&session=s")
+    eventually(lambda: len(recorded()) == 1)  # a line is written after the answer
     browser.ask(f"memories/{number}")
+    eventually(lambda: len(recorded()) == 2)
     browser.change(f"memories/{number}/pin")
+    eventually(lambda: len(recorded()) == 3)
     assert "try again in" in browser.ask("home").json()["message"]
-    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == "bob"]  # noqa: S105 - a name
-    assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
+    eventually(lambda: len(recorded()) == 4)
+    assert [(line["call"], line["ids"], line["error"]) for line in recorded()] == [
         ("ui/search", {"session_id": ["s"]}, None),
         ("ui/memories", {"memory_id": [number]}, None),
         ("PUT ui/memories/pin", {"memory_id": [number]}, "AccessDeniedError"),
