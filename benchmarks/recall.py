@@ -28,7 +28,7 @@ from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.queries.candidates import Candidates
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
-from vector_memory.storage.terms import query_terms
+from vector_memory.texts.terms import query_terms
 
 SHORTEST, LONGEST = 16, 80
 DEPTHS = (10, 100)

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.transactions import SqliteWriter
-from vector_memory.storage.terms import searchable_texts, terms
+from vector_memory.texts.terms import searchable_texts, terms
+from vector_memory.writing.indexer import Indexer
 
 CHUNKS_PER_REPORT = 12
 REPORTS_PER_TRANSACTION = 200

@@ -16,11 +16,11 @@ from typing import Any
 from cyclopts import Argument
 from pydantic import BaseModel
 
+from vector_memory.answers.models import Result
 from vector_memory.cli import main as cli
 from vector_memory.cli.arguments import MODELS, accepted
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
-from vector_memory.results.sessions import Result
 from vector_memory.server.early import description
 from vector_memory.server.tools import CURATING, by_purpose, made, offered
 from vector_memory.server.tools.failures import compact

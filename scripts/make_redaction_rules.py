@@ -1,4 +1,4 @@
-"""Write the rules for tokens that gitleaks publishes, as data: `src/vector_memory/redaction/published.json`.
+"""Write the rules for tokens that gitleaks publishes, as data: `src/vector_memory/texts/redaction_rules.json`.
 
     uv run python scripts/make_redaction_rules.py path/to/gitleaks
 
@@ -17,9 +17,9 @@ from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
-from vector_memory.redaction.rules import TOKENS
+from vector_memory.texts.redaction_rules import TOKENS
 
-TARGET = Path(__file__).parents[1] / "src/vector_memory/redaction/published.json"
+TARGET = Path(__file__).parents[1] / "src/vector_memory/texts/redaction_rules.json"
 MIN_ANCHOR, MAX_ANCHORS = 3, 12
 
 OPERATOR = "(?:=|>|:{1,3}=|\\|\\||:|=>|\\?=|,)[\\x60'\"\\s=]{0,5}"

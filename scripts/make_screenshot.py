@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from vector_memory.sessions import writer as saving
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import writer as saving
 
 ROOT = Path(__file__).parents[1]
 PICTURE, LIVE = (ROOT / "docs" / "images" / name for name in ("report.png", "ui.png"))
 SHOWN = ROOT / "docs" / "images" / "shown.sha256"
 """Has the digest of what the pictures were made of: a test says when they are stale."""
 
-SOURCES = [ROOT / "src/vector_memory" / folder for folder in ("maintenance/report/web", "server/ui/web")]
+SOURCES = [ROOT / "src/vector_memory" / folder for folder in ("extras/window/report/web", "extras/window/web")]
 SESSION = "read-the-docs"
 WIDE = {"width": 1240, "height": 1010}
 VIEWS = {

@@ -218,13 +218,13 @@ def pytest_sessionfinish() -> None:
 @pytest.fixture(autouse=True)
 def _long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a busy machine may let them run out."""
-    monkeypatch.setattr("vector_memory.indexing.background.LEASE_SECONDS", 40.0)
+    monkeypatch.setattr("vector_memory.writing.background.LEASE_SECONDS", 40.0)
 
 
 @pytest.fixture
 def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often for what others have left behind, and try again often."""
-    monkeypatch.setattr("vector_memory.indexing.background.LEASE_SECONDS", 0.5)
+    monkeypatch.setattr("vector_memory.writing.background.LEASE_SECONDS", 0.5)
 
 
 @pytest.fixture(autouse=True)

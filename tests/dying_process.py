@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.indexing import background, indexer
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import background, indexer
 
 DEADLY = "deadly"
 BATCH = 4

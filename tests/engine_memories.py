@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from clusters import passing, server_url
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Scope
+from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.search.rank import WordScores, word_scores
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
-from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.storage.postings import Units, buckets_of, indexed
 from vector_memory.storage.queries.candidates import Candidates
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Database, SqliteStorage
-from vector_memory.storage.terms import query_terms, searchable_texts
+from vector_memory.texts.terms import query_terms, searchable_texts
 
 DIMENSIONS = 8
 MODEL = Fingerprint("test", DIMENSIONS, "fp32", "test")

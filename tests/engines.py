@@ -15,11 +15,11 @@ import vector_memory.cli.flags
 import vector_memory.store
 from clusters import schema_url
 from inside import database_of, storage_of
+from vector_memory.extras.postgres.connection import Connection
+from vector_memory.extras.postgres.database import PostgresStorage
 from vector_memory.settings import DatabaseUrl, MemoryAddress
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.opening import open_storage
-from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.database import PostgresStorage
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE
 from vector_memory.store import SessionMemoryStore
 

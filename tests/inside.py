@@ -5,13 +5,13 @@ from typing import Any
 import apsw
 import pytest
 
-from vector_memory.indexing.indexer import Indexer
+from vector_memory.extras.postgres.transactions import PostgresConnection
 from vector_memory.search import Retriever, rank
 from vector_memory.storage.base import Storage
-from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.indexer import Indexer
 
 
 def storage_of(store: SessionMemoryStore) -> Storage:

@@ -13,9 +13,9 @@ import engine_memories
 from engine_memories import ENGINES, add
 from engines import execute
 from vector_memory.domain import Chunk, NewMemory
-from vector_memory.maintenance.backfill import Backfill
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.keywords import KeywordIndex
+from vector_memory.upkeep.backfill import Backfill
 
 
 def old_texts(_title: str | None, content: str, chunks: list[Chunk], *, chunked: bool) -> list[str]:

@@ -16,9 +16,9 @@ from other_process import SETTINGS
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.indexing import background
 from vector_memory.search import judge, retrieval
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import background
 from waiting import eventually
 
 REPORTS = Scope("report", session_id="s")
@@ -252,7 +252,7 @@ def test_vectors_follow_in_the_order_of_the_memories(opened: SessionMemoryStore,
 KILLED = """
 import os, sys
 from test_background_vectors import DOCUMENT, GatedEmbedder, deferring
-from vector_memory.indexing import background
+from vector_memory.writing import background
 background.LEASE_SECONDS = 0.5
 store = deferring(sys.argv[1], GatedEmbedder())
 print(store.store_memory("report", DOCUMENT, session_id="s").memory_id, flush=True)

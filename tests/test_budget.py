@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.errors import ValidationError
-from vector_memory.results.budget import (
+from vector_memory.answers.budget import (
     BYTES_PER_TOKEN,
     ResponseBudget,
     cut,
@@ -14,7 +13,8 @@ from vector_memory.results.budget import (
     omitted_memory,
     size,
 )
-from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, MemoryEntry, Omitted
+from vector_memory.answers.models import CoarseSearchResult, FoundMemory, MemoryEntry, Omitted
+from vector_memory.errors import ValidationError
 
 TEXTS = st.text(alphabet=st.sampled_from('ab \n"\x00€漢😀'), max_size=300)
 

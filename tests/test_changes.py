@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from faults.effort import effort
 from inside import compare_likeliest, stop_counting
 from lattice import LatticeEmbedder
+from vector_memory.answers.models import ChangesResult
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.results.sessions import ChangesResult
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 

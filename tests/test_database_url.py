@@ -205,7 +205,7 @@ def test_with_a_url_documents_are_written_in_the_folder_of_the_project(tmp_path:
 
 
 def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("vector_memory.storage.postgres.")]:
+    for name in [name for name in sys.modules if name.startswith("vector_memory.extras.postgres.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigurationError, match=r'pip install "psycopg\[binary\]"'):

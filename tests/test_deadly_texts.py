@@ -13,11 +13,11 @@ from other_process import SETTINGS
 from test_background_vectors import GatedEmbedder, deferring, no_engine, without_vectors
 from test_vector_leases import leases
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.indexing import background, indexer
-from vector_memory.maintenance.doctor import Doctor
 from vector_memory.settings import memory_address
 from vector_memory.storage.queries.pending import MAX_ATTEMPTS
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor import Doctor
+from vector_memory.writing import background, indexer
 from waiting import eventually
 
 DEADLY_TEXT = f"A {DEADLY} note."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vector_memory.sessions.review import MOST, differing
+from vector_memory.reading.review import MOST, differing
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from inside import database_of, stop_counting, storage_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import NotFoundError, ValidationError
-from vector_memory.sessions import reader
+from vector_memory.reading import documents as reader
 from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"word{number} " * 20 for number in range(12))

@@ -28,18 +28,18 @@ from vector_memory.cli import commands
 from vector_memory.cli.clients.hooks import EVENTS
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.extras.window import routes
+from vector_memory.extras.window.api import FILTERS
 from vector_memory.files import FileMemory
-from vector_memory.outbox import Outbox
 from vector_memory.server.app import create_server
 from vector_memory.server.hooks import HOOKS
 from vector_memory.server.http.relay import Relay, create_relay
 from vector_memory.server.http.remote import NAMES, Remote
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.server.ui import routes
-from vector_memory.server.ui.api import FILTERS
 from vector_memory.settings import Redact, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.outbox import Outbox
 from waiting import eventually
 
 pytestmark = pytest.mark.anyio

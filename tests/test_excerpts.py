@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.server.lean import SPARED, excerpt
-from vector_memory.storage.terms import query_terms
+from vector_memory.texts.terms import query_terms
 
 FILLER = [f"The team met again on day {number} and wrote down what it saw." for number in range(30)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from faults.effort import effort
 from vector_memory.errors import MemoryStorageError, ValidationError
-from vector_memory.sessions.exports import ExportFolders
+from vector_memory.reading.export import ExportFolders
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_folder_replaced_by_a_link_after_it_was_created_is_not_followed(
         if name == "reports":
             swap(folder / name, outside)
 
-    monkeypatch.setattr("vector_memory.sessions.exports.os.mkdir", make_and_swap)
+    monkeypatch.setattr("vector_memory.reading.export.os.mkdir", make_and_swap)
     with pytest.raises(ValidationError, match="link"):
         exports.write("reports/a.md", b"text", overwrite=False)
     assert list(outside.iterdir()) == []
@@ -104,7 +104,7 @@ def test_a_folder_replaced_by_a_link_after_it_was_opened_leads_nowhere_else(
             swap(folder / "reports", outside)
         return open_it(name, flags, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr("vector_memory.sessions.exports.os.open", swap_and_open)
+    monkeypatch.setattr("vector_memory.reading.export.os.open", swap_and_open)
     exports.write("reports/a.md", b"text", overwrite=False)
     assert list(outside.iterdir()) == []
     assert (folder / "reports.aside" / "a.md").read_bytes() == b"text"
@@ -122,7 +122,7 @@ def test_a_file_swapped_just_before_it_is_replaced_leads_nowhere_else(
     (outside / "precious").write_text("mine")
     exports.write("a.md", b"first", overwrite=False)
     rename = os.rename
-    monkeypatch.setattr("vector_memory.sessions.exports.os.rename", swap_and_rename)
+    monkeypatch.setattr("vector_memory.reading.export.os.rename", swap_and_rename)
     with nullcontext() if becomes == "a link" else pytest.raises(ValidationError):
         exports.write("a.md", b"second", overwrite=True)
     assert (outside / "precious").read_text() == "mine"
@@ -197,7 +197,7 @@ def test_a_failed_write_leaves_no_partial_file(
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vector_memory.sessions.exports.os.fsync", fail)
+    monkeypatch.setattr("vector_memory.reading.export.os.fsync", fail)
     with pytest.raises(MemoryStorageError, match="No space left"):
         exports.write("a.md", b"text", overwrite=False)
     assert [path.name for path in folder.iterdir()] == [".gitignore"]

@@ -14,10 +14,10 @@ from vector_memory.domain import Scope, Span
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import EncodedQuestion, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.indexing import background
-from vector_memory.indexing.indexer import Indexer
 from vector_memory.search import retrieval
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import background
+from vector_memory.writing.indexer import Indexer
 from waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("_short_rounds")

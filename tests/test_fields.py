@@ -29,8 +29,8 @@ EDITS = {
         ("    task_code: str | None = None\n", "    importance: int | None = None\n"),
     ],
     "storage/records.py": [("    expires_at: str | None = None\n", "    importance: int | None = None\n")],
-    "results/sessions.py": [("    updated_at: Time\n", "    importance: int | None = unless_empty()\n")],
-    "maintenance/transfer/lines.py": [("    description: str | None = None\n", "    importance: int | None = None\n")],
+    "answers/models.py": [("    updated_at: Time\n", "    importance: int | None = unless_empty()\n")],
+    "upkeep/transfer/lines.py": [("    description: str | None = None\n", "    importance: int | None = None\n")],
 }
 """What follows a text, by file."""
 

@@ -16,6 +16,8 @@ from engines import counts, execute
 from inside import database_of, storage_of
 from lattice import LatticeEmbedder
 from original_files import unpacked
+from vector_memory.answers.models import to_second
+from vector_memory.answers.overview import BackfillResult
 from vector_memory.domain import MemoryKind, Page, Project, Scope
 from vector_memory.errors import (
     AccessDeniedError,
@@ -24,13 +26,11 @@ from vector_memory.errors import (
     NotFoundError,
     ValidationError,
 )
-from vector_memory.indexing import background
-from vector_memory.results.overview import BackfillResult
-from vector_memory.results.sessions import to_second
 from vector_memory.settings import Settings, rules_of
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import background
 from waiting import at_once, eventually
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"zanzibar{number} " * 20 for number in range(12))

@@ -18,11 +18,11 @@ from vector_memory.cli.commands.ingestion import text_in_file
 from vector_memory.cli.logging_setup import _file_handler
 from vector_memory.errors import ConfigurationError, DatabaseLockError, ValidationError
 from vector_memory.files.folder import MemoryFolder
-from vector_memory.maintenance.backup import back_up, restore_memory
-from vector_memory.maintenance.transfer import new_file
-from vector_memory.sessions.exports import ExportFolders
+from vector_memory.reading.export import ExportFolders
 from vector_memory.storage.sqlite.file_index import IndexDatabase
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.backup import back_up, restore_memory
+from vector_memory.upkeep.transfer import new_file
 
 HOLDS_NO_LOCK = """
 import fcntl, os, sys

@@ -20,13 +20,13 @@ from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import DatabaseError
-from vector_memory.indexing import background, indexer
-from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.search import retrieval
 from vector_memory.settings import Settings, memory_address
 from vector_memory.storage.base import Writer
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor import Doctor
+from vector_memory.upkeep.doctor.report import Level
+from vector_memory.writing import background, indexer
 from waiting import eventually
 
 BATCH = 4

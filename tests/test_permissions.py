@@ -11,8 +11,8 @@ import pytest
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS
 from original_files import unpacked
-from vector_memory.maintenance.backup import back_up, restore_memory
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.backup import back_up, restore_memory
 
 
 @pytest.fixture(autouse=True)

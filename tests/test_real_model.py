@@ -8,9 +8,9 @@ import pytest
 from inside import database_of, storage_of
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.indexing import indexer
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import indexer
 from waiting import eventually
 
 TOPICS = {

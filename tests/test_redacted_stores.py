@@ -10,9 +10,9 @@ from vector_memory.domain import MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, ValidationError
 from vector_memory.files import FileMemory
-from vector_memory.sessions.sync import Origin
 from vector_memory.settings import Redact, Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.sync import Origin
 from waiting import eventually
 
 TEXT = "# Access\n\nThe server takes <private>hunter2</private>, and nothing else."

@@ -3,7 +3,7 @@
 import pytest
 
 from redaction_cases import lookalikes, tokens
-from vector_memory.redaction import redact
+from vector_memory.texts.redaction import redact
 
 TOKENS = tokens()
 AROUND = {

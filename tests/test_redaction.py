@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redaction_cases import FOLDER, Secrets, lookalikes, secrets
-from vector_memory.redaction import Redacted, redact
+from vector_memory.texts.redaction import Redacted, redact
 
 HALVES = ["development", "held_out"]
 PARTS = [*HALVES, "attack"]

@@ -23,15 +23,15 @@ from servers import MAIN, QUICK, SLOW_MODEL, Server, wait_for
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.maintenance import backfill
-from vector_memory.maintenance.backfill import Backfill
-from vector_memory.maintenance.backup import back_up
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.migrations import Schema
 from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep import backfill
+from vector_memory.upkeep.backfill import Backfill
+from vector_memory.upkeep.backup import back_up
+from vector_memory.upkeep.doctor.report import Level
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
 MEMORIES = 8

@@ -6,7 +6,7 @@ import pytest
 
 from inside import storage_of
 from vector_memory.errors import NotFoundError, ValidationError
-from vector_memory.sessions.review import UNREAD_DAYS, latest_of_each
+from vector_memory.reading.review import UNREAD_DAYS, latest_of_each
 from vector_memory.storage.records import Link, Links
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually

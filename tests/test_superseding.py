@@ -21,11 +21,11 @@ from faults.soundness import connected
 from inside import database_of, storage_of
 from lattice import LatticeEmbedder
 from memory_files import locked
+from vector_memory.answers.models import Result
 from vector_memory.domain import Fingerprint, MemoryKind, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.results.sessions import Result
-from vector_memory.search.explaining import Asked
+from vector_memory.search.explain import Asked
 from vector_memory.settings import Settings
 from vector_memory.storage import postings
 from vector_memory.storage.sqlite.database import Connection, Database

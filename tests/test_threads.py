@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.sessions.reader import AccessRecorder
+from vector_memory.reading.documents import AccessRecorder
 from vector_memory.storage.sqlite.database import Database, SqliteStorage
 from vector_memory.storage.sqlite.transactions import SqliteWriter
 

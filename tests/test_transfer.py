@@ -22,14 +22,14 @@ from engines import column, execute
 from faults.effort import effort
 from inside import stop_counting, storage_of
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import STORED, TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, Page, Scope
 from vector_memory.domain.validation import LARGEST
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.maintenance.transfer import Imported, new_file
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.texts.chunks import MAX_CHUNKS
+from vector_memory.upkeep.transfer import Imported, new_file
 
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
 EARLIER = Path(__file__).parent / "data" / "exports" / "a6eedf16.jsonl.gz"

@@ -15,15 +15,15 @@ from test_background_vectors import DOCUMENT, REPORTS, GatedEmbedder, deferring,
 from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError
-from vector_memory.indexing import background
-from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.indexing.indexer import BATCH
-from vector_memory.maintenance.doctor import Doctor
 from vector_memory.search import retrieval
 from vector_memory.settings import memory_address
 from vector_memory.storage.base import Writer
 from vector_memory.storage.records import Lease
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor import Doctor
+from vector_memory.writing import background
+from vector_memory.writing.background import BackgroundVectors
+from vector_memory.writing.indexer import BATCH
 from waiting import eventually
 
 LEASE = 2.0

@@ -18,7 +18,7 @@ from client import Server
 from environments import OFFLINE, Environment, furnish
 from texts import PLACES, Material, Planted
 
-from vector_memory.chunking.tokens import find_token_counter, has_cl100k
+from vector_memory.texts.tokens import find_token_counter, has_cl100k
 
 Figures = dict[str, Any]
 

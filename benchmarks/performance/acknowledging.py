@@ -19,8 +19,8 @@ from texts import prompt, report
 from timing import Figures, summary, timed
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
+from vector_memory.writing.indexer import Indexer
 
 WAYS = {"before the vectors": "--embed-in-background", "after the vectors": "--no-embed-in-background"}
 SESSION = "acknowledged"

@@ -32,9 +32,9 @@ from timing import Figures, summary, timed
 from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.extras.postgres import approximate, candidates
+from vector_memory.extras.postgres.connection import Connection
 from vector_memory.settings import Settings
-from vector_memory.storage.postgres import approximate, candidates
-from vector_memory.storage.postgres.connection import Connection
 from vector_memory.store import SessionMemoryStore
 
 SQLITE, POSTGRES, DISTANT = "SQLite", "PostgreSQL", "PostgreSQL, 1 ms away"

@@ -13,11 +13,11 @@ from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embe
 from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Encoded
 from vector_memory.embedding.token_states import bytes_per_state
-from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite.database import Database, SqliteStorage
-from vector_memory.storage.terms import words_of
+from vector_memory.storage.postings import words_of
+from vector_memory.writing.indexer import Indexer
 
 PROSE, DENSE = 480_000, 400_000
 """Characters; those of dense text make 4,000 passages."""

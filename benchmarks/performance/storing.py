@@ -22,9 +22,9 @@ from texts import prompt, report
 from timing import Figures, summary, timed
 
 from vector_memory.embedding import load_embedder
-from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.indexer import Indexer
 
 FIRST_REPORTS, REPORTS, NOTES = 20, 8, 40
 AT_ONCE = WAYS["before the vectors"]

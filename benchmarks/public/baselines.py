@@ -8,9 +8,10 @@ import numpy as np
 from judged import JudgedSet, Question
 from rankings import DEPTH
 
-from vector_memory.chunking import chunk_document, find_token_counter
 from vector_memory.embedding import Embedder
 from vector_memory.settings import Settings
+from vector_memory.texts.chunks import chunk_document
+from vector_memory.texts.tokens import find_token_counter
 
 
 class Vectors:

@@ -17,9 +17,9 @@ from rankings import SearchModeRanking, filled, opened
 from scoring import Scores, interval, score
 from served import Server
 
-from vector_memory.chunking.tokens import find_token_counter, has_cl100k
 from vector_memory.domain import MemoryKind, SearchMode
 from vector_memory.embedding import Embedder
+from vector_memory.texts.tokens import find_token_counter, has_cl100k
 
 METRICS = ("nDCG@10", "recall@5", "recall@10", "MRR@10", "any@5", "all@5")
 """any: one of the right documents is among the first five; all: all of them are, or five if there are more."""

@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from vector_memory.answers.forms import FORM, FULL
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import Embedder
-from vector_memory.results.forms import FORM, FULL
 from vector_memory.server.lean import LeanForm
 from vector_memory.store import SessionMemoryStore
 

@@ -22,7 +22,7 @@ from scoring import score
 from vector_memory.domain import SearchMode
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
-from vector_memory.storage.terms import STOP_WORDS
+from vector_memory.texts.terms import STOP_WORDS
 
 SEED = 7
 WORD = re.compile(r"(?<![\w./:@#-])[A-Za-z][a-z]{3,}(?![\w/:@#-]|\.\w)")

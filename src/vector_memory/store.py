@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self, Unpack, cast
 
+from vector_memory.answers import documents, models, overview
+from vector_memory.answers.budget import ResponseBudget
 from vector_memory.domain import (
     ANY,
     MemoryFields,
@@ -18,32 +20,20 @@ from vector_memory.domain import (
     Window,
 )
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
-from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
-from vector_memory.maintenance.backfill import Backfill, Progress, Reembedded, Reembedding
-from vector_memory.maintenance.transfer import Exported, Imported, Transfer
-from vector_memory.outbox.folder import outbox_of_memory
-from vector_memory.results import documents, overview, sessions
-from vector_memory.results.budget import ResponseBudget
+from vector_memory.extras import extra
+from vector_memory.reading.changes import Changes
+from vector_memory.reading.context import TaskContext
+from vector_memory.reading.documents import AccessRecorder, Documents
+from vector_memory.reading.export import ExportFolders
+from vector_memory.reading.memory_pages import MemoryPages
+from vector_memory.reading.overview import Overview, Statistics
+from vector_memory.reading.recap import Past
+from vector_memory.reading.review import Review
 from vector_memory.search import Retriever, Search, SearchTimer
 from vector_memory.search.across import Across
-from vector_memory.search.beside import NEIGHBOURS
-from vector_memory.search.explaining import Explaining
-from vector_memory.search.links import links_of
+from vector_memory.search.explain import Explaining
+from vector_memory.search.later import NEIGHBOURS
 from vector_memory.search.probes import Probes
-from vector_memory.sessions.amending import Amending, Superseding
-from vector_memory.sessions.batches import Batches, Intake
-from vector_memory.sessions.changes import Changes
-from vector_memory.sessions.context import TaskContext
-from vector_memory.sessions.deletion import Deletion
-from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.memory_pages import MemoryPages
-from vector_memory.sessions.reader import AccessRecorder, Documents
-from vector_memory.sessions.recap import Past
-from vector_memory.sessions.review import Review
-from vector_memory.sessions.statistics import Overview, Statistics
-from vector_memory.sessions.sync import Sync
-from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
@@ -51,9 +41,20 @@ from vector_memory.storage.records import NamedBy
 from vector_memory.storage.restricted import LimitedStorage
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories, TagListing
 from vector_memory.tagged.vocabulary import Vocabulary
+from vector_memory.upkeep.backfill import Backfill, Progress, Reembedded, Reembedding
+from vector_memory.upkeep.transfer import Exported, Imported, Transfer
+from vector_memory.writing.amending import Amending, Superseding
+from vector_memory.writing.background import BackgroundVectors
+from vector_memory.writing.batches import Batches, Intake
+from vector_memory.writing.deletion import Deletion
+from vector_memory.writing.indexer import EmbeddingProgress, Indexer
+from vector_memory.writing.links import links_of
+from vector_memory.writing.outbox import outbox_of_memory
+from vector_memory.writing.sync import Sync
+from vector_memory.writing.writer import MemoryWriter, Room
 
 if TYPE_CHECKING:
-    from vector_memory.maintenance.backup import CopiedFile
+    from vector_memory.upkeep.backup import CopiedFile
 
 PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 
@@ -195,7 +196,7 @@ class SessionMemoryStore:
         on_progress: EmbeddingProgress | None = None,
         captured: bool = False,
         **fields: Unpack[MemoryFields],
-    ) -> sessions.StoreMemoryResult:
+    ) -> models.StoreMemoryResult:
         """Store a memory of any kind. Knowledge needs a `title`, all other kinds a `session_id`.
 
         `on_progress(done, total)` counts passages. `captured`: by a hook or an import, not by an agent; the setting
@@ -205,19 +206,19 @@ class SessionMemoryStore:
 
     def search_scoped(
         self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True
-    ) -> sessions.SearchMemoriesResult:
+    ) -> models.SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
         return self._search.scoped(self._scope(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
         self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = 0
-    ) -> sessions.SearchMemoriesResult:
+    ) -> models.SearchMemoriesResult:
         """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
         return self._search.memories(query, self._scope(scope), Page.checked(page), SearchMode.of(mode), neighbours)
 
     def search_chunks(
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = NEIGHBOURS
-    ) -> sessions.FineSearchResult:
+    ) -> models.FineSearchResult:
         """Find the chunks that match one to 5 queries best; short memories come with 0-5 `neighbours` on each side."""
         search = partial(self._search.chunks, scope=self._scope(scope), mode=SearchMode.of(mode), neighbours=neighbours)
         page = Page.checked(page)
@@ -225,7 +226,7 @@ class SessionMemoryStore:
 
     def search_sections(
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None
-    ) -> sessions.MediumSearchResult:
+    ) -> models.MediumSearchResult:
         """Find the sections whose chunks match one to 5 queries best."""
         search = partial(self._search.sections, scope=self._scope(scope), mode=SearchMode.of(mode))
         page = Page.checked(page)
@@ -233,7 +234,7 @@ class SessionMemoryStore:
 
     def search_documents(
         self, query: Queries | None, scope: Scope, page: Page = PAGE, *, order: Order = None, mode: Mode = None
-    ) -> sessions.CoarseSearchResult:
+    ) -> models.CoarseSearchResult:
         """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
         search = partial(self._search.documents, scope=self._scope(scope), mode=how, order=by)
@@ -252,7 +253,7 @@ class SessionMemoryStore:
         query: str | None = None,
         page: Page = CHANGES_PAGE,
         full: bool = False,
-    ) -> sessions.ChangesResult:
+    ) -> models.ChangesResult:
         """Return what was stored since a cursor (None: the start; "now": only a cursor), `full`: as far as it fits."""
         return self._changes.since(since, self._scope(scope), query, Page.checked(page), full=full)
 
@@ -336,9 +337,8 @@ class SessionMemoryStore:
 
     def get_selection_page(self, scope: Scope, title: str) -> str:
         """Return the timeline and the map of a scope as an HTML page. Raises NotFoundError."""
-        from vector_memory.maintenance.report import SelectionPages  # noqa: PLC0415 - no server renders pages
-
-        return SelectionPages(self._storage).page(self._scope(scope), title)
+        page: str = extra("report").SelectionPages(self._storage).page(self._scope(scope), title)
+        return page
 
     def sync(self, scope: Scope, *, keep_replaced: bool = False) -> Sync:
         """Return what keeps the memories of a scope in step with the files that they were made of.
@@ -359,7 +359,7 @@ class SessionMemoryStore:
         """Let a memory supersede near copies of it, and have their tags. Raises ValidationError for any other text."""
         return self._superseding.merge(memory_id, older_ids)
 
-    def dismiss(self, memory_id: str | int) -> sessions.Result:
+    def dismiss(self, memory_id: str | int) -> models.Result:
         """Forget the later memories on the subject of a memory: none of them corrects it."""
         return self._review.dismiss(memory_id)
 
@@ -426,7 +426,7 @@ class SessionMemoryStore:
 
     def back_up(self, target: Path) -> "CopiedFile":
         """Copy this memory to a new file, while it is in use. Raises ConfigurationError if it is in PostgreSQL."""
-        from vector_memory.maintenance.backup import back_up, file_of  # noqa: PLC0415 - no server copies files
+        from vector_memory.upkeep.backup import back_up, file_of  # noqa: PLC0415 - no server copies files
 
         return back_up(file_of(self._address), target)
 

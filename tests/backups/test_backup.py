@@ -14,13 +14,13 @@ from forked import finished
 from memory_files import SETTINGS, WRITER, bytes_of, contents, examine, flip, found, process
 from original_files import unpacked
 from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
-from vector_memory.maintenance.backup import back_up, restore_memory
 from vector_memory.storage.disk.drafts import ABANDONED_SECONDS
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.backup import back_up, restore_memory
 
 BACKING_UP = """
-from vector_memory.maintenance.backup import back_up
+from vector_memory.upkeep.backup import back_up
 from vector_memory.storage.sqlite import copying
 copying.PAGES_PER_STEP = 1
 def progress(done, total):
@@ -32,7 +32,7 @@ back_up(path, more[0], overwrite=True, on_progress=progress)
 BACKING_UP_BY_COMMAND = """
 import signal
 from vector_memory.cli.main import main
-from vector_memory.maintenance import backup
+from vector_memory.upkeep import backup
 back_up = backup.back_up
 def slow(source, target, *, on_progress, **options):
     def progress(done, total):

@@ -7,11 +7,13 @@ from itertools import pairwise
 import pytest
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-from vector_memory.chunking import MAX_CHUNKS, chunk_document, header, structure
-from vector_memory.chunking.structure import read_structure
-from vector_memory.chunking.tokens import estimate_tokens
 from vector_memory.domain import Chunk
 from vector_memory.errors import ChunkingError
+from vector_memory.texts import structure
+from vector_memory.texts.chunks import MAX_CHUNKS, chunk_document
+from vector_memory.texts.passages import header
+from vector_memory.texts.structure import read_structure
+from vector_memory.texts.tokens import estimate_tokens
 
 PROSE = " ".join(f"w{number}" for number in range(30))
 
@@ -251,7 +253,7 @@ def test_a_parser_has_its_rules_compiled_before_threads_share_it(*, inner: bool)
 
 def test_importing_the_package_loads_no_splitter_no_parser_and_no_tokenizer() -> None:
     heavy = "{'langchain_text_splitters', 'markdown_it', 'tiktoken'}"
-    code = f"import sys, vector_memory.chunking; print({heavy} & {{*sys.modules}})"
+    code = f"import sys, vector_memory.texts.chunks; print({heavy} & {{*sys.modules}})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from vector_memory.chunking import chunk_document
-from vector_memory.chunking.tokens import estimate_tokens
 from vector_memory.domain import Chunk, Span
+from vector_memory.texts.chunks import chunk_document
+from vector_memory.texts.tokens import estimate_tokens
 
 
 def words(text: str) -> int:

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.effort import effort
-from vector_memory.chunking import cut_passages, passages
 from vector_memory.domain import Span
+from vector_memory.texts import passages
+from vector_memory.texts.passages import cut_passages
 
 TokenSpans = Callable[[str], list[Span]]
 

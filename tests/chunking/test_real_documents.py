@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.chunking import chunk_document
-from vector_memory.chunking.tokens import estimate_tokens
 from vector_memory.domain import Chunk
+from vector_memory.texts.chunks import chunk_document
+from vector_memory.texts.tokens import estimate_tokens
 
 FOLDER = Path(__file__).parents[1] / "data" / "markdown"
 

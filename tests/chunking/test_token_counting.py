@@ -14,9 +14,10 @@ import tiktoken.registry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.chunking import chunk_document, tokens
-from vector_memory.chunking.tokens import CL100K_FILE, estimate_tokens, find_token_counter, has_cl100k
 from vector_memory.domain import Span
+from vector_memory.texts import tokens
+from vector_memory.texts.chunks import chunk_document
+from vector_memory.texts.tokens import CL100K_FILE, estimate_tokens, find_token_counter, has_cl100k
 
 needs_cl100k = pytest.mark.skipif(
     not has_cl100k(), reason="tiktoken's cl100k_base file is not on disk; fetch-model fetches it"

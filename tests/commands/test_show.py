@@ -11,13 +11,13 @@ import pytest
 from commands.conftest import REPORT, TOY, Run
 from memory_files import bytes_of
 from search.test_corrections import CORRECTION, FACT, OTHERS, QUESTION
+from vector_memory.answers.models import FoundMemory
 from vector_memory.cli.commands.search import marked
 from vector_memory.domain import MemoryKind
-from vector_memory.results.sessions import FoundMemory
 from vector_memory.search.across import merged_by_score
 from vector_memory.settings import DEFAULT_MODEL
-from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
+from vector_memory.texts.terms import query_terms
 
 LOOKING = [
     ["show", "2"],

@@ -240,7 +240,7 @@ def test_the_session_is_named_like_the_folder(
 
 FLIPPING = """
 from vector_memory.domain import NewMemory, Scope
-from vector_memory.sessions.sync import Origin
+from vector_memory.writing.sync import Origin
 texts = ["# One", "# Two"]
 with SessionMemoryStore(path, settings) as store:
     for number in range(100_000):

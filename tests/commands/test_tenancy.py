@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import Run
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.registry import Quota, Registry
-from vector_memory.tenancy.tokens import Caller, Permission
+from vector_memory.domain.callers import Caller, Permission
+from vector_memory.extras.teams.audit import AuditLog
+from vector_memory.extras.teams.registry import Quota, Registry
 
 
 @pytest.fixture

@@ -34,12 +34,12 @@ from mcp_types import (
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from pydantic import BaseModel
 
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.app import create_server
 from vector_memory.server.http import serving
 from vector_memory.server.http.asgi_guard import App
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
 SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="

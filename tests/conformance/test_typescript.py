@@ -9,9 +9,9 @@ import pytest
 from from_npm import folder, installed
 from http_page import FOUND, snippet
 from over_http.conftest import serving
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
 
 pytestmark = pytest.mark.conformance
 

@@ -9,11 +9,11 @@ import pytest
 
 from forked import Forked
 from memory_files import CHILD, SETTINGS, WRITER, bytes_of, change, contents, doctor, examine, found, process
-from vector_memory.maintenance.doctor import sqlite_memory
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.salvage import Salvaged, salvage
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor import sqlite_memory
+from vector_memory.upkeep.doctor.report import Level
 
 VALUE_LOST = "update session_memories set tags = '[1]' where id = 1"
 STARTER = """

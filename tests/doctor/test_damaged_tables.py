@@ -10,10 +10,10 @@ from doctor.test_faults import ENDLESS
 from inside import storage_of
 from memory_files import CHILD, SETTINGS, bytes_of, change, doctor, examine, found, said
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor.report import Level
 
 
 def test_a_lost_text_is_a_problem_that_only_a_backup_solves(path: Path) -> None:

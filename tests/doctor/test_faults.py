@@ -20,10 +20,10 @@ from memory_files import SETTINGS, WRITER, Modelless, bytes_of, change, contents
 from original_files import unpacked
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor.report import Level
 
 ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"
 

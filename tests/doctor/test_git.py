@@ -8,11 +8,11 @@ import pytest
 
 from memory_files import SETTINGS, doctor, examine, said
 from repositories import NAME, Git, git, project, seen, store, store_in, stored
-from vector_memory.maintenance.doctor import place as git_check
-from vector_memory.maintenance.doctor.place import git_findings
-from vector_memory.maintenance.doctor.report import Finding, Level
 from vector_memory.settings import DatabaseUrl
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor import place as git_check
+from vector_memory.upkeep.doctor.place import git_findings
+from vector_memory.upkeep.doctor.report import Finding, Level
 
 __all__ = ["git", "project"]
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-import vector_memory.chunking.tokens
-import vector_memory.maintenance.doctor.place
 import vector_memory.storage.sqlite.connecting
 import vector_memory.storage.sqlite.vec0
+import vector_memory.texts.tokens
+import vector_memory.upkeep.doctor.place
 from memory_files import examine, found, said
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.settings import Settings
+from vector_memory.upkeep.doctor.report import Level
 
 
 def test_a_package_that_is_missing_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.maintenance.doctor.place, "PACKAGES", ("vector-memory", "no-such-package"))
+    monkeypatch.setattr(vector_memory.upkeep.doctor.place, "PACKAGES", ("vector-memory", "no-such-package"))
     report = examine(path)
     assert found(report) == {"versions": Level.PROBLEM}
     assert "no-such-package" in said(report, "versions")
@@ -32,7 +32,7 @@ def test_an_extension_that_cannot_be_loaded_is_reported(path: Path, monkeypatch:
 
 
 def test_a_missing_model_is_a_problem(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.chunking.tokens, "has_cl100k", lambda: False)
+    monkeypatch.setattr(vector_memory.texts.tokens, "has_cl100k", lambda: False)
     report = examine(path, Settings(embedding_model_path=tmp_path))
     assert found(report) == {"model": Level.PROBLEM, "tokens": Level.WARNING}
     assert "VECTOR_MEMORY_EMBEDDING_MODEL_PATH" in said(report, "model")

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from ui.conftest import serving
-from vector_memory.server.ui.page_state import examine
+from vector_memory.extras.window.page_state import examine
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 

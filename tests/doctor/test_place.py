@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from memory_files import SETTINGS, doctor, examine, found, process, said
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.disk import filesystem
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor.report import Level
 
 READER = """
 with SessionMemoryStore(path, settings) as store, store._storage._database.read() as connection:

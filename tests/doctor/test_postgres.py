@@ -9,10 +9,10 @@ from clusters import shared_cluster
 from doctor.conftest import store_all
 from doctor.test_faults import InSchema
 from memory_files import SETTINGS, doctor, examine, found, said
-from vector_memory.maintenance.doctor.report import Level
+from vector_memory.extras.postgres import inspection
 from vector_memory.settings import DatabaseUrl
-from vector_memory.storage.postgres import inspection
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor.report import Level
 
 
 @pytest.fixture

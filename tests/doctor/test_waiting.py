@@ -12,9 +12,8 @@ import pytest
 from forked import finished
 from memory_files import contents, doctor, examine, found, said
 from servers import Server
-from vector_memory.maintenance.doctor.report import Level
-from vector_memory.outbox import Outbox
-from vector_memory.outbox.folder import DELIVERING, outbox_for, outbox_of_memory, user_folder
+from vector_memory.upkeep.doctor.report import Level
+from vector_memory.writing.outbox import DELIVERING, Outbox, outbox_for, outbox_of_memory, user_folder
 from waiting import eventually
 
 WAITS = {"memory_type": "input_prompt", "content": "Why?", "session_id": "s"}

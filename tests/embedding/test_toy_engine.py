@@ -9,10 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vector_memory.chunking import WordPieceCounter, tokens
 from vector_memory.domain import Fingerprint
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.texts import tokens
+from vector_memory.texts.tokens import WordPieceCounter
 
 TOY = ToyEngine()
 

@@ -11,13 +11,13 @@ import sqlite_vec
 from lattice import LatticeEmbedder
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Embedder
-from vector_memory.maintenance.doctor.report import Level
-from vector_memory.maintenance.doctor.sqlite_memory import SqliteMemory
 from vector_memory.settings import Settings
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, packed_signatures
+from vector_memory.upkeep.doctor.report import Level
+from vector_memory.upkeep.doctor.sqlite_memory import SqliteMemory
 
 NO_FAULTS = {"erasure", "unindexed", "reembedding", "fingerprint"}
 """Findings that say that something is not complete, or that the model is another: the vectors are compared anyway."""

@@ -23,11 +23,11 @@ from inside import storage_of
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError
-from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import database
 from vector_memory.storage.sqlite.connecting import set_up
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.indexer import Indexer
 from waiting import eventually
 
 LONG_TEXTS = 2

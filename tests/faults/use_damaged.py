@@ -18,8 +18,8 @@ import apsw
 from memory_files import SETTINGS, doctor, found
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemoryError
-from vector_memory.maintenance.doctor.report import Report
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor.report import Report
 
 REPORT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"word{number} Ünïcode 数据 " * 9 for number in range(3))
 

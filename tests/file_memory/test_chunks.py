@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.chunking import chunk_document
 from vector_memory.files.index_file import CHUNK_TOKENS, OVERLAP_TOKENS
 from vector_memory.files.search import lines_of
+from vector_memory.texts.chunks import chunk_document
 
 SIZE, OVERLAP = 40, 8
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from vector_memory.answers.budget import BYTES_PER_TOKEN, size, value_size
 from vector_memory.domain import SearchMode
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
 from vector_memory.files import FileMemory
 from vector_memory.files.search import FileHits, FileSearch
-from vector_memory.results.budget import BYTES_PER_TOKEN, size, value_size
 from vector_memory.settings import Settings
 from waiting import PATIENCE, eventually
 

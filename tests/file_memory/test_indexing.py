@@ -25,10 +25,10 @@ from vector_memory.files.folder import MemoryFolder
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import file_scope
 from vector_memory.files.search import FileSearch
-from vector_memory.indexing import indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import file_index, vec0
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import indexer
 from waiting import PATIENCE, at_once, eventually
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
+from vector_memory.answers.models import MemoryEntry
 from vector_memory.domain import Project, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.results.sessions import MemoryEntry
 from vector_memory.server.app import create_server
 from vector_memory.server.hooks import capture
 from vector_memory.settings import ServerOptions, Settings

@@ -15,17 +15,17 @@ from hook_texts import ANSWER, PROMPT, REPORT
 from memory_files import locked
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.outbox import Outbox, delivery
-from vector_memory.outbox.folder import outbox_of_memory
+from vector_memory.reading.recap import Past
 from vector_memory.server.hooks import HOOKS, capture
 from vector_memory.server.jsonrpc import HOOK
-from vector_memory.sessions.batches import Intake
-from vector_memory.sessions.recap import Past
-from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Redact, ServerOptions, Settings
 from vector_memory.storage import write_lock
 from vector_memory.storage.sqlite import database
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import delivery
+from vector_memory.writing.batches import Intake
+from vector_memory.writing.outbox import Outbox, outbox_of_memory
+from vector_memory.writing.writer import MemoryWriter
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +108,7 @@ async def test_the_same_words_again_are_another_prompt_and_the_same_answer(
             await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
     assert sorted(one.content for one in talk.memories()) == [ANSWER.strip(), "continue", "continue"]
     assert not [
-        record for record in caplog.records if record.name.startswith(("vector_memory.server", "vector_memory.outbox"))
+        record for record in caplog.records if record.name.startswith(("vector_memory.server", "vector_memory.writing"))
     ]
 
 
@@ -361,7 +361,7 @@ async def test_a_duplicate_is_confirmed(talk: Any, outbox: Outbox, caplog: pytes
         await until(outbox.is_empty)
     await stored(talk, PROMPT, NEXT)
     assert not outbox.refused()
-    ours = ("vector_memory.server", "vector_memory.outbox")
+    ours = ("vector_memory.server", "vector_memory.writing")
     assert not [record for record in caplog.records if record.name.startswith(ours)]
 
 

@@ -13,7 +13,7 @@ from faults.test_full_disk import fill
 from hook_texts import ANSWER, PROMPT
 from memory_files import contents, locked
 from servers import CLIENT, Server
-from vector_memory.outbox.folder import outbox_of_memory
+from vector_memory.writing.outbox import outbox_of_memory
 from waiting import eventually
 
 pytestmark = pytest.mark.sqlite("its servers have files")

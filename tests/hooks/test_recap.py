@@ -13,8 +13,8 @@ from vector_memory.domain import MemoryKind, Project
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.reading import recap
 from vector_memory.server.hooks import capture
-from vector_memory.sessions import recap
 from vector_memory.settings import Recall, SearchMode, Settings
 from vector_memory.storage.records import Span
 from vector_memory.storage.sqlite.database import Database

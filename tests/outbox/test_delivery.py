@@ -12,9 +12,9 @@ import pytest
 
 from forked import Forked
 from vector_memory.errors import DatabaseError
-from vector_memory.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
-from vector_memory.outbox import delivery as delivery_module
-from vector_memory.outbox.delivery import ATTEMPTS, SECONDS_UNTIL_ROOM
+from vector_memory.writing import delivery as delivery_module
+from vector_memory.writing.delivery import ATTEMPTS, SECONDS_UNTIL_ROOM, Delivery, DeliveryOutcome, Verdict, failure
+from vector_memory.writing.outbox import Body, Outbox
 from waiting import eventually
 
 STORED: DeliveryOutcome[Any] = DeliveryOutcome(Verdict.STORED)
@@ -168,15 +168,16 @@ def test_while_another_process_delivers_callers_wait_only_briefly(
 
 
 DELIVERING = """
-import sys, vector_memory.outbox as o
+import sys, vector_memory.writing.delivery as o
 from pathlib import Path
+from vector_memory.writing.outbox import Outbox
 
 def store(body):
     print(body["content"], flush=True)
     sys.stdin.readline()
     return o.DeliveryOutcome(o.Verdict.STORED)
 
-o.Delivery(o.Outbox(Path(sys.argv[1])), store).deliver_waiting()
+o.Delivery(Outbox(Path(sys.argv[1])), store).deliver_waiting()
 """
 
 

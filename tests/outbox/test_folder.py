@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from vector_memory.errors import DatabaseError
-from vector_memory.outbox import Outbox
+from vector_memory.writing.outbox import Outbox
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ def test_what_is_added_comes_after_what_waits_even_if_the_clock_was_set_back(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([5_000, 4_000, 5_001, 1])
-    monkeypatch.setattr("vector_memory.outbox.folder.time", SimpleNamespace(time_ns=lambda: next(clock)))
+    monkeypatch.setattr("vector_memory.writing.outbox.time", SimpleNamespace(time_ns=lambda: next(clock)))
     added(outbox, *"abcd")
     assert texts(outbox) == list("abcd")
 
 
 def test_what_several_add_at_the_same_moment_is_all_kept(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vector_memory.outbox.folder.time", SimpleNamespace(time_ns=repeat(7).__next__))
+    monkeypatch.setattr("vector_memory.writing.outbox.time", SimpleNamespace(time_ns=repeat(7).__next__))
     names = [str(number) for number in range(40)]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda name: added(Outbox(outbox.folder), name), names))
@@ -121,7 +121,7 @@ def test_what_a_killed_process_has_not_finished_is_ignored_and_removed_a_day_lat
 def test_a_full_outbox_says_so_and_keeps_what_it_has(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch, name: str, most: int
 ) -> None:
-    monkeypatch.setattr(f"vector_memory.outbox.folder.{name}", most)
+    monkeypatch.setattr(f"vector_memory.writing.outbox.{name}", most)
     added(outbox, *"ab")
     with pytest.raises(DatabaseError, match="Too many texts wait"):
         added(outbox, "c" * 50)

@@ -13,14 +13,15 @@ import uvicorn
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
+from vector_memory.domain.callers import Permission
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.outbox import Outbox
+from vector_memory.extras.teams import namespaces
+from vector_memory.extras.teams.registry import Registry
+from vector_memory.extras.teams.tokens import Tokens
 from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
-from vector_memory.tenancy import namespaces
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission, Tokens
+from vector_memory.writing.outbox import Outbox
 from waiting import eventually
 
 SETTINGS = Settings(embedding_model="toy", embed_in_background=False)

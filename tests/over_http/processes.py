@@ -13,8 +13,8 @@ import httpx2
 from forked import COMMAND, Forked
 from over_http.calling import called
 from servers import QUICK
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Registry
 from waiting import eventually
 
 

@@ -11,11 +11,11 @@ from anyio.to_thread import run_sync
 from fastmcp import Client
 
 from over_http.conftest import Team
-from vector_memory.outbox import Outbox
+from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.server.http.relay import Relay, create_relay
 from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.settings import Redact, ServerOptions
-from vector_memory.tenancy.registry import Quota, Registry
+from vector_memory.writing.outbox import Outbox
 from waiting import until
 
 NAMES = map("relay-{}".format, itertools.count())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from over_http.processes import Running, running
 from servers import LEGACY, Server
-from vector_memory.outbox import Outbox
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.http.relay import outbox_of
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
+from vector_memory.writing.outbox import Outbox
 
 
 def free_port() -> int:

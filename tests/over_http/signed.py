@@ -14,8 +14,8 @@ from joserfc import jws
 from joserfc.jwk import RSAKey
 
 from over_http.conftest import serving
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import Registry
 
 ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
 

@@ -17,12 +17,12 @@ from forked import Forked, finished
 from over_http.calling import answer_in, post, send_bytes
 from over_http.conftest import ALL_TOOLS, SETTINGS, Team
 from servers import ENVELOPE
+from vector_memory.domain.callers import Caller, Permission
 from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.extras.teams.audit import AuditLog
+from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.server.http.serving import application, require_usable
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.registry import Quota, Registry
-from vector_memory.tenancy.tokens import Caller, Permission
 from waiting import eventually
 
 NAMES = map("audited-{}".format, itertools.count())
@@ -60,8 +60,8 @@ def test_a_call_is_recorded_whatever_it_names_as_an_id(team: Team, value: object
 WRITE_LINES = """
 import sys
 from pathlib import Path
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.tokens import Caller, Permission
+from vector_memory.extras.teams.audit import AuditLog
+from vector_memory.domain.callers import Caller, Permission
 
 log = AuditLog(Path(sys.argv[1]), rotate_bytes=2_000)
 caller = Caller(name="ada", namespace="red", permission=Permission.WRITE)

@@ -15,11 +15,11 @@ import pytest
 from over_http.calling import answer_in, called, post
 from over_http.conftest import Team, serving
 from servers import LEGACY, MODERN
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.http import asgi_guard
 from vector_memory.server.http.asgi_guard import BYTES_OF_VALUE, MAX_BODIES, MAX_BODY, Gate
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
 from waiting import eventually, until
 
 NAMES = map("door-{}".format, itertools.count())
@@ -146,7 +146,7 @@ def test_a_damaged_list_of_tokens_tells_clients_to_come_back_and_is_not_served(
     tmp_path: Path, damage: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would throw their tokens away at 401."""
-    monkeypatch.setattr("vector_memory.tenancy.registry.QUOTA_SECONDS", 0)
+    monkeypatch.setattr("vector_memory.extras.teams.registry.QUOTA_SECONDS", 0)
     registry, path = Registry(tmp_path), tmp_path / "teams.db"
     registry.create("red")
     operator = registry.tokens.create("other", "red", Permission.ADMIN)

@@ -16,17 +16,17 @@ import pytest
 from engines import execute
 from over_http.calling import answer_in, post
 from over_http.conftest import SETTINGS, Team, serving
+from vector_memory.domain.callers import Caller, Permission
 from vector_memory.errors import ClosedMemoryError, NotFoundError, QuotaExceededError
-from vector_memory.outbox.folder import outbox_of_memory
+from vector_memory.extras.teams import namespaces
+from vector_memory.extras.teams.namespaces import Namespaces
+from vector_memory.extras.teams.registry import MINUTE, Paces, Quota, Registry
 from vector_memory.server.app import work_in_background
 from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.storage.sqlite.connecting import wait_for_locks
 from vector_memory.storage.sqlite.team_tables import create
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy import namespaces
-from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.registry import MINUTE, Paces, Quota, Registry
-from vector_memory.tenancy.tokens import Caller, Permission
+from vector_memory.writing.outbox import outbox_of_memory
 from waiting import at_once, eventually
 
 NAMES = ("blue", "green", "red")
@@ -129,7 +129,7 @@ def test_a_namespace_is_not_closed_before_its_vectors_are_computed(
     spaces: Namespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(spaces, "red")
-    monkeypatch.setattr("vector_memory.indexing.background.BackgroundVectors.is_busy", True)
+    monkeypatch.setattr("vector_memory.writing.background.BackgroundVectors.is_busy", True)
     spaces.unload_idle()
     assert spaces.is_open("red")
     monkeypatch.undo()

@@ -30,10 +30,8 @@ from over_http.relays import (
     send_waiting,
     stored,
 )
+from vector_memory.answers.models import Result
 from vector_memory.errors import ConfigurationError, DatabaseError, QuotaExceededError, ValidationError
-from vector_memory.outbox import Outbox
-from vector_memory.outbox.delivery import ATTEMPTS
-from vector_memory.results.sessions import Result
 from vector_memory.server.hooks import capture
 from vector_memory.server.http import remote as remote_module
 from vector_memory.server.http.asgi_guard import answer as answer_plainly
@@ -42,6 +40,8 @@ from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.server.http.serving import application
 from vector_memory.server.tools.failures import failed_result
 from vector_memory.settings import HttpOptions, Redact, ServerOptions
+from vector_memory.writing.delivery import ATTEMPTS
+from vector_memory.writing.outbox import Outbox
 from waiting import eventually, until
 
 pytestmark = pytest.mark.anyio
@@ -198,7 +198,7 @@ async def test_a_text_that_a_proxy_never_accepts_is_set_aside_and_named(
 
 
 async def test_an_outbox_that_is_full_says_so(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vector_memory.outbox.folder.MAX_WAITING", 1)
+    monkeypatch.setattr("vector_memory.writing.outbox.MAX_WAITING", 1)
     async with connected(Remote(AWAY, lambda: "vm_x"), outbox) as client:
         await stored(client)
         assert "Too many texts wait" in await failure(client, "store_report", **REPORT)

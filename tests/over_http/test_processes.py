@@ -21,9 +21,9 @@ import pytest
 from forked import finished
 from over_http.calling import called, post
 from over_http.processes import Running, running, workers_of
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.server.tools.changes import MAX_WAIT
-from vector_memory.tenancy.registry import Quota, Registry
-from vector_memory.tenancy.tokens import Permission
 from waiting import eventually
 
 NAMES = map("n{}".format, itertools.count())

@@ -22,7 +22,7 @@ from over_http.calling import message_of, post, send_bytes
 from over_http.processes import Running
 from over_http.shared import Shared
 from servers import ENVELOPE, LEGACY, MODERN, QUICK, Server
-from vector_memory.tenancy.registry import Quota, Registry
+from vector_memory.extras.teams.registry import Quota, Registry
 from waiting import eventually
 
 

@@ -16,11 +16,11 @@ from fastmcp.server.auth.providers import jwt
 from over_http.calling import answer_in, post
 from over_http.conftest import serving
 from over_http.signed import ISSUER, Provider, options, trusting, unsigned
-from vector_memory.server.http import auth
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams import auth
+from vector_memory.extras.teams.audit import AuditLog
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.http.asgi_guard import RETRY_SECONDS
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
 
 HTML = b"<!doctype html><title>Sign in</title>"
 

@@ -15,13 +15,13 @@ from mcp_types import PromptReference, ResourceTemplateReference
 from faults.soundness import connected
 from over_http.conftest import ALL_TOOLS, Team
 from tool_calls import REQUIRED
-from vector_memory.server.http.auth import needed_for
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.auth import needed_for
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.resources import MEMORY, SESSION
 from vector_memory.server.tools import TAGGED_NAMES, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import DATABASE_NAME
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ from clusters import Cluster
 from forked import finished
 from tls_front import tls_front, write_certificate
 from vector_memory.errors import CancelledCallError, ConfigurationError, DatabaseError
+from vector_memory.extras.postgres import connecting
+from vector_memory.extras.postgres.connecting import connect
+from vector_memory.extras.postgres.connection import Connection
+from vector_memory.extras.postgres.errors import UnreachableError
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.cancellation import Call, current_call
-from vector_memory.storage.postgres import connecting
-from vector_memory.storage.postgres.connecting import connect
-from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.errors import UnreachableError
 
 SECRET = "open-sesame"  # noqa: S105 - of a server that lives for a moment
 

@@ -8,11 +8,11 @@ import pytest
 from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS
 from memory_files import doctor
-from vector_memory.maintenance.doctor import postgres_memory
-from vector_memory.maintenance.doctor.postgres_memory import confirmation, namespaces, server, servers
-from vector_memory.maintenance.doctor.report import Finding, Level
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.inspection import Surveyed, survey
+from vector_memory.extras.postgres import doctor as postgres_memory
+from vector_memory.extras.postgres.database import PostgresDatabase
+from vector_memory.extras.postgres.doctor import confirmation, namespaces, server, servers
+from vector_memory.extras.postgres.inspection import Surveyed, survey
+from vector_memory.upkeep.doctor.report import Finding, Level
 from waiting import eventually
 
 

@@ -16,14 +16,14 @@ from faults.proxy import proxy_to
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError, DuplicateMemoryError
+from vector_memory.extras.postgres import beginnings, database, pool
+from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.extras.postgres.errors import UnreachableError, message_for
+from vector_memory.extras.postgres.statement import Statement
+from vector_memory.extras.postgres.transactions import PostgresWriter
 from vector_memory.settings import MOST_CONNECTIONS as OF_ONE_PROCESS
 from vector_memory.settings import Settings
 from vector_memory.storage.cancellation import Call, current_call
-from vector_memory.storage.postgres import beginnings, database, pool
-from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
-from vector_memory.storage.postgres.errors import UnreachableError, message_for
-from vector_memory.storage.postgres.statement import Statement
-from vector_memory.storage.postgres.transactions import PostgresWriter
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

@@ -11,13 +11,13 @@ from clusters import Cluster, as_unprivileged
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Finding, Level
+from vector_memory.extras.postgres import beginnings
+from vector_memory.extras.postgres.connecting import connect
+from vector_memory.extras.postgres.generations import JUMP, Marks, Newest
 from vector_memory.settings import DatabaseUrl, Settings
-from vector_memory.storage.postgres import beginnings
-from vector_memory.storage.postgres.connecting import connect
-from vector_memory.storage.postgres.generations import JUMP, Marks, Newest
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor import Doctor
+from vector_memory.upkeep.doctor.report import Finding, Level
 
 SESSION = Scope("report", session_id="s")
 

@@ -14,14 +14,14 @@ from clusters import Cluster
 from forked import finished
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import DatabaseError, DatabaseLockError
+from vector_memory.extras.postgres import approximate, candidates
+from vector_memory.extras.postgres.candidates import passage_filter
+from vector_memory.extras.postgres.connection import Connection
+from vector_memory.extras.postgres.database import PostgresDatabase
+from vector_memory.extras.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
+from vector_memory.extras.postgres.statement import fetch_column
+from vector_memory.extras.postgres.transactions import PostgresConnection
 from vector_memory.storage.connection import Queries
-from vector_memory.storage.postgres import approximate, candidates
-from vector_memory.storage.postgres.candidates import passage_filter
-from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
-from vector_memory.storage.postgres.statement import fetch_column
-from vector_memory.storage.postgres.transactions import PostgresConnection
 from vector_memory.storage.scoring import Numbers, Vectors
 from waiting import eventually
 

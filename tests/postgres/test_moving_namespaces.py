@@ -12,20 +12,20 @@ from clusters import Cluster
 from engines import column, execute
 from forked import Forked
 from postgres.test_generations import add
-from vector_memory.cli.commands import tenancy
 from vector_memory.domain import Scope
+from vector_memory.domain.callers import Permission
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, ValidationError
-from vector_memory.maintenance.copying import Copying
+from vector_memory.extras.postgres import database
+from vector_memory.extras.postgres.tenant_tables import SharedTables
+from vector_memory.extras.teams import commands as tenancy
+from vector_memory.extras.teams import namespaces
+from vector_memory.extras.teams.namespaces import Moved
+from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.settings import DatabaseServer, DatabaseUrl, Settings
 from vector_memory.storage.opening import prepare_database
-from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.tenant_tables import SharedTables
 from vector_memory.storage.teams import Teams
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy import namespaces
-from vector_memory.tenancy.namespaces import Moved
-from vector_memory.tenancy.registry import Quota, Registry
-from vector_memory.tenancy.tokens import Permission
+from vector_memory.upkeep.copying import Copying
 
 Registries = tuple[Registry, Registry]
 
@@ -37,8 +37,8 @@ DIES = """
 import os, signal
 from contextlib import nullcontext
 from vector_memory.settings import DatabaseUrl
-from vector_memory.tenancy.namespaces import move
-from vector_memory.tenancy.registry import Registry
+from vector_memory.extras.teams.namespaces import move
+from vector_memory.extras.teams.registry import Registry
 from {module} import {part}
 {part}.{method} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 source, target = (Registry(DatabaseUrl.parse(url)) for url in {urls})

@@ -11,8 +11,8 @@ from clusters import Cluster
 from engine_memories import DIMENSIONS, add, new_memory
 from inside import database_of
 from vector_memory.errors import DatabaseError, DatabaseLockError
-from vector_memory.storage.postgres import connecting, database
-from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.extras.postgres import connecting, database
+from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
 
 UNTIL_NAMED = 5
 """The next time after so many, psycopg gives a statement a name."""

@@ -8,11 +8,11 @@ import pytest
 
 from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS, add, ids, new_memory
+from vector_memory.extras.postgres import database
+from vector_memory.extras.postgres.errors import UnreachableError
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
-from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.errors import UnreachableError
 from waiting import eventually
 
 STORES = 20

@@ -6,17 +6,17 @@ from contextlib import closing
 import psycopg
 import pytest
 
-import vector_memory.cli.commands.tenancy as command
+import vector_memory.extras.teams.commands as command
 from clusters import Cluster
 from vector_memory import MemoryKind, Scope, SessionMemoryStore, Settings
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, NotFoundError
+from vector_memory.extras.postgres import migrations, tenant_tables
+from vector_memory.extras.postgres.connection import Connection
+from vector_memory.extras.postgres.database import PostgresDatabase
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.settings import DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import prepare_database
-from vector_memory.storage.postgres import migrations, tenant_tables
-from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.tenancy.registry import Registry
 
 Database = Callable[[str], str]
 

@@ -14,14 +14,14 @@ from inside import database_of
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import DuplicateMemoryError
+from vector_memory.extras.postgres import database
+from vector_memory.extras.postgres.connection import Connection
+from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.reading.documents import AccessRecorder
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Ranking, ScopeData
-from vector_memory.sessions.reader import AccessRecorder
 from vector_memory.settings import Settings
 from vector_memory.storage.connection import Asked, Steps, value_of
-from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.storage.postings import buckets_of
 from vector_memory.store import SessionMemoryStore
 

@@ -11,11 +11,11 @@ import pytest
 from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import connecting, hosts
-from vector_memory.storage.postgres.connection import Connection
-from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
-from vector_memory.storage.postgres.errors import UNREACHABLE, UnreachableError
-from vector_memory.storage.postgres.hosts import Address, Hosts
+from vector_memory.extras.postgres import connecting, hosts
+from vector_memory.extras.postgres.connection import Connection
+from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.extras.postgres.errors import UNREACHABLE, UnreachableError
+from vector_memory.extras.postgres.hosts import Address, Hosts
 from waiting import eventually
 
 

@@ -15,10 +15,10 @@ from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from faults.proxy import Proxy, proxy_to
 from inside import database_of
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import beginnings, connection, database
-from vector_memory.storage.postgres.connecting import connect
-from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
-from vector_memory.storage.postgres.statement import Statement
+from vector_memory.extras.postgres import beginnings, connection, database
+from vector_memory.extras.postgres.connecting import connect
+from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.extras.postgres.statement import Statement
 
 AWAY = "The database server cannot be reached|The connection to the database server was lost"
 

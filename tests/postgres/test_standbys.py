@@ -12,9 +12,9 @@ from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS, add, ids, new_memory
 from poolers import Pooler, running_pooler
 from vector_memory.errors import DatabaseError, DatabaseLockError, DuplicateMemoryError
+from vector_memory.extras.postgres import database
+from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.settings import Settings
-from vector_memory.storage.postgres import database
-from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

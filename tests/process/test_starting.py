@@ -43,5 +43,5 @@ def test_the_first_list_of_tools_waits_for_no_import_that_it_does_not_need(tmp_p
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "vector_memory.server.app" in imported
     late = {"requests", "key_value", "beartype", "onnxruntime", "tokenizers", "tiktoken", "langchain_text_splitters"}
-    late |= {"numpy", "vector_memory.store", "vector_memory.search", "vector_memory.tenancy.namespaces"}
+    late |= {"numpy", "vector_memory.store", "vector_memory.search", "vector_memory.extras.teams.namespaces"}
     assert not imported & late

@@ -14,8 +14,8 @@ from real_client.claude_code import User
 from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
 from real_client.scripted_model import CODEX, CODEX_WAITS, Call, Say, ScriptedModel, Turn, memory
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.registry import Registry
 from waiting import eventually
 
 pytestmark = pytest.mark.real_client

@@ -7,7 +7,7 @@ import pytest
 from engines import column, execute
 from inside import storage_of
 from report_page import HOSTILE, WORD
-from vector_memory.maintenance.report import SessionReports
+from vector_memory.extras.window.report import SessionReports
 from vector_memory.store import SessionMemoryStore
 
 

@@ -20,12 +20,12 @@ from engines import execute, place_of
 from forked import finished
 from inside import storage_of
 from report_page import HOSTILE, WORD
-from vector_memory.cli.commands.report import file_name
 from vector_memory.errors import NotFoundError, ValidationError
-from vector_memory.maintenance.report import SessionReports
-from vector_memory.maintenance.report import session_report as reporting
-from vector_memory.maintenance.report.rendering import render
-from vector_memory.maintenance.report.session_report import SCRIPTS, nearest_neighbours, project, script_data, source
+from vector_memory.extras.window.commands import file_name
+from vector_memory.extras.window.report import SessionReports
+from vector_memory.extras.window.report import session_report as reporting
+from vector_memory.extras.window.report.rendering import render
+from vector_memory.extras.window.report.session_report import SCRIPTS, nearest_neighbours, project, script_data, source
 from vector_memory.store import SessionMemoryStore
 
 

@@ -15,8 +15,8 @@ from vector_memory.search.rank import FIRST_BY_WORDS, Hit
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import K1, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, B
-from vector_memory.storage.terms import query_terms, searchable_texts, terms
 from vector_memory.store import SessionMemoryStore
+from vector_memory.texts.terms import query_terms, searchable_texts, terms
 
 
 class Unit(NamedTuple):

@@ -10,14 +10,14 @@ import pytest
 from engines import column
 from inside import database_of
 from lattice import DIMENSIONS
+from vector_memory.answers.models import FoundChunk
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.indexing import background
-from vector_memory.results.sessions import FoundChunk
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import background
 from waiting import eventually
 
 

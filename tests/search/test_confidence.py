@@ -10,12 +10,12 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_superseding import NoModel
+from vector_memory.answers.models import FineSearchResult
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.known import MINILM
 from vector_memory.errors import ValidationError
-from vector_memory.results.sessions import FineSearchResult
 from vector_memory.search import question as questions
 from vector_memory.search import rank, retrieval
 from vector_memory.settings import Settings

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lattice import LatticeEmbedder
 from paging import pages
 from search.test_exact import open_store
+from vector_memory.answers.forms import FORM, FULL
 from vector_memory.domain import LINES, Page, Scope
-from vector_memory.results.forms import FORM, FULL
-from vector_memory.search.explaining import Asked
+from vector_memory.search.explain import Asked
 from vector_memory.server.lean import LeanForm, lean
 from vector_memory.store import SessionMemoryStore
 

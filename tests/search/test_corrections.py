@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from paging import pages
+from vector_memory.answers.forms import FORM, FULL
+from vector_memory.answers.models import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.domain import LINES, Page, Scope
-from vector_memory.results.forms import FORM, FULL
-from vector_memory.results.sessions import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
-from vector_memory.search.explaining import Asked
+from vector_memory.reading.recap import worth_telling
+from vector_memory.search.explain import Asked
 from vector_memory.server.lean import LeanForm
-from vector_memory.sessions.recap import worth_telling
 from vector_memory.storage.records import Later
 from vector_memory.store import SessionMemoryStore
 

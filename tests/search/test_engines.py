@@ -20,13 +20,13 @@ from search.test_exact import QUERIES, SCOPES, fill, open_store
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.search import rank
-from vector_memory.search.links import nearest_memories, passages_of
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Method
 from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Embedded
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.links import nearest_memories, passages_of
 
 CHANGING = {"created_at", "updated_at", "accessed_at", "access_count"}
 """What depends on when a memory was stored and read."""

@@ -11,8 +11,9 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import fill, open_store
 from vector_memory.domain import Page, Scope, SearchMode
-from vector_memory.search import explaining, retrieval
-from vector_memory.search.explaining import Asked
+from vector_memory.search import explain as explaining
+from vector_memory.search import retrieval
+from vector_memory.search.explain import Asked
 from vector_memory.storage.scoring import VECTOR_WEIGHT
 from vector_memory.store import SessionMemoryStore
 

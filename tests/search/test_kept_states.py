@@ -14,10 +14,10 @@ from search.test_late_interaction import WithStates, opened, place
 from vector_memory.domain import Fingerprint, MemoryKind, Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Encoded
-from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Report
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor import Doctor
+from vector_memory.upkeep.doctor.report import Report
 
 __all__ = ["place"]
 

@@ -17,7 +17,7 @@ from search.test_exact import WORDS
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 from vector_memory.embedding.token_states import compare, of_question, packed
-from vector_memory.search.explaining import Asked
+from vector_memory.search.explain import Asked
 from vector_memory.search.rank import FUSED_DECIMALS
 from vector_memory.settings import Settings
 from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT

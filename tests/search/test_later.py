@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from inside import compare_all, compare_likeliest, storage_of
+from vector_memory.answers.models import Beginning, FoundBeginning, FoundChunk, FoundMemory, FoundSection
+from vector_memory.answers.tagged import FoundTagged
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.results.sessions import Beginning, FoundBeginning, FoundChunk, FoundMemory, FoundSection
-from vector_memory.results.tagged import FoundTagged
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -113,7 +113,7 @@ def test_of_a_large_memory_only_the_newest_passages_are_compared_with_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compare(monkeypatch)
-    monkeypatch.setattr("vector_memory.search.links.LOOKED_BACK", looked_back)
+    monkeypatch.setattr("vector_memory.writing.links.LOOKED_BACK", looked_back)
     older, newer = fill(store)
     assert later(store) == ({older: [newer]} if is_named else {})
 

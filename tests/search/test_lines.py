@@ -9,9 +9,9 @@ from paging import pages
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding.description import Calibration
 from vector_memory.errors import ValidationError
-from vector_memory.search.links import SERIES, Subject, evidence, links, subject_of
 from vector_memory.storage.records import NO_LINKS
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.links import SERIES, Subject, evidence, links, subject_of
 
 REPORTS = Scope("report")
 

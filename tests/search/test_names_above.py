@@ -10,12 +10,12 @@ from engines import execute
 from search.test_exact import open_store
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.errors import DatabaseLockError
-from vector_memory.indexing import background
-from vector_memory.search.explaining import Asked
+from vector_memory.search.explain import Asked
 from vector_memory.storage.queries.keywords import KeywordIndex
-from vector_memory.storage.terms import searchable_text
 from vector_memory.storage.write_lock import LOCK_ADVICE
 from vector_memory.store import SessionMemoryStore
+from vector_memory.texts.terms import searchable_text
+from vector_memory.writing import background
 from waiting import eventually
 
 REPORT = """# Outage of the ledger

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from engine_memories import ENGINES, Engine, add, new_memory
 from search.test_exact import open_store
+from vector_memory.answers.models import FoundChunk, FoundMemory
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.results.sessions import FoundChunk, FoundMemory
 from vector_memory.storage.base import Storage
 from vector_memory.storage.restricted import LimitedStorage
 from vector_memory.store import SessionMemoryStore

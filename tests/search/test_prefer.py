@@ -8,10 +8,10 @@ import pytest
 
 from paging import pages
 from search.test_corrections import CORRECTION, FACT, IN_SESSION, OTHERS, QUESTION, store
+from vector_memory.answers.forms import FORM, FULL
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.results.forms import FORM, FULL
-from vector_memory.search.explaining import Asked
+from vector_memory.search.explain import Asked
 from vector_memory.search.judge import latest_first
 from vector_memory.search.rank import Hit
 from vector_memory.server.lean import LeanForm

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vector_memory.answers.forms import FORM, FULL
 from vector_memory.domain import MatchLevel, Page
 from vector_memory.embedding.known import MINILM
 from vector_memory.embedding.token_states import Compared
-from vector_memory.results.forms import FORM, FULL
 from vector_memory.search.judge import on_page, weighed
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, SearchHits, best_of_each_memory, fused_scores, pending_weight, sort_hits

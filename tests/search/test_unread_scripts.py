@@ -9,7 +9,7 @@ import pytest
 
 from vector_memory.domain import Page, Scope
 from vector_memory.files.memory import FileMemory
-from vector_memory.search.explaining import Asked
+from vector_memory.search.explain import Asked
 from vector_memory.search.question import UNREAD
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE

@@ -29,6 +29,7 @@ from vector_memory.errors import (
     DatabaseLockError,
     ValidationError,
 )
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.storage import write_lock
 from vector_memory.storage.cancellation import Call, current_call, give_way
 from vector_memory.storage.disk import drafts
@@ -41,7 +42,6 @@ from vector_memory.storage.sqlite.inspection import FileKind, file_kind
 from vector_memory.storage.sqlite.rows import fetch, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.write_lock import WriteLock
-from vector_memory.tenancy.registry import Registry
 from waiting import PATIENCE, at_once, eventually
 
 ADD = """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.storage.terms import folded, is_mark, named_by, query_terms, terms, with_letters_for_marks
+from vector_memory.texts.terms import folded, is_mark, named_by, query_terms, terms, with_letters_for_marks
 
 OTHER_WORDS = {
     "Hindi": ("काम", "कौम"),

@@ -7,13 +7,13 @@ import pytest
 
 from memory_files import SETTINGS
 from repositories import NAME, Git, git, project, seen, store, store_in, stored
+from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.files import FileMemory
-from vector_memory.maintenance.backup import back_up, restore_memory
-from vector_memory.sessions.exports import ExportFolders
+from vector_memory.reading.export import ExportFolders
 from vector_memory.storage.disk.ignoring import REMARK
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
+from vector_memory.upkeep.backup import back_up, restore_memory
 
 __all__ = ["git", "project"]
 

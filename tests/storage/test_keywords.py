@@ -26,7 +26,7 @@ from vector_memory.storage.scoring import K1, B
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
-from vector_memory.storage.terms import query_terms, terms
+from vector_memory.texts.terms import query_terms, terms
 from waiting import at_once
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")

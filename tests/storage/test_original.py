@@ -11,13 +11,13 @@ from memory_files import change, create_file, examine, said
 from original_files import EARLY, LATE, texts_in, unpacked
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.backup import back_up
-from vector_memory.maintenance.copying import copy_all
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.backup import back_up
+from vector_memory.upkeep.copying import copy_all
 
 NO_MODEL = Settings(embedding_model="no such model")
 FACTS = {

@@ -17,8 +17,8 @@ from engine_memories import add, new_memory, open_sqlite
 from engines import execute
 from lattice import DIMENSIONS as LATTICE
 from lattice import LatticeEmbedder
+from vector_memory.answers.models import Score, Share, Value
 from vector_memory.domain import TRAITS, MemoryKind, Scope
-from vector_memory.results.sessions import Score, Share, Value
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.scoring import Numbers, Vectors

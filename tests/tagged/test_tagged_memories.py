@@ -15,12 +15,12 @@ from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, MemoryStorageError, NotFoundError, ValidationError
-from vector_memory.maintenance.backup import back_up
-from vector_memory.sessions.deletion import Deletion
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.memories import TaggedMemories, health_of
 from vector_memory.tagged.tags import MAX_TAGS_PER_NOTE
+from vector_memory.upkeep.backup import back_up
+from vector_memory.writing.deletion import Deletion
 
 QUICK = "UserController@store: N+1 on roles. Fix: ->with('roles'). Pattern: eager load relationships in store methods."
 

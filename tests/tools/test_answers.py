@@ -13,11 +13,11 @@ from fastmcp import Client
 from mcp_types import Implementation
 
 from tool_calls import good_arguments
+from vector_memory.answers.models import FoundChunk, LaterMemory, SharedProvenance
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
-from vector_memory.results.sessions import FoundChunk, LaterMemory, SharedProvenance
 from vector_memory.server.app import create_server
 from vector_memory.server.lean import formed, joined, room_of
 from vector_memory.server.tools import offered

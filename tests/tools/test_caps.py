@@ -13,9 +13,9 @@ from mcp_types import PromptReference, ResourceTemplateReference
 from engines import execute, is_in_schema
 from tool_calls import good_arguments
 from tools.test_answers import client, indexed
+from vector_memory.answers.budget import BYTES_PER_TOKEN, value_size
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
-from vector_memory.results.budget import BYTES_PER_TOKEN, value_size
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Settings, Toolset

@@ -61,7 +61,7 @@ async def test_other_arguments_are_not_completed(client: Client) -> None:
 async def test_some_of_many_are_named_with_the_total_number(
     client: Client, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vector_memory.sessions.statistics.MAX_LIMIT", 10)
+    monkeypatch.setattr("vector_memory.reading.overview.MAX_LIMIT", 10)
     for number in range(12):
         store.store_memory("input_prompt", "x", session_id=f"many-{number}", session_iter=1)
     found = await completed(client, "session_id", "many")

@@ -7,8 +7,8 @@ import pytest
 
 from eras import Call
 from search.test_exact import open_store
+from vector_memory.answers.budget import BYTES_PER_TOKEN, size
 from vector_memory.domain import Page, Scope
-from vector_memory.results.budget import BYTES_PER_TOKEN, size
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.searching import NO_ROOM, traced
 from vector_memory.settings import Profile, Toolset

@@ -9,12 +9,12 @@ import pytest
 from fastmcp import Client
 
 from tool_calls import wire_list
-from vector_memory.chunking.tokens import find_token_counter, has_cl100k
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Profile, ServerOptions, Toolset
 from vector_memory.store import SessionMemoryStore
+from vector_memory.texts.tokens import find_token_counter, has_cl100k
 
 pytestmark = pytest.mark.anyio
 

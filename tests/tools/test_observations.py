@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from eras import Call
-from vector_memory.results.mapping import with_notes
-from vector_memory.results.sessions import FoundChunk, ObservationNote
+from vector_memory.answers.mapping import with_notes
+from vector_memory.answers.models import FoundChunk, ObservationNote
 from vector_memory.search import judge
 from vector_memory.search.judge import weighed
 from vector_memory.search.question import Question

@@ -10,8 +10,8 @@ from mcp.server.session import ServerSession
 from engines import counts, execute
 from eras import Call
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.indexing.indexer import BATCH, Indexer
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.indexer import BATCH, Indexer
 
 pytestmark = pytest.mark.anyio
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from vector_memory.answers.budget import BYTES_PER_TOKEN
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.store import SessionMemoryStore
 
 LONG = "# Findings\n\n" + "A sentence with a few words. " * 700

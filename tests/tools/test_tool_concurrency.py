@@ -16,8 +16,8 @@ from mcp_types import JSONRPCRequest
 from eras import Call, Rows
 from inside import storage_of
 from other_process import OtherProcess
+from vector_memory.answers.models import ChangesResult, StoreMemoryResult
 from vector_memory.errors import DatabaseError
-from vector_memory.results.sessions import ChangesResult, StoreMemoryResult
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import kind_of_call, waiting
 from vector_memory.server.turns import FILE, HOOK, LONG_STORE, LONG_TEXT, LOOK_UP, OTHER, SEARCH, STORE, Kind

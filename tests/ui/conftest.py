@@ -11,14 +11,14 @@ import httpx2
 import pytest
 import uvicorn
 
+from vector_memory.extras.window import running
+from vector_memory.extras.window.guard import Guard
+from vector_memory.extras.window.page_state import Checkup, Deletions
 from vector_memory.files import FileMemory
-from vector_memory.maintenance.doctor.report import Report
 from vector_memory.server.http.asgi_guard import Gate, TimedConnection
 from vector_memory.server.http.serving import listen
-from vector_memory.server.ui import running
-from vector_memory.server.ui.guard import Guard
-from vector_memory.server.ui.page_state import Checkup, Deletions
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor.report import Report
 from waiting import eventually
 
 

@@ -23,10 +23,10 @@ from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import CancelledCallError, NotFoundError
+from vector_memory.extras.window.page_state import Deletions
 from vector_memory.files import FileMemory
 from vector_memory.search.across import Across
 from vector_memory.server.app import create_server
-from vector_memory.server.ui.page_state import Deletions
 from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE, eventually
@@ -284,7 +284,7 @@ def test_timeline_and_map_are_of_what_filters_name_under_a_policy_of_their_own(p
 
 
 def test_timeline_and_map_are_bounded_and_say_so(page: Ui, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vector_memory.maintenance.report.session_report.MAX_SELECTED", 2)
+    monkeypatch.setattr("vector_memory.extras.window.report.session_report.MAX_SELECTED", 2)
     text = page.ask("api/report").text
     assert ('"id":5' in text, '"id":4' in text, '"id":3' in text, '"total":5' in text) == (True, True, False, True)
 
@@ -347,7 +347,7 @@ async def test_a_memory_that_was_kept_and_deleted_again_has_its_whole_time(monke
             while len(found) < number:
                 await anyio.sleep(0.01)
 
-    monkeypatch.setattr("vector_memory.server.ui.page_state.sleep", sleep)
+    monkeypatch.setattr("vector_memory.extras.window.page_state.sleep", sleep)
     deletions = Deletions(deleted.append)
     deletions.schedule(4, 5)
     assert deletions.undo(4)

@@ -17,15 +17,15 @@ from other_process import OtherProcess
 from over_http.conftest import serving as team_serving
 from report_page import HOSTILE
 from ui.conftest import Ui, serving
+from vector_memory.domain.callers import Permission
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.files import FileMemory
-from vector_memory.maintenance.doctor.report import Report, fine, fixable
 from vector_memory.settings import HttpOptions, Settings
 from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.registry import Registry
-from vector_memory.tenancy.tokens import Permission
+from vector_memory.upkeep.doctor.report import Report, fine, fixable
 from waiting import eventually
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: uv run --group browser pytest")

@@ -3,7 +3,7 @@
 import pytest
 
 from ui.conftest import Ui
-from vector_memory.server.ui.guard import COOKIE
+from vector_memory.extras.window.guard import COOKIE
 from vector_memory.store import SessionMemoryStore
 
 

@@ -20,16 +20,16 @@ from starlette.requests import Request
 from leaving import asked
 from over_http.calling import answer_in, post
 from over_http.conftest import ALL_TOOLS, Team, serving
-from vector_memory.maintenance.doctor.report import Report, problem
+from vector_memory.extras.teams.audit import AuditLog
+from vector_memory.extras.teams.registry import Quota, Registry
+from vector_memory.extras.window import team_page
+from vector_memory.extras.window.guard import COOKIE
+from vector_memory.extras.window.page_state import Checkup, Deletions
 from vector_memory.server.turns import Kind, Turn, Turns
-from vector_memory.server.ui import team_page
-from vector_memory.server.ui.guard import COOKIE
-from vector_memory.server.ui.page_state import Checkup, Deletions
 from vector_memory.settings import HttpOptions
 from vector_memory.storage.cancellation import current_call, require_wanted
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.registry import Quota, Registry
+from vector_memory.upkeep.doctor.report import Report, problem
 from waiting import eventually
 
 FROM_THE_PAGE = {"x-vector-memory": "page"}
@@ -183,7 +183,7 @@ def test_requests_count_and_are_recorded_by_the_name_of_the_token_without_conten
     enter: Entering, team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not so what the page asks all the time, whether anything has changed."""
-    monkeypatch.setattr("vector_memory.tenancy.registry.QUOTA_SECONDS", 0)
+    monkeypatch.setattr("vector_memory.extras.teams.registry.QUOTA_SECONDS", 0)
     number = stored(team, team.token("ada"))
     Registry(team.folder).set_quota("red", Quota(calls_per_minute=3))
     browser = enter(team, team.token("bob", "red", "read"))

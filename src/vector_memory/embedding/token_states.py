@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.scoring import rounded
-from vector_memory.storage.terms import STOP_WORDS
+from vector_memory.texts.terms import STOP_WORDS
 
 States = NDArray[np.float32]
 """One row per token, shape (tokens, dimensions)."""

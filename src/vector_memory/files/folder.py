@@ -23,7 +23,7 @@ from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.syncing import FileStatus
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
-from vector_memory.sessions.exports import opened_parent, write_refusal
+from vector_memory.reading.export import opened_parent, write_refusal
 from vector_memory.settings import MEMORY_FOLDER
 from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.disk.ignoring import keep_folder_out_of_git

@@ -11,11 +11,7 @@ from typing import TypeVar
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Embedder
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError
-from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.indexing.indexer import CutUnits, Indexer
 from vector_memory.search import Retriever
-from vector_memory.sessions.deletion import Deletion
-from vector_memory.sessions.writer import MemoryWriter, Room
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Embedded
 from vector_memory.storage.sqlite.database import SqliteStorage
@@ -27,6 +23,10 @@ from vector_memory.storage.sqlite.file_index import (
     remove_index,
     require_own_file,
 )
+from vector_memory.writing.background import BackgroundVectors
+from vector_memory.writing.deletion import Deletion
+from vector_memory.writing.indexer import CutUnits, Indexer
+from vector_memory.writing.writer import MemoryWriter, Room
 
 logger = logging.getLogger(__name__)
 

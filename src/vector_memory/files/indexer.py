@@ -21,9 +21,9 @@ from vector_memory.files.folder import GONE, MemoryFolder, is_daily
 from vector_memory.files.index_file import FileIndex
 from vector_memory.files.syncing import FileStatus, FileSync
 from vector_memory.files.walking import Skipped
-from vector_memory.redaction import redact
-from vector_memory.sessions.sync import Origin, Sync
 from vector_memory.storage.disk.locking import lock_if_free
+from vector_memory.texts.redaction import redact
+from vector_memory.writing.sync import Origin, Sync
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from vector_memory.answers.budget import ResponseBudget
+from vector_memory.answers.forms import FORM
+from vector_memory.answers.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.domain import FileSource
 from vector_memory.domain.text import text_in
 from vector_memory.domain.validation import (
@@ -35,14 +38,11 @@ from vector_memory.files.search import (
     notes,
 )
 from vector_memory.files.watcher import Watcher
-from vector_memory.redaction import redact
-from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.forms import FORM
-from vector_memory.results.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
-from vector_memory.search.explaining import Trace, fitting
+from vector_memory.search.explain import Trace, fitting
 from vector_memory.settings import FileLocations, Redact, Settings
 from vector_memory.settings.repository import real_path
 from vector_memory.storage.records import MemoryCounts
+from vector_memory.texts.redaction import redact
 
 logger = logging.getLogger(__name__)
 

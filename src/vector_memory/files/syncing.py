@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from vector_memory.domain import NewMemory
 from vector_memory.errors import DuplicateMemoryError, ValidationError, is_about_text, where
-from vector_memory.sessions.sync import Origin, Sync
+from vector_memory.writing.sync import Origin, Sync
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from vector_memory.domain.user_files import open_regular
-from vector_memory.sessions.exports import opened_parent
+from vector_memory.reading.export import opened_parent
 from vector_memory.settings.repository import repository_of
 from vector_memory.storage.disk.ignoring import REMARK, RULES
 

@@ -5,10 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode, SearchOrder
-from vector_memory.domain.validation import MAX_LIMIT
-from vector_memory.errors import ValidationError
-from vector_memory.results.sessions import (
+from vector_memory.answers.models import (
     CoarseSearchResult,
     FineSearchResult,
     FoundChunk,
@@ -17,6 +14,9 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
+from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain.validation import MAX_LIMIT
+from vector_memory.errors import ValidationError
 from vector_memory.search.answer import GrainName, Search
 from vector_memory.storage.base import Storage
 

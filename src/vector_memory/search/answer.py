@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from vector_memory.domain import LATEST, LINES, MemoryKind, Page, Scope, SearchMode, SearchOrder
-from vector_memory.errors import ValidationError
-from vector_memory.results.budget import Packed, ResponseBudget, explain, listed, omitted_memory
-from vector_memory.results.forms import FORM
-from vector_memory.results.mapping import (
+from vector_memory.answers.budget import Packed, ResponseBudget, explain, listed, omitted_memory
+from vector_memory.answers.forms import FORM
+from vector_memory.answers.mapping import (
     READ_WITH,
     Superseded,
     counted_with_copies,
@@ -25,7 +23,7 @@ from vector_memory.results.mapping import (
     superseded_in,
     with_notes,
 )
-from vector_memory.results.sessions import (
+from vector_memory.answers.models import (
     CoarseSearchResult,
     FineSearchResult,
     FoundChunk,
@@ -36,7 +34,8 @@ from vector_memory.results.sessions import (
     SearchMemoriesResult,
     SearchResult,
 )
-from vector_memory.search.beside import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
+from vector_memory.domain import LATEST, LINES, MemoryKind, Page, Scope, SearchMode, SearchOrder
+from vector_memory.errors import ValidationError
 from vector_memory.search.copies import (
     RUN,
     MatchedSection,
@@ -55,6 +54,7 @@ from vector_memory.search.copies import (
 )
 from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, judging, latest_first, nothing_stored, on_page
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
 from vector_memory.search.messages import said_with
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever

@@ -13,10 +13,10 @@ from itertools import groupby
 from math import fsum
 from typing import NamedTuple
 
+from vector_memory.answers.models import Source
 from vector_memory.domain import LATEST, MatchLevel, Page, Scope, best_of
-from vector_memory.results.sessions import Source
-from vector_memory.search.beside import newer_memories
 from vector_memory.search.judge import CANDIDATES, J
+from vector_memory.search.later import newer_memories
 from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import MOST_CHARACTERS
 from vector_memory.storage.base import Reader

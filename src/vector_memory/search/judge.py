@@ -11,10 +11,10 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
+from vector_memory.answers.forms import FORM
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
-from vector_memory.results.forms import FORM
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from vector_memory.results.overview import SearchStatistics
+from vector_memory.answers.overview import SearchStatistics
 
 logger = logging.getLogger(__name__)
 

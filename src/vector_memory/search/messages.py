@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from vector_memory.answers.forms import FORM
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.results.forms import FORM
 from vector_memory.storage.spelling import Spelling
 
 NOUNS = {

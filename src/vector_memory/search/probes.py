@@ -4,12 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast, get_args
 
-from vector_memory.domain import LINES, MatchLevel, Page
-from vector_memory.domain.validation import MAX_LIMIT
-from vector_memory.errors import ValidationError
-from vector_memory.results.budget import ResponseBudget, explain, listed
-from vector_memory.results.mapping import READ_WITH, counted_with_copies, said_of_cut
-from vector_memory.results.sessions import (
+from vector_memory.answers.budget import ResponseBudget, explain, listed
+from vector_memory.answers.mapping import READ_WITH, counted_with_copies, said_of_cut
+from vector_memory.answers.models import (
     CoarseSearchResult,
     FineSearchResult,
     FoundChunk,
@@ -19,9 +16,12 @@ from vector_memory.results.sessions import (
     Omitted,
     SearchResult,
 )
-from vector_memory.search.beside import without_repeated
+from vector_memory.domain import LINES, MatchLevel, Page
+from vector_memory.domain.validation import MAX_LIMIT
+from vector_memory.errors import ValidationError
 from vector_memory.search.copies import copies_in, folded, needed_for, whole_runs
 from vector_memory.search.judge import latest_first, on_page
+from vector_memory.search.later import without_repeated
 from vector_memory.search.messages import said_with, somewhere_else
 
 A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)

@@ -14,7 +14,7 @@ from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.spelling import Spelling
-from vector_memory.storage.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of
+from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of
 
 LOADING_SECONDS = 10.0
 """Seconds a search waits for a model that is still loading before it answers by words. A busy machine needs several."""

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.answers.models import Source
 from vector_memory.domain import TRAITS, MatchLevel, Scope, best_of
 from vector_memory.embedding.token_states import Compared
 from vector_memory.errors import DatabaseError
-from vector_memory.results.sessions import Source
 from vector_memory.search.question import Question
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps
@@ -48,7 +48,7 @@ from vector_memory.storage.scoring import (
     scores_for,
 )
 from vector_memory.storage.spelling import MOST_BLOCKS, Occurring, Spelling, spellings
-from vector_memory.storage.terms import named_by, searchable_text
+from vector_memory.texts.terms import named_by, searchable_text
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""

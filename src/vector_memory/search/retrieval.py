@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
-from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.search.beside import LaterFields, later_fields
+from vector_memory.search.later import LaterFields, later_fields
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.search.rank import (
@@ -43,6 +42,9 @@ from vector_memory.storage.damaged import require_all
 from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.records import ChunkOutline, Memory, Origin, Pending, StoredChunk
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, Vectors
+
+if TYPE_CHECKING:
+    from vector_memory.writing.background import BackgroundVectors
 
 PATIENCE_SECONDS = 20.0
 """How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine
@@ -145,7 +147,7 @@ class Retriever:
         self,
         storage: Storage,
         model: EmbeddingModel,
-        background: BackgroundVectors,
+        background: "BackgroundVectors",
         settings: Settings,
     ) -> None:
         self._storage = storage

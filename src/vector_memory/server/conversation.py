@@ -9,9 +9,9 @@ from anyio.to_thread import run_sync
 from fastmcp import Context
 
 from vector_memory.domain import LAST, Project, utc_now
+from vector_memory.domain.callers import Permission
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.server.current_store import current_caller, store_of_caller
-from vector_memory.tenancy.tokens import Permission
 
 SESSION_KEY = "vector-memory/session"
 """The key of a call's `_meta` under which a relay sends the session that its client's hooks have named."""

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from fastmcp.server.dependencies import get_access_token
 
-from vector_memory.tenancy.tokens import Caller, Permission
+from vector_memory.domain.callers import Caller, Permission
 
 if TYPE_CHECKING:  # the names are also for others
+    from vector_memory.extras.teams.namespaces import Namespaces as Namespaces  # noqa: PLC0414
     from vector_memory.files import FileMemory as FileMemory  # noqa: PLC0414
     from vector_memory.store import SessionMemoryStore as SessionMemoryStore  # noqa: PLC0414
-    from vector_memory.tenancy.namespaces import Namespaces as Namespaces  # noqa: PLC0414
 else:
     FileMemory = Namespaces = SessionMemoryStore = Any  # imported when they are opened: a list of tools needs none
 

@@ -1,4 +1,4 @@
-"""The private parts of FastMCP and the MCP SDK that the server needs; http/auth.py overrides three more.
+"""The private parts of FastMCP and the MCP SDK that the server needs; extras/teams/auth.py overrides three more.
 
 They may change in any minor release, so pyproject.toml limits both packages to the minor releases that
 tests/tools/test_fastmcp_adapter.py names.
@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # only HTTP and relays need them
     from fastmcp import Client
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from vector_memory.settings import HttpOptions
 
 __all__ = [
     "MemoryServer",
@@ -109,13 +111,13 @@ def reading_repaired(app: "ASGIApp") -> "ASGIApp":
     return read
 
 
-def http_app(server: FastMCP, *, hosts: list[str], origins: list[str], max_body: int) -> "Starlette":
+def http_app(server: FastMCP, http: "HttpOptions", max_body: int) -> "Starlette":
     """Return a server's application for streamable HTTP, without sessions, at `/mcp`.
 
-    `hosts`, `origins`: besides those of this machine. `max_body`: bytes of a request; FastMCP has no setting for it.
+    `max_body`: bytes of a request; FastMCP has no setting for it.
     """
     app = server.http_app(
-        stateless_http=True, host_origin_protection=True, allowed_hosts=hosts, allowed_origins=origins
+        stateless_http=True, host_origin_protection=True, allowed_hosts=http.hosts(), allowed_origins=http.origins()
     )
     inner = app.router.lifespan_context
 

@@ -13,11 +13,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from vector_memory.domain import LATEST, LINES, Page, Span
-from vector_memory.results.documents import DocumentResult, ExpandedChunkResult
-from vector_memory.results.forms import Form, text_of
-from vector_memory.results.overview import SessionEntry
-from vector_memory.results.sessions import (
+from vector_memory.answers.documents import DocumentResult, ExpandedChunkResult
+from vector_memory.answers.forms import Form, text_of
+from vector_memory.answers.models import (
     Beginning,
     FoundBeginning,
     FoundChunk,
@@ -30,8 +28,10 @@ from vector_memory.results.sessions import (
     StoreMemoryResult,
     says_nothing,
 )
-from vector_memory.results.tagged import FoundText, StoreTaggedResult, TaggedMemory
-from vector_memory.storage.terms import terms
+from vector_memory.answers.overview import SessionEntry
+from vector_memory.answers.tagged import FoundText, StoreTaggedResult, TaggedMemory
+from vector_memory.domain import LATEST, LINES, Page, Span
+from vector_memory.texts.terms import terms
 
 SPARED = 80
 """A text is not cut to save fewer characters than this."""

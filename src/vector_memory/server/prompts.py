@@ -21,10 +21,10 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from vector_memory.answers.budget import value_size
 from vector_memory.domain import MAIN_AGENT
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label, parse_iteration
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import value_size
 from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
 from vector_memory.server.resources import JSON, SessionOverview, budget_of, overview, session_uri
 from vector_memory.server.tools.failures import protocol_errors

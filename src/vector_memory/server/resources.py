@@ -9,16 +9,16 @@ from fastmcp import FastMCP
 from fastmcp.resources import Resource, ResourceTemplate
 from pydantic import BaseModel
 
+from vector_memory.answers.budget import ResponseBudget, cut
+from vector_memory.answers.models import MemoryEntry
+from vector_memory.answers.overview import SessionEntry, SessionStatsResult, TimelineEntry
 from vector_memory.domain import Scope
 from vector_memory.domain.validation import MAX_LIMIT, parse_id
 from vector_memory.errors import NotFoundError
-from vector_memory.results.budget import ResponseBudget, cut
-from vector_memory.results.overview import SessionEntry, SessionStatsResult, TimelineEntry
-from vector_memory.results.sessions import MemoryEntry
+from vector_memory.reading.documents import front_matter
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.params import Store
-from vector_memory.sessions.reader import front_matter
 
 JSON, MARKDOWN = "application/json", "text/markdown"
 

@@ -1,12 +1,11 @@
 """Opens a memory with the engine that its address names. No other module knows more than one engine."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vector_memory.domain import Chunk
-from vector_memory.errors import ConfigurationError
+from vector_memory.extras import extra
 from vector_memory.settings import NAMESPACE_PREFIX, SHARED_SCHEMA, DatabaseUrl, MemoryAddress
 from vector_memory.storage.base import Storage
 
@@ -15,11 +14,6 @@ if TYPE_CHECKING:
 
 # An engine is imported when a memory of it is opened.
 # ruff: noqa: PLC0415
-
-MISSING_DRIVER = (
-    "A memory in PostgreSQL needs a driver: run `uv sync --extra postgres` in a clone, or "
-    '`pip install "psycopg[binary]"` in the environment of vector-memory.'
-)
 
 
 def open_storage(
@@ -42,19 +36,8 @@ def open_storage(
         return SqliteStorage(
             Database(address, dimensions=dimensions, synchronous=synchronous, read_only=read_only, cut=cut)
         )
-    with driver_at_hand():
-        from vector_memory.storage.postgres.database import PostgresDatabase, PostgresStorage
-
-    return PostgresStorage(
-        PostgresDatabase(
-            address.conninfo(),
-            schema=address.schema,
-            dimensions=dimensions,
-            read_only=read_only,
-            connections=address.connections,
-            standbys=address.standbys(),
-        )
-    )
+    storage: Storage = extra("postgres").open_storage(address, dimensions=dimensions, read_only=read_only)
+    return storage
 
 
 def open_teams(place: MemoryAddress, dimensions: int) -> "TeamTables":
@@ -66,10 +49,8 @@ def open_teams(place: MemoryAddress, dimensions: int) -> "TeamTables":
         from vector_memory.storage.sqlite.team_tables import FolderTables
 
         return FolderTables(place)
-    with driver_at_hand():
-        from vector_memory.storage.postgres.tenant_tables import SharedTables
-
-    return SharedTables(place, dimensions)
+    tables: TeamTables = extra("postgres").SharedTables(place, dimensions)
+    return tables
 
 
 def prepare_database(
@@ -86,11 +67,12 @@ def prepare_database(
     memory of the address. Raises DatabaseError if the role of the address may not, NotFoundError if one of the others
     does not exist.
     """
-    with driver_at_hand():
-        from vector_memory.storage.postgres.tenant_tables import prepare
-
     roles = dict.fromkeys(reading, False) | dict.fromkeys(serving, True)
-    return prepare(address.conninfo(), address.schema, dimensions, roles, SHARED_SCHEMA, NAMESPACE_PREFIX, only=only)
+    shared = (SHARED_SCHEMA, NAMESPACE_PREFIX)
+    schemas: list[str] = extra("postgres").prepare(
+        address.conninfo(), address.schema, dimensions, roles, *shared, only=only
+    )
+    return schemas
 
 
 def index_vectors(address: DatabaseUrl, *, drop: bool = False) -> None:
@@ -98,18 +80,4 @@ def index_vectors(address: DatabaseUrl, *, drop: bool = False) -> None:
 
     Raises DatabaseError.
     """
-    with driver_at_hand():
-        from vector_memory.storage.postgres import approximate
-
-    (approximate.drop if drop else approximate.create)(address.conninfo(), address.schema)
-
-
-@contextmanager
-def driver_at_hand() -> Iterator[None]:
-    """Raise ConfigurationError, which says what to install, if the block imports a driver that is missing."""
-    try:
-        yield
-    except ImportError as error:
-        if error.name not in (None, "psycopg"):  # it has no name if libpq is what is missing
-            raise
-        raise ConfigurationError(MISSING_DRIVER) from None
+    extra("postgres").index_vectors(address, drop=drop)

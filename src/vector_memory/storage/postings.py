@@ -25,9 +25,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain import Chunk
 from vector_memory.storage.damaged import DAMAGED_KEYWORDS, DamagedError
 from vector_memory.storage.scoring import Numbers, are_in, numbers_in
-from vector_memory.storage.terms import terms
+from vector_memory.texts.terms import searchable_texts, terms
 
 UNITS_PER_BLOCK = 128
 LEAST_LEFT = 4
@@ -169,6 +170,14 @@ def indexed(texts: Sequence[str], first: int = 0) -> Words:
         np.array(lengths, LENGTH).tobytes(),
         {bucket: np.array(row, POSTING).tobytes() for bucket, row in rows.items()},
     )
+
+
+def words_of(title: str | None, content: str, chunks: Sequence[Chunk], *, chunked: bool) -> Words:
+    """Return the keyword index entries of a memory's units.
+
+    This takes most of the time needed to store a memory, so call it before the transaction.
+    """
+    return indexed(searchable_texts(title, content, chunks, chunked=chunked))
 
 
 def renumbered(postings: bytes, first: int) -> bytes:

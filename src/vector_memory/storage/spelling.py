@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.terms import STOP_WORDS, stems_of
+from vector_memory.texts.terms import STOP_WORDS, stems_of
 
 MOST_BLOCKS = 128
 """All postings of a scope are read. One with more blocks of them is not asked: it takes too long."""

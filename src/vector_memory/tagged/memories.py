@@ -8,6 +8,25 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 from pydantic import BaseModel
 
+from vector_memory.answers.budget import ResponseBudget
+from vector_memory.answers.documents import DeleteResult
+from vector_memory.answers.models import FoundMemory, MemoryEntry
+from vector_memory.answers.tagged import (
+    CanonicalTagEntry,
+    CanonicalTagsResult,
+    ClearResult,
+    FoundTagged,
+    Health,
+    RecentTaggedResult,
+    SearchTaggedResult,
+    StoreTaggedResult,
+    TagFrequenciesResult,
+    TaggedMemory,
+    TaggedMemoryResult,
+    TaggedStatsResult,
+    TagWeightsResult,
+    UniqueTagsResult,
+)
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
@@ -27,29 +46,8 @@ from vector_memory.errors import (
     NotFoundError,
     ValidationError,
 )
-from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.documents import DeleteResult
-from vector_memory.results.sessions import FoundMemory, MemoryEntry
-from vector_memory.results.tagged import (
-    CanonicalTagEntry,
-    CanonicalTagsResult,
-    ClearResult,
-    FoundTagged,
-    Health,
-    RecentTaggedResult,
-    SearchTaggedResult,
-    StoreTaggedResult,
-    TagFrequenciesResult,
-    TaggedMemory,
-    TaggedMemoryResult,
-    TaggedStatsResult,
-    TagWeightsResult,
-    UniqueTagsResult,
-)
+from vector_memory.reading.documents import Documents
 from vector_memory.search import Search
-from vector_memory.sessions.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
-from vector_memory.sessions.reader import Documents
-from vector_memory.sessions.writer import MemoryWriter, StoredMemory, supersedes_message
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Memory
 from vector_memory.tagged.tags import (
@@ -63,6 +61,8 @@ from vector_memory.tagged.tags import (
     weight,
 )
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
+from vector_memory.writing.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
+from vector_memory.writing.writer import MemoryWriter, StoredMemory, supersedes_message
 
 MAX_KEPT = 10_000_000
 

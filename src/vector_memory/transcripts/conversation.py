@@ -7,9 +7,9 @@ from pathlib import Path
 from vector_memory.domain import MAIN_AGENT, MemoryKind
 from vector_memory.domain.text import without_halves, without_nul
 from vector_memory.domain.validation import MAX_CONTENT
-from vector_memory.redaction import Redacted, redact
-from vector_memory.sessions.writer import hash_of
+from vector_memory.texts.redaction import Redacted, redact
 from vector_memory.transcripts.lines import FormatError
+from vector_memory.writing.writer import hash_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from engine_memories import add, content_hash, derived, new_memory
 from engines import execute
 from vector_memory.domain import TRAITS, MemoryKind, Scope
-from vector_memory.maintenance.doctor.agreement import are_words_correct
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.postings import BUCKETS, LENGTH, POSTING, all_occurrences, key_of, numbers_of
 from vector_memory.storage.queries import keywords
 from vector_memory.storage.records import History, LastIds
-from vector_memory.storage.terms import terms
+from vector_memory.texts.terms import terms
+from vector_memory.upkeep.doctor.agreement import are_words_correct
 
 KINDS = (MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED)
 DATES = History("2026-01-01", "2026-01-01", "2026-01-01")

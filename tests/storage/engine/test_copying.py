@@ -14,13 +14,13 @@ import pytest
 from engine_memories import ENGINES, MODEL, OTHER_MODEL, Engine, add, content_hash, derived, new_memory, unit_vector
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.maintenance import copying
-from vector_memory.maintenance.copying import CopiedMemories
 from vector_memory.storage.base import Storage
 from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import Embedded, History, Links
+from vector_memory.upkeep import copying
+from vector_memory.upkeep.copying import CopiedMemories
 
 
 class Pair:

@@ -18,12 +18,12 @@ from forked import Forked
 from old_words import add_old
 from old_words import index_again as finish
 from vector_memory.domain import MemoryKind
-from vector_memory.maintenance import backfill, copying
-from vector_memory.maintenance.doctor.agreement import are_words_correct, outdated
-from vector_memory.maintenance.doctor.report import Level
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries import keywords
-from vector_memory.storage.terms import RULES
+from vector_memory.texts.terms import RULES
+from vector_memory.upkeep import backfill, copying
+from vector_memory.upkeep.doctor.agreement import are_words_correct, outdated
+from vector_memory.upkeep.doctor.report import Level
 
 PROMPT = MemoryKind.INPUT_PROMPT
 BLOCKS, EACH = 5, 2

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from engine_memories import Engine, add, ids, new_memory
 from faults.effort import effort
 from vector_memory.domain import ANY, STORED, MemoryKind, Scope, utc_now
-from vector_memory.sessions.deletion import oldest_ends
 from vector_memory.storage.base import Storage
+from vector_memory.writing.deletion import oldest_ends
 
 PLACES = st.integers(0, 7)
 STEPS = st.lists(

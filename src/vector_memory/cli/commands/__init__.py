@@ -30,7 +30,7 @@ COMMANDS = {
     "timeline": "show:timeline",
     "stats": "show:stats",
     "review": "show:review",
-    "report": "report:report",
+    "report": "vector_memory.extras.window.commands:report",
     "export": "transfer:export",
     "import": "transfer:import_",
     "copy": "transfer:copy",
@@ -48,14 +48,14 @@ COMMANDS = {
     "doctor": "doctor:doctor",
     "backup": "maintain:backup",
     "restore": "maintain:restore",
-    "database": "tenancy:database",
-    "namespace": "tenancy:namespace",
-    "token": "tenancy:token",
-    "audit": "tenancy:audit",
+    "database": "vector_memory.extras.teams.commands:database",
+    "namespace": "vector_memory.extras.teams.commands:namespace",
+    "token": "vector_memory.extras.teams.commands:token",
+    "audit": "vector_memory.extras.teams.commands:audit",
     "fetch-model": "maintain:fetch_model",
     "completion": "maintain:completion",
 }
-"""Each command with its module in this package and its function."""
+"""Each command with its module, in this package or an extra, and its function."""
 
 app = App(
     name="vector-memory",
@@ -71,4 +71,5 @@ WITHOUT_SETTINGS = {"install", "uninstall", "copy", "completion"}
 for _name, _function in COMMANDS.items():
     _notes = f"{SWITCHES_HELP}\n\n{VARIABLES_HELP}" if _name == "serve" else VARIABLES_HELP
     _notes = "" if _name in WITHOUT_SETTINGS else _notes
-    app.command(f"{__name__}.{_function}", name=_name, help_epilogue=f"{examples_of(_name)}\n\n{_notes}")
+    _place = _function if "." in _function else f"{__name__}.{_function}"
+    app.command(_place, name=_name, help_epilogue=f"{examples_of(_name)}\n\n{_notes}")

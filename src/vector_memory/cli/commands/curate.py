@@ -10,7 +10,7 @@ from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDS, parse_id
 from vector_memory.errors import ConfigurationError
-from vector_memory.sessions.statistics import MAX_MOMENTS
+from vector_memory.reading.overview import MAX_MOMENTS
 from vector_memory.store import SessionMemoryStore
 
 

@@ -10,8 +10,8 @@ from vector_memory.cli.flags import ModelFlags, Switch, creatable
 from vector_memory.cli.terminal import console, print_json, progress, status
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Finding, Level, Report
+from vector_memory.upkeep.doctor import Doctor
+from vector_memory.upkeep.doctor.report import Finding, Level, Report
 
 WIDEST = 100
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}

@@ -12,7 +12,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from vector_memory.chunking import read_front_matter, title_of
 from vector_memory.cli.terminal import progress
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Scope
 from vector_memory.domain.text import text_in, without_halves
@@ -22,11 +21,13 @@ from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.files.syncing import FileSync, Outcome, UnreadableFileError, outcome_of, status_of
 from vector_memory.files.walking import walk
 from vector_memory.files.watcher import follow
-from vector_memory.sessions.sync import Origin, Sync
-from vector_memory.sessions.writer import forms_of, hash_of
 from vector_memory.settings.repository import main_checkout
 from vector_memory.storage.disk.protection import is_open
 from vector_memory.store import SessionMemoryStore
+from vector_memory.texts.front_matter import read_front_matter
+from vector_memory.texts.structure import title_of
+from vector_memory.writing.sync import Origin, Sync
+from vector_memory.writing.writer import forms_of, hash_of
 
 SUFFIXES = {".md", ".markdown", ".txt"}
 STANDARD_INPUT = "-"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from vector_memory.answers.models import MemoryEntry
+from vector_memory.answers.overview import PolicyResult
 from vector_memory.cli.commands import app
 from vector_memory.cli.flags import (
     DEFAULTS,
@@ -27,10 +29,8 @@ from vector_memory.cli.terminal import agreed, console, one_line, print_json, pr
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
-from vector_memory.results.overview import PolicyResult
-from vector_memory.results.sessions import MemoryEntry
-from vector_memory.sessions.deletion import Deletion, kept_message
-from vector_memory.sessions.statistics import Overview
+from vector_memory.reading.overview import Overview
+from vector_memory.writing.deletion import Deletion, kept_message
 
 if TYPE_CHECKING:
     from vector_memory.embedding.known import KnownModel
@@ -159,7 +159,7 @@ def backup(
 
     It never replaces a memory or any other database.
     """
-    from vector_memory.maintenance.backup import back_up, file_of
+    from vector_memory.upkeep.backup import back_up, file_of
 
     target = given_path(target)
     path = file_of(here.place.address())
@@ -178,7 +178,7 @@ def restore(
     here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Replace the memory with a backup. No server may use the memory while this runs."""
-    from vector_memory.maintenance.backup import file_of, restore_memory
+    from vector_memory.upkeep.backup import file_of, restore_memory
 
     path = file_of(creatable(here.place))
     with progress("Checking and copying") as update:

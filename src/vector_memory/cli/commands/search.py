@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from vector_memory.answers.models import FoundChunk, FoundMemory, FoundSection
 from vector_memory.cli.commands.show import without_superseded
 from vector_memory.cli.flags import (
     Filters,
@@ -22,14 +23,13 @@ from vector_memory.cli.terminal import console, grid, moment, one_line, print_js
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, best_of
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
-from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.search.across import Answer, Found
 from vector_memory.search.answer import GrainName
-from vector_memory.search.explaining import Asked, Trace
+from vector_memory.search.explain import Asked, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.settings import MAX_RESPONSE_TOKENS
-from vector_memory.storage.terms import query_terms, terms, with_letters_for_marks
 from vector_memory.store import SessionMemoryStore
+from vector_memory.texts.terms import query_terms, terms, with_letters_for_marks
 
 EMPTY = "The memory is empty."
 NO_RESULTS = "No memories match: leave out a filter, or use other words."

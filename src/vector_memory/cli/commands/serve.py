@@ -20,6 +20,7 @@ from vector_memory.cli.flags import (
     require_folder,
 )
 from vector_memory.cli.logging_setup import set_up_logging
+from vector_memory.extras import extra
 from vector_memory.server.early import early_client, key_of
 from vector_memory.settings import (
     EXPORT_FOLDER,
@@ -89,9 +90,7 @@ def ui(
     """
     address = existing(place) if read_only else creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
-    from vector_memory.server.ui.running import run_ui
-
-    run_ui(address, settings, files, port=port, opens=open_browser, read_only=read_only)
+    extra("page").run_ui(address, settings, files, port=port, opens=open_browser, read_only=read_only)
 
 
 def demo(

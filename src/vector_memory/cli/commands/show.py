@@ -9,6 +9,16 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
+from vector_memory.answers.budget import ResponseBudget
+from vector_memory.answers.models import MemoryEntry
+from vector_memory.answers.overview import (
+    MemoryStatsResult,
+    ReviewedMemory,
+    ReviewResult,
+    SessionsResult,
+    SessionStatsResult,
+    TimelineResult,
+)
 from vector_memory.cli.flags import (
     AsOfTime,
     Filters,
@@ -25,17 +35,7 @@ from vector_memory.cli.flags import (
 from vector_memory.cli.terminal import console, grid, moment, one_line, print_json, printable
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
-from vector_memory.results.budget import ResponseBudget
-from vector_memory.results.overview import (
-    MemoryStatsResult,
-    ReviewedMemory,
-    ReviewResult,
-    SessionsResult,
-    SessionStatsResult,
-    TimelineResult,
-)
-from vector_memory.results.sessions import MemoryEntry
-from vector_memory.sessions.statistics import Overview, Statistics
+from vector_memory.reading.overview import Overview, Statistics
 from vector_memory.settings import MAX_RESPONSE_TOKENS, MemoryAddress
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
@@ -328,7 +328,7 @@ def review(
     here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """List memories that may be out of date: those with later ones on their subject, and old ones never read."""
-    from vector_memory.sessions.review import Review
+    from vector_memory.reading.review import Review
 
     with here.opened(read_only=not dismiss) as storage:
         if session is not None:

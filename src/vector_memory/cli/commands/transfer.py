@@ -28,10 +28,10 @@ from vector_memory.domain import ANY, MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import open_regular
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
-from vector_memory.maintenance.copying import copy_all
-from vector_memory.maintenance.transfer import is_sqlite, new_file, notes_as_export
 from vector_memory.settings import DatabaseLocation, MemoryAddress, project_folder
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.copying import copy_all
+from vector_memory.upkeep.transfer import is_sqlite, new_file, notes_as_export
 
 if TYPE_CHECKING:
     from vector_memory.transcripts.importing import ImportedSessions

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.chunking import headings
+from vector_memory.answers.models import CoarseSearchResult, FineSearchResult, MediumSearchResult, StoreMemoryResult
 from vector_memory.cli.commands.search import excerpt_line, path_of, text_of_result
 from vector_memory.cli.flags import given_path
 from vector_memory.cli.terminal import one_line, score_column, status
@@ -23,9 +23,9 @@ from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import ConfigurationError
 from vector_memory.files.walking import walk
-from vector_memory.results.sessions import CoarseSearchResult, FineSearchResult, MediumSearchResult, StoreMemoryResult
 from vector_memory.search.across import Found
-from vector_memory.storage.terms import query_terms
+from vector_memory.texts.structure import headings
+from vector_memory.texts.terms import query_terms
 
 # The Markdown files that the demo stores, and suitable questions.
 

@@ -12,12 +12,12 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from mcp import MCPError
 
+from vector_memory.answers.models import StoreMemoryResult
 from vector_memory.cli.demo.output import Output, Pages, Subject, Tool
 from vector_memory.domain.text import text_in
 from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import DuplicateMemoryError, ValidationError, VectorMemoryError
-from vector_memory.results.sessions import StoreMemoryResult
 
 AGENT, SESSION = "demo-agent", "demo"
 RESULTS_ASKED = 3

@@ -24,13 +24,11 @@ from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind, NewMemory
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.outbox import DeliveryOutcome, T
+from vector_memory.reading.recap import Told
 from vector_memory.server.conversation import Conversation, HeardSession, client_of, conversation_of
 from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
 from vector_memory.server.hooks import HEARD_AT
 from vector_memory.server.turns import HOOK, SEARCH, in_worker, taken
-from vector_memory.sessions.recap import Told
-from vector_memory.sessions.writer import hash_of
 from vector_memory.settings import Recall, Redact
 from vector_memory.transcripts.conversation import (
     Said,
@@ -43,6 +41,8 @@ from vector_memory.transcripts.conversation import (
 )
 from vector_memory.transcripts.importing import is_of_subagent, read_own, reason_of
 from vector_memory.transcripts.lines import FormatError
+from vector_memory.writing.delivery import DeliveryOutcome, T
+from vector_memory.writing.writer import hash_of
 
 logger = logging.getLogger(__name__)
 

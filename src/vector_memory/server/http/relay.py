@@ -34,6 +34,7 @@ from mcp_types import (
 )
 
 from vector_memory import __version__
+from vector_memory.answers.models import Result
 from vector_memory.domain import utc_now
 from vector_memory.domain.user_files import read_file
 from vector_memory.errors import (
@@ -43,10 +44,6 @@ from vector_memory.errors import (
     ValidationError,
     VectorMemoryError,
 )
-from vector_memory.outbox import SLOW, Body, Delivery, Outbox
-from vector_memory.outbox.folder import outbox_for, user_folder
-from vector_memory.redaction import redact
-from vector_memory.results.sessions import Result
 from vector_memory.server.app import add_listed
 from vector_memory.server.early import EarlyClient, take_standard_streams
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
@@ -60,6 +57,9 @@ from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.server.turns import HOOK, in_worker
 from vector_memory.settings import Redact, ServerOptions
+from vector_memory.texts.redaction import redact
+from vector_memory.writing.delivery import SLOW, Delivery
+from vector_memory.writing.outbox import Body, Outbox, outbox_for, user_folder
 
 logger = logging.getLogger(__name__)
 

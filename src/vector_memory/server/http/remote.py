@@ -19,13 +19,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vector_memory.domain.text import without_halves
 from vector_memory.errors import AccessDeniedError, DatabaseError, ValidationError, VectorMemoryError
-from vector_memory.outbox import Body, DeliveryOutcome, Verdict, failure
-from vector_memory.redaction import redact_within, require_no_secret
 from vector_memory.server.conversation import SESSION_KEY
 from vector_memory.server.fastmcp_adapter import call_once
 from vector_memory.server.hooks import FAILED, HOOKS
 from vector_memory.server.tools.confirmation import answers_of_user, can_ask, can_wait_for_user
 from vector_memory.settings import Redact
+from vector_memory.texts.redaction import redact_within, require_no_secret
+from vector_memory.writing.delivery import DeliveryOutcome, Verdict, failure
+from vector_memory.writing.outbox import Body
 
 SECONDS_TO_CONNECT = 5.0
 

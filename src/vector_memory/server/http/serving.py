@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,14 +25,9 @@ from prometheus_client.multiprocess import mark_process_dead
 from vector_memory.domain.user_files import opened
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ConfigurationError
+from vector_memory.extras import extra
 from vector_memory.server.app import OverHttp, create_server
-from vector_memory.server.current_store import current_caller
-from vector_memory.server.fastmcp_adapter import (
-    RequestStateSecurity,
-    ServerRequestContext,
-    authenticated_principal,
-    http_app,
-)
+from vector_memory.server.fastmcp_adapter import http_app
 from vector_memory.server.http.asgi_guard import (
     MAX_BODY,
     App,
@@ -41,23 +36,20 @@ from vector_memory.server.http.asgi_guard import (
     allow_many_files,
     drop_who_never_reads,
 )
-from vector_memory.server.http.auth import Permissions, door_of
-from vector_memory.server.http.metrics import SHARED, Metrics, add_operations
-from vector_memory.server.http.usage import Accounting
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tenancy.audit import AuditLog
-from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.registry import Paces, Registry
 
 # Several processes that serve one port: each has its own memory, and gets the connections of clients in turn.
 #
 # The processes of uvicorn share one listening socket, and the first to be told of a burst accepts all of it:
 # connections are kept, so one process would have all the work. Those that listen for themselves (SO_REUSEPORT) get
 # theirs by chance.
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder in which several workers count together; the library reads it when imported."""
 
 INHERITED = "VECTOR_MEMORY_WORKER"
 """The variable that tells a worker the descriptor of its channel."""
@@ -303,9 +295,7 @@ def require_usable(address: MemoryAddress, http: HttpOptions) -> None:
             raise ConfigurationError(
                 f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."
             ) from error
-        AuditLog(http.data_dir, http.audit_key).prepare()
-        if isinstance(address, Path):
-            Registry(http.data_dir).key()
+        extra("teams").prepare(address, http.data_dir, http.audit_key)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -331,39 +321,11 @@ def application(
     http: HttpOptions,
 ) -> App:
     """Return the application. Raises ConfigurationError."""
-    serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
     if http.data_dir is None:
         open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
-        return serve(create_server(open_memory, offer, over_http=OverHttp()))
-    registry = Registry(http.data_dir if isinstance(address, Path) else address, settings.embedding_dim)
-    namespaces = Namespaces(registry, settings, read_only=offer.read_only)
-    metrics = Metrics(namespaces)
-    audit = AuditLog(http.data_dir, http.audit_key)
-    audit.prepare()
-    accounting = Accounting(namespaces, Paces(http.data_dir), audit, metrics)
-    door = door_of(registry.tokens, http)
-    app = serve(
-        create_server(
-            lambda: closing(namespaces),
-            offer,
-            over_http=OverHttp(
-                auth=door,
-                middleware=[accounting, Permissions()],
-                questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked_principal),
-            ),
-        )
-    )
-    add_operations(app, namespaces, metrics)
-    if not http.ui:
-        return app
-    from vector_memory.server.ui.team_page import TeamPage, with_page  # noqa: PLC0415 - it takes a while
-
-    return with_page(app, TeamPage(namespaces, accounting, door.verify_token, http, read_only=offer.read_only))
-
-
-def asked_principal(context: ServerRequestContext[Any, Any]) -> str:
-    """Return who was asked: a token, and the namespace that it opens, for its name may open another one later."""
-    return f"{current_caller().namespace} {authenticated_principal(context)}"
+        return http_app(create_server(open_memory, offer, over_http=OverHttp()), http, MAX_BODY)
+    app: App = extra("teams").application(address, settings, http.data_dir, offer, http)
+    return app
 
 
 def open_only(

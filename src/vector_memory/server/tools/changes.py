@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from vector_memory.answers.models import ChangesResult
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.domain.validation import check_range
-from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     FILTERED,

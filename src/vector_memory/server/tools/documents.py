@@ -5,7 +5,7 @@ from typing import Annotated
 from fastmcp.tools import tool
 from pydantic import Field
 
-from vector_memory.results.documents import (
+from vector_memory.answers.documents import (
     DocumentResult,
     ExpandedChunkResult,
     ExportResult,

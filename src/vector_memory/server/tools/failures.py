@@ -12,6 +12,8 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from mcp_types import CallToolRequestParams
 
+from vector_memory.answers.forms import FORM
+from vector_memory.answers.models import Result
 from vector_memory.errors import (
     ClosedMemoryError,
     DatabaseError,
@@ -21,8 +23,6 @@ from vector_memory.errors import (
     VectorMemoryError,
     where,
 )
-from vector_memory.results.forms import FORM
-from vector_memory.results.sessions import Result
 
 # Shortens JSON schemas for agents: removes everything that carries no information.
 

@@ -12,8 +12,8 @@ from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
+from vector_memory.answers.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
 from vector_memory.domain import FileSource
-from vector_memory.results.tagged import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
 from vector_memory.server.current_store import FileMemory
 from vector_memory.server.tools.params import READS, Limit, WholeNumber, found_by
 from vector_memory.server.turns import FILE, in_worker

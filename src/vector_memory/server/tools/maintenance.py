@@ -9,10 +9,10 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import Field
 
+from vector_memory.answers.documents import DeleteResult
+from vector_memory.answers.overview import CleanupResult, SessionsResult, SessionStatsResult
 from vector_memory.domain import Window
 from vector_memory.domain.text import counted
-from vector_memory.results.documents import DeleteResult
-from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.confirmation import confirm
 from vector_memory.server.tools.params import (

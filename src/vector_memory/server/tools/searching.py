@@ -5,18 +5,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from vector_memory.domain import EVERYTHING, MemoryKind, Page, Scope, SearchMode, SearchOrder
-from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
-from vector_memory.errors import ValidationError
-from vector_memory.results.budget import BYTES_PER_TOKEN, size, value_size
-from vector_memory.results.forms import FORM
-from vector_memory.results.sessions import (
+from vector_memory.answers.budget import BYTES_PER_TOKEN, size, value_size
+from vector_memory.answers.forms import FORM
+from vector_memory.answers.models import (
     CoarseSearchResult,
     FineSearchResult,
     MediumSearchResult,
     Result,
     SearchMemoriesResult,
 )
+from vector_memory.domain import EVERYTHING, MemoryKind, Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
+from vector_memory.errors import ValidationError
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     FILTERED,
@@ -277,7 +277,7 @@ def traced(
     """
     if explain is None:
         return search(page)
-    from vector_memory.search.explaining import Asked, fitting  # noqa: PLC0415 - needs numpy
+    from vector_memory.search.explain import Asked, fitting  # noqa: PLC0415 - needs numpy
 
     if query is not None and not isinstance(query, str):
         raise ValidationError("A trace is about one question: send query alone with explain.")

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from fastmcp.tools import tool
 from pydantic import BeforeValidator, Field
 
+from vector_memory.answers.documents import AmendResult, SupersedeResult
+from vector_memory.answers.models import StoreMemoryResult
+from vector_memory.answers.overview import ReviewResult
 from vector_memory.domain import DEFAULT_CATEGORY, MAIN_AGENT, MemoryKind
 from vector_memory.domain.fields import FieldType
-from vector_memory.results.documents import AmendResult, SupersedeResult
-from vector_memory.results.overview import ReviewResult
-from vector_memory.results.sessions import StoreMemoryResult
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.params import (
     READS,

@@ -8,11 +8,8 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import BeforeValidator, Field
 
-from vector_memory.domain import MAX_NOTES, Page, Window
-from vector_memory.domain.text import counted
-from vector_memory.domain.validation import MAX_NOTE
-from vector_memory.results.documents import DeleteResult
-from vector_memory.results.tagged import (
+from vector_memory.answers.documents import DeleteResult
+from vector_memory.answers.tagged import (
     CanonicalTagsResult,
     ClearResult,
     RecentTaggedResult,
@@ -24,6 +21,9 @@ from vector_memory.results.tagged import (
     TagWeightsResult,
     UniqueTagsResult,
 )
+from vector_memory.domain import MAX_NOTES, Page, Window
+from vector_memory.domain.text import counted
+from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools.confirmation import confirm
 from vector_memory.server.tools.params import (

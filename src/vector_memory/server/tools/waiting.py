@@ -10,8 +10,8 @@ from anyio import CapacityLimiter, sleep
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
+from vector_memory.answers.models import ChangesResult
 from vector_memory.errors import VectorMemoryError
-from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.turns import in_writers_thread, of_loop
 from vector_memory.storage.cancellation import give_way

@@ -23,7 +23,7 @@ from vector_memory.storage.postings import (
     without,
     words_at,
 )
-from vector_memory.storage.terms import RULES, searchable_text
+from vector_memory.texts.terms import RULES, searchable_text
 
 CONTENTS = ", ".join(Contents._fields)
 

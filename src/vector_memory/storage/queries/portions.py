@@ -17,7 +17,7 @@ from vector_memory.storage.queries.keywords import CONTENTS, PostingsRow
 from vector_memory.storage.queries.lifecycle import Supersession
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
-from vector_memory.storage.terms import RULES
+from vector_memory.texts.terms import RULES
 
 if TYPE_CHECKING:
     from vector_memory.storage.transactions import Reader, Writer

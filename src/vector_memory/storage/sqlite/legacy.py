@@ -90,8 +90,8 @@ def cut_documents(connection: apsw.Connection, cut: Cut) -> None:
     One that cannot be cut must not keep the file from being opened.
     """
     # They import numpy, and are rarely needed.
+    from vector_memory.storage.postings import words_of  # noqa: PLC0415
     from vector_memory.storage.sqlite.transactions import SqliteWriter  # noqa: PLC0415
-    from vector_memory.storage.terms import words_of  # noqa: PLC0415
 
     writer = SqliteWriter(connection)
     for memory_id in fetch_column(connection, UNCUT):

@@ -1,0 +1,140 @@
+"""Results of reading, exporting and deleting memories."""
+
+from pydantic import Field
+
+from vector_memory.answers.models import (
+    SUPERSEDED,
+    Beginning,
+    LaterMemory,
+    MemoryEntry,
+    ObservationNote,
+    Omitted,
+    Provenance,
+    ReportsResult,
+    Result,
+    Share,
+    Succession,
+    Time,
+    Value,
+    unless_empty,
+    unless_zero,
+)
+
+
+class TaskContextResult(ReportsResult):
+    """What an agent needs to continue a session. Reports, notes and observations are shortened to their beginnings."""
+
+    pinned: list[Beginning] = unless_empty([])
+    session_context: MemoryEntry | None = None
+    input_prompts: list[Beginning] = Field(default=[])
+    recent_reports: list[Beginning] = Field(default=[])
+    recent_working_memory: list[Beginning] = Field(default=[])
+    recent_observations: list[Beginning] = Field(default=[])
+    superseded: int = unless_zero(SUPERSEDED)
+    omitted: list[Omitted] = unless_empty([])
+
+
+class ChunkEntry(Value):
+    """A chunk as a part of its document."""
+
+    chunk_id: int
+    chunk_index: int
+    content: str
+    chunk_type: str
+    header_path: str
+    level: int
+
+
+class ExpandedChunkResult(ReportsResult, Succession):
+    """A chunk with its neighbours. `expanded_content` is the part of the document that they cover, without overlaps."""
+
+    memory_id: int
+    memory_type: str
+    agent_id: str
+    session_id: str | None = None
+    created_at: Time
+    target_chunk_index: int
+    context_window: int
+    chunks_returned: int = 0
+    expanded_content: str
+    content_end: int | None = unless_empty(
+        description="Set if a chunk is cut: read on with get_memory_by_id from this offset"
+    )
+    chunks: list[ChunkEntry] = Field(default=[])
+
+
+class DocumentResult(ReportsResult, Succession):
+    """A document as stored, or the part of it that fits."""
+
+    memory_id: int
+    content: str
+    title: str | None = None
+    memory_type: str
+    agent_id: str
+    session_id: str | None = None
+    created_at: Time
+    chunk_count: int
+    content_length: int = Field(description="Length of the whole content in characters")
+    content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
+
+
+class MemoryResult(ReportsResult):
+    """One memory."""
+
+    memory: MemoryEntry
+
+
+class ExportResult(Result):
+    """A written file."""
+
+    file_path: str
+    memory_id: int
+    bytes_written: int
+
+
+class AmendResult(Result):
+    """What stands beside the text of a memory that was amended or pinned."""
+
+    memory_id: int
+    title: str | None = unless_empty()
+    description: str | None = unless_empty()
+    tags: list[str] = unless_empty([])
+
+
+class SupersedeResult(Result):
+    """What a memory supersedes now."""
+
+    memory_id: int
+    supersedes: list[int] = Field(default=[])
+
+
+class NearMemory(Provenance):
+    """A memory whose mean vector is near. `beginning` is the first words of its content.
+
+    `is_copy`: the newer of the two says all that the older one says.
+    """
+
+    memory_id: int
+    beginning: str
+    similarity: Share
+    is_copy: bool
+
+
+class MemoryPage(Value):
+    """All there is to say of a memory, uncut. `observations`: those on it, if it is a report.
+
+    `later`: the newest memories on its subject, which `later_more` further ones are on, too.
+    """
+
+    memory: MemoryEntry
+    chunks: list[ChunkEntry]
+    observations: list[ObservationNote]
+    nearest: list[NearMemory]
+    later: list[LaterMemory] = Field(default=[])
+    later_more: int = 0
+
+
+class DeleteResult(Result):
+    """A deleted memory."""
+
+    memory_id: int

@@ -1,0 +1,103 @@
+"""The forms of answers: what is sent of a result, and how much of its text. `server.lean` has the lean one."""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from vector_memory.answers.models import (
+    FineSearchResult,
+    FoundChunk,
+    FoundSection,
+    MediumSearchResult,
+    Result,
+    SharedProvenance,
+)
+from vector_memory.answers.tagged import FoundText
+from vector_memory.domain import Page
+
+H = TypeVar("H", bound=FoundChunk | FoundSection)
+
+ORIGIN = set(SharedProvenance.model_fields)
+"""The fields that say where a found text comes from."""
+
+
+class Form:
+    """The full form: all fields of a result, its whole text as far as the answer has room."""
+
+    cuts = False
+    """Whether hits are cut around the words of a question, whatever room the answer has."""
+
+    tells_counts = True
+    """Whether messages repeat the counts of an answer."""
+
+    def measured(self, result: BaseModel) -> Any:
+        """Return what a result, or a part of one, is sent as, for its size."""
+        return result
+
+    def sent(self, result: Result) -> dict[str, Any]:
+        """Return a result as it is sent."""
+        return result.model_dump(mode="json")
+
+    def failed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body of a failed call as it is sent."""
+        return body
+
+    def most_related(self, page: Page) -> int | None:  # noqa: ARG002
+        """Return how many results that only are related a page shows in a row at its end; None: all."""
+        return None
+
+    def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:  # noqa: ARG002
+        """Return hits with as much text as this form shows. `wanted`: terms; `sources`: memories by id, if it cuts."""
+        return [*hits]
+
+    def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:  # noqa: ARG002
+        """Return passages of files with as much text as this form shows."""
+        return [*passages]
+
+    def without_repeats(self, answer: Result) -> Result:
+        """Return an answer with chunks or sections without what it says twice; any other as it is.
+
+        What all results have in common stands beside them, and what a memory's results have in common in the first of
+        them. Each has its date, and each section the title of its document.
+        """
+        if not isinstance(answer, FineSearchResult | MediumSearchResult):
+            return answer
+        shared: dict[str, Any] = {}
+        kept = {"created_at"} | ({"title"} if isinstance(answer, MediumSearchResult) else set())
+        if len(answer.results) > 1:
+            first, *others = ({name: result[name] for name in ORIGIN} for result in answer.results)
+            alike = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+            shared = {name: value for name, value in alike.items() if name not in kept}
+        seen: set[int] = set()
+        noted: set[int] = set()
+        results = []
+        for result in answer.results:
+            left_out = set(ORIGIN if result.memory_id in seen else shared) - kept
+            left_out |= {"title"} if has_title_in_path(result) else set()
+            emptied: dict[str, Any] = {"later": [], "later_more": 0} if result.memory_id in seen else {}
+            if result.observations:
+                emptied |= {"observations": []} if result.memory_id in noted else {}
+                noted.add(result.memory_id)
+            left_out |= {"content_start"} if isinstance(result, FoundChunk) and result.content_end is None else set()
+            results.append(result.model_copy(update=dict.fromkeys(left_out) | emptied))
+            seen.add(result.memory_id)
+        if all(map(has_title_in_path, answer.results)):
+            shared.pop("title", None)
+        return answer.model_copy(update={**shared, "results": results})
+
+
+def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
+    """Return whether the heading path begins with the title."""
+    return result.header_path.partition(" > ")[0].lstrip("#").strip() == result.title
+
+
+def text_of(hit: FoundChunk | FoundSection) -> str:
+    """Return the name of the field with a hit's text."""
+    return "chunk_content" if isinstance(hit, FoundChunk) else "section_content"
+
+
+FULL = Form()
+FORM: ContextVar[Form] = ContextVar("FORM", default=FULL)
+"""The form of the current call's answer; what fits into it is measured in that form."""

@@ -1,0 +1,158 @@
+"""Converts stored memories to results."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from vector_memory.answers.budget import cut
+from vector_memory.answers.models import (
+    Beginning,
+    FoundBeginning,
+    FoundChunk,
+    FoundMemory,
+    FoundSection,
+    MemoryEntry,
+    ObservationNote,
+    SharedProvenance,
+    StoredText,
+)
+from vector_memory.domain import AsOf, MemoryKind, Scope
+from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps, read
+from vector_memory.storage.records import Memory, Origin
+
+R = TypeVar("R", FoundChunk, FoundSection, FoundMemory, FoundBeginning)
+
+SHOWN = [one.name for one in fields(Memory) if one.name in MemoryEntry.model_fields]
+"""The fields of a memory that results contain."""
+
+PLACE_OF, SHOWN_OF = attrgetter(*SharedProvenance.model_fields), attrgetter(*SHOWN)
+
+HASH_SHOWN = 16
+"""Hex digits of the content's SHA-256 in results."""
+
+BEGINNING = 500
+"""Bytes of a memory's beginning."""
+
+NOTED = 20
+"""Maximum number of observations that an answer names, and characters of each that it shows."""
+NOTE = 150
+
+READ_WITH = "get_memory_by_id"
+
+LINKED = 100
+"""Maximum number of memories that an answer names as those that replaced another one, or were replaced by it."""
+
+
+class Superseded(NamedTuple):
+    """How many superseded memories an answer leaves out, and what replaced those that it contains, by id."""
+
+    number: int = 0
+    by: Mapping[int, list[int]] = MappingProxyType({})
+
+
+def said_of_cut(entries: Sequence[StoredText], read_with: str = READ_WITH) -> str:
+    """Return a sentence that says how to read memories whose content is cut; empty if none is."""
+    count = sum(entry.content_end is not None for entry in entries)
+    return f" {count} shortened to fit: read on with {read_with} and offset = content_end." if count else ""
+
+
+def memory_entry(memory: Memory) -> MemoryEntry:
+    """Return a memory as an entry of a result."""
+    return MemoryEntry(**shown(memory))
+
+
+def found_memory(memory: Memory, **ranked: Any) -> FoundMemory:
+    """Return a memory as a search result. `ranked`: its further fields; without any it was matched by filters only."""
+    return FoundMemory(**shown(memory), **ranked)
+
+
+def shown(memory: Memory) -> dict[str, Any]:
+    """Return the fields of a memory that results contain."""
+    derived = {"content_hash": memory.content_hash[:HASH_SHOWN], "content_length": len(memory.content)}
+    return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | {"pinned": memory.pinned or None}
+
+
+def said_of_beginnings(entries: Sequence[StoredText]) -> str:
+    """Return a sentence that says how to read memories that were shortened; empty if none was."""
+    count = sum(entry.content_end is not None for entry in entries)
+    return (
+        f" Of {count} only the beginning is given: read on with {READ_WITH} and offset = content_end." if count else ""
+    )
+
+
+def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
+    """Return the fields of a memory's beginning of at most `length` bytes; None: of all of it."""
+    text, end = (memory.content, None) if length is None else cut(memory.content, 0, length)
+    held = {name: value for name, value in shown(memory).items() if name in Beginning.model_fields}
+    about = memory.metadata.get("parent_report_id")
+    return held | {"content": text, "content_end": end, "report_id": about if isinstance(about, int) else None}
+
+
+def observations_on(reader: Reader, sources: Iterable[Memory | Origin], as_of: AsOf = None) -> list[ObservationNote]:
+    """Return what `notes_on` returns for those of the memories that are reports."""
+    return notes_on(reader, {source.id for source in sources if source.memory_type == MemoryKind.REPORT}, as_of)
+
+
+@read
+def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> Steps[list[ObservationNote]]:
+    """Return the latest observations on these reports: corrections first, and of each the oldest."""
+    if not report_ids:
+        return []
+    found = yield from reader.memories.observations_on.steps(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of))
+    return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
+
+
+def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R]:
+    """Put observations into the results that they speak of, unless these match the question only weakly."""
+    return [
+        result.model_copy(update={"observations": [note for note in notes if note.report_id == result.memory_id]})
+        if result.match in (None, "strong")
+        else result
+        for result in results
+    ]
+
+
+@read
+def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Steps[Superseded]:
+    """Return what is superseded: what a scope of current memories leaves out, or of these memories of any other."""
+    if scope.as_of is None:
+        return Superseded((yield from reader.memories.count_superseded.steps(scope)))
+    by = by_first((yield from reader.lifecycle.superseding.steps(memory_ids))) if memory_ids else {}
+    return Superseded(by={older: newer[:LINKED] for older, newer in by.items()})
+
+
+def replaced_by(reader: Reader, memory_ids: Collection[int]) -> dict[int, list[int]]:
+    """Return which memories each of these has replaced."""
+    return by_first((newer, older) for older, newer in reader.lifecycle.superseded_by(memory_ids)) if memory_ids else {}
+
+
+def by_first(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the second values of pairs by the first ones."""
+    found = defaultdict[int, list[int]](list)
+    for first, second in pairs:
+        found[first].append(second)
+    return found
+
+
+def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
+    """Return the ids of what replaced a memory, and of what it replaced, by the names of their fields."""
+    of = reader.lifecycle
+    newer, older = reader.together(of.superseding.steps([memory_id]), of.superseded_by.steps([memory_id]))
+    return {
+        "superseded_by": [link.newer_id for link in newer[:LINKED]],
+        "supersedes": [link.older_id for link in older[:LINKED]],
+    }
+
+
+def counted_with_copies(results: Iterable[FoundChunk | FoundSection | FoundMemory]) -> int:
+    """Return how many results there are, and memories that say the same."""
+    return sum(1 + len(result.copies) for result in results)
+
+
+def provenance(source: Memory | Origin) -> dict[str, Any]:
+    """Return the fields that say where a found text comes from."""
+    return dict(zip(SharedProvenance.model_fields, PLACE_OF(source), strict=True))

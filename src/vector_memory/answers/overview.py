@@ -1,0 +1,162 @@
+"""Results that count and list: sessions, timelines, statistics, cleanups."""
+
+from pydantic import Field
+
+from vector_memory.answers.models import (
+    SUPERSEDED,
+    Provenance,
+    Result,
+    Succession,
+    Time,
+    Value,
+    unless_empty,
+    unless_zero,
+)
+
+
+class SessionStatsResult(Result):
+    """Counts of a session's memories. `without_vectors`: those found only by words so far."""
+
+    session_id: str
+    memory_counts: dict[str, int] = Field(default={})
+    agent_counts: dict[str, int] = Field(default={})
+    total_memories: int = 0
+    total_chunks: int = 0
+    without_vectors: int = 0
+    latest_iteration: int | None = None
+    earliest_created: Time | None = None
+    latest_created: Time | None = None
+
+
+class TimelineEntry(Provenance, Succession):
+    """A memory in a timeline. `beginning` is the first words of its content."""
+
+    memory_id: int
+    beginning: str
+    content_length: int
+    chunk_count: int
+    access_count: int = unless_zero("How often agents have read it")
+    pinned: bool = Field(default=False, exclude_if=lambda is_pinned: not is_pinned)
+
+
+class TimelineResult(Result):
+    """Memories, oldest first. `total_memories` also counts those beyond the limit."""
+
+    entries: list[TimelineEntry] = Field(default=[])
+    total_memories: int = 0
+    superseded: int = unless_zero(SUPERSEDED)
+
+
+class ReviewedMemory(Value):
+    """A memory in a review. `content` is its first words."""
+
+    id: int
+    memory_type: str
+    title: str | None = unless_empty()
+    agent_id: str
+    session_id: str | None = unless_empty()
+    created_at: Time
+    content: str
+
+
+class ReviewLine(ReviewedMemory):
+    """A memory to look at: one with a later one on its subject, or an old one that was never read."""
+
+    later: ReviewedMemory | None = unless_empty(description="The last memory on its subject: it may replace this one")
+    differences: list[str] = unless_empty([], "What the later one has in place of this one's values")
+    is_repeated: bool = unless_empty(default=False, description="Whether the later one says all that this one says")
+
+
+class ReviewResult(Result):
+    """What to look at in a memory, likely contradictions first. `total` also counts lines that are not shown."""
+
+    lines: list[ReviewLine] = Field(default=[])
+    total: int = 0
+
+
+class ActiveHour(Value):
+    """How many memories an agent stored in an hour, such as 2026-11-27T21, in UTC."""
+
+    hour: str
+    agent_id: str
+    memories: int
+
+
+class ActivityResult(Result):
+    """Who stored how much and when, by hour and agent; hours and agents without memories are left out."""
+
+    hours: list[ActiveHour] = Field(default=[])
+
+
+class MemoryStatsResult(Result):
+    """Counts of the whole file. `embedding_model` is the model that computed its vectors.
+
+    `pending_vectors`: number of memories whose vectors are being computed now.
+    """
+
+    memory_counts: dict[str, int] = Field(default={})
+    total_memories: int = 0
+    total_chunks: int = 0
+    total_sessions: int = 0
+    total_agents: int = 0
+    without_vectors: int = 0
+    pending_vectors: int = 0
+    embedding_model: str | None = None
+    database_bytes: int = 0
+    earliest_created: Time | None = None
+    latest_created: Time | None = None
+
+
+class SessionEntry(Value):
+    """A session. `agent_id` stored last, `agents` are the first agents by name, `agent_count` counts all of them."""
+
+    session_id: str
+    agent_id: str
+    agents: list[str]
+    agent_count: int
+    memory_count: int
+    latest_activity: Time
+    memory_types: dict[str, int]
+
+
+class SessionsResult(Result):
+    """Sessions, latest activity first. `total_sessions` also counts those beyond the limit."""
+
+    sessions: list[SessionEntry] = Field(default=[])
+    total_sessions: int = 0
+
+
+class CleanupResult(Result):
+    """What was deleted or, in a dry run, would be."""
+
+    memories_deleted: int = 0
+    chunks_deleted: int = 0
+    memories_kept: int = Field(default=0, description="Old, but they supersede or correct memories that stay")
+    dry_run: bool
+
+
+class PolicyResult(CleanupResult):
+    """What policies have deleted or, in a dry run, would. `by_rule`: memories that each rule deletes."""
+
+    by_rule: dict[str, int] = Field(default={})
+
+
+class BackfillResult(Result):
+    """Counts of a backfill."""
+
+    memories_processed: int = 0
+    chunks_processed: int = 0
+    memories_remaining: int = 0
+
+
+class SearchStatistics(Value):
+    """Latencies of this process's most recent searches, in seconds."""
+
+    total_queries: int
+    p50_time: float
+    p95_time: float
+    p99_time: float
+    slow_queries: int
+    slow_query_rate: float
+    slow_query_threshold: float
+    by_type: dict[str, int]

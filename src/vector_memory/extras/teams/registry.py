@@ -1,0 +1,198 @@
+"""What the servers of several teams share: the namespaces with their quotas, the tokens, and a key."""
+
+import os
+import re
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vector_memory.errors import NotFoundError, QuotaExceededError, ValidationError
+from vector_memory.extras.teams.tokens import Tokens
+from vector_memory.settings import DEFAULT_DIM, MemoryAddress
+from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.storage.disk.locking import lock, lock_file
+from vector_memory.storage.opening import open_teams
+from vector_memory.storage.teams import Sizes
+from vector_memory.writing.writer import require_room
+
+PACES = "paces"
+MINUTE = 60.0
+HEAD = struct.Struct("qq")
+"""Begins a file of calls: the limit, and how many calls were noted. Their times follow, the latest `limit` of them."""
+
+TIME = struct.Struct("d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The limits of a namespace; None: none. `megabytes`: of its database. `calls_per_minute`: on each machine."""
+
+    memories: int | None = None
+    megabytes: int | None = None
+    calls_per_minute: int | None = None
+
+    @property
+    def limits_size(self) -> bool:
+        """Whether it limits what the namespace may hold."""
+        return self.memories is not None or self.megabytes is not None
+
+    def require_room(self, memories: int, size: int) -> None:
+        """Raise QuotaExceededError if a namespace of this size has no room left."""
+        if self.memories is not None:
+            require_room(memories, self.memories)
+        if self.megabytes is not None and size >= self.megabytes * 2**20:
+            raise QuotaExceededError(
+                f"This namespace may take {self.megabytes:,} MB and is full: delete memories, or ask for more."
+            )
+
+
+class Paces:
+    """Counts the calls of the last minute in each namespace, in files that the processes of a machine share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / PACES
+
+    def count(self, name: str, most: int | None) -> None:
+        """Count a call. Raises QuotaExceededError, which says when to try again, if there were `most` already."""
+        if most is None:
+            return
+        make_private_folders(self._folder)
+        with lock_file(self._folder / name) as descriptor:
+            lock(descriptor)
+            wait = wait_for_place(descriptor, most) if most else MINUTE
+        if wait:
+            raise QuotaExceededError(
+                f"This namespace may make {most:,} calls a minute: try again in {max(1, round(wait))} s."
+            )
+
+
+def wait_for_place(descriptor: int, most: int) -> float:
+    """Note a call in a file, in place of the one `most` calls ago; or return in how many seconds that is a minute ago.
+
+    Times that are ahead are from before the machine was started.
+    """
+    now, head = time.monotonic(), os.pread(descriptor, HEAD.size, 0)
+    limit, number = HEAD.unpack(head) if len(head) == HEAD.size else (most, 0)
+    if limit != most:  # the limit was changed
+        number = 0
+    place = HEAD.size + number % most * TIME.size
+    if number >= most:
+        (before,) = TIME.unpack(os.pread(descriptor, TIME.size, place))
+        if now - MINUTE < before <= now:
+            return float(before + MINUTE - now)
+    os.pwrite(descriptor, TIME.pack(now), place)
+    os.pwrite(descriptor, HEAD.pack(most, number + 1), 0)
+    return 0.0
+
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
+"""A schema's name has up to 63 characters, three of which are the prefix."""
+
+UNLIMITED = Quota()
+
+QUOTA_SECONDS = 2.0
+"""How long a quota is believed before it is read again."""
+
+
+class Registry:
+    """The registry in a data folder, or in a database. `dimensions`: the length of vectors in new schemas.
+
+    Safe to use from several threads; several processes may use the same one. `tokens`: those that open the namespaces.
+    """
+
+    def __init__(self, place: MemoryAddress, dimensions: int = DEFAULT_DIM) -> None:
+        self.tables = open_teams(place, dimensions)
+        self.tokens = Tokens(self.tables)
+        self._quotas: dict[str, tuple[Quota, float]] = {}
+
+    def names(self) -> list[str]:
+        """Return the names of all namespaces, sorted."""
+        with self.tables.transaction() as teams:
+            return teams.namespaces()
+
+    def create(self, name: str, quota: Quota = UNLIMITED) -> None:
+        """Create an empty namespace, or its place again. Raises ValidationError for an invalid name or one in use."""
+        if not NAME.fullmatch(name):
+            raise ValidationError(
+                "A namespace's name has up to 60 lower-case letters, digits, hyphens and underscores."
+            )
+        with self.tables.transaction(writes=True) as teams:
+            if not teams.add_namespace(name, asdict(quota)):
+                if self.tables.has_memory(name):
+                    raise ValidationError(f"A namespace named {name} already exists.")
+                teams.set_limits(name, asdict(quota))
+            teams.make_memory(name)
+
+    def require(self, name: str) -> None:
+        """Raise NotFoundError unless there is such a namespace."""
+        self.quota(name)
+        if not self.tables.has_memory(name):
+            raise missing_namespace(name)
+
+    def address(self, name: str) -> MemoryAddress:
+        """Return where the memory of a namespace is."""
+        return self.tables.address(name)
+
+    def quota(self, name: str) -> Quota:
+        """Return the limits of a namespace. Raises NotFoundError."""
+        known, until = self._quotas.get(name, (UNLIMITED, 0.0))
+        if time.monotonic() < until:
+            return known
+        with self.tables.transaction() as teams:
+            limits = teams.limits(name)
+        if limits is None:
+            raise missing_namespace(name)
+        self._quotas[name] = quota, _ = Quota(**limits), time.monotonic() + QUOTA_SECONDS
+        return quota
+
+    def set_quota(self, name: str, quota: Quota) -> None:
+        """Limit a namespace. Servers notice it within seconds. Raises NotFoundError."""
+        with self.tables.transaction(writes=True) as teams:
+            if not teams.set_limits(name, asdict(quota)):
+                raise missing_namespace(name)
+
+    def sizes(self, name: str) -> Sizes:
+        """Return how much a namespace takes."""
+        return self.tables.sizes(name)
+
+    def tokens_of(self, name: str) -> list[Mapping[str, Any]]:
+        """Return the tokens of a namespace."""
+        with self.tables.transaction() as teams:
+            return [token for token in teams.tokens() if token["namespace"] == name]
+
+    def require_free(self, tokens: Sequence[Mapping[str, Any]]) -> None:
+        """Raise ValidationError if there are other tokens under the names of these."""
+        with self.tables.transaction() as teams:
+            known = {token["name"]: token["sha256"] for token in teams.tokens()}
+        for token in tokens:
+            if known.get(token["name"], token["sha256"]) != token["sha256"]:
+                raise ValidationError(
+                    f"The other database has another token {token['name']}: revoke one of them first."
+                )
+
+    def take_over(self, name: str, quota: Quota, tokens: Sequence[Mapping[str, Any]]) -> None:
+        """Add a namespace whose memory is here, with the tokens of another database. May be repeated."""
+        self.require_free(tokens)
+        with self.tables.transaction(writes=True) as teams:
+            is_new = teams.add_namespace(name, asdict(quota))
+            for token in tokens:
+                teams.add_token(token)
+            if is_new:
+                teams.make_memory(name)
+
+    def key(self) -> bytes:
+        """Return a secret that all servers share."""
+        with self.tables.transaction() as teams:
+            return teams.key()
+
+    def close(self) -> None:
+        """Close what is open. Repeated calls do nothing."""
+        self.tables.close()
+
+
+def missing_namespace(name: str) -> NotFoundError:
+    """Return the error for a namespace that does not exist."""
+    return NotFoundError(f"There is no namespace {name}: create it with `vector-memory namespace create {name}`.")

@@ -1,0 +1,163 @@
+"""What the page asks, and the files that it consists of."""
+
+import asyncio
+import io
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from vector_memory.domain import Scope
+from vector_memory.domain.validation import parse_id
+from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError
+from vector_memory.extras.window.api import Api, PageFacts, scope_of
+from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles
+from vector_memory.extras.window.report.session_report import source
+from vector_memory.store import SessionMemoryStore
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
+SHARED = ("shared.css", "shared.js")
+"""Files that the report of a session has, too."""
+
+
+def request_routes(
+    store: SessionMemoryStore, deletions: Deletions, facts: PageFacts, checkup: Checkup, shown: ShownFiles
+) -> list[Route]:
+    """Return the routes of what the page asks of a memory."""
+    uncounted = store.uncounted()
+    api = Api(uncounted, deletions, facts, shown, checkup)
+    return [*api.routes(), *Edits(uncounted, deletions, read_only=facts.read_only).routes()]
+
+
+def file_routes() -> list[Route]:
+    """Return the routes of the page's files. They are read once."""
+    folder = files(__package__) / "web"
+    found = {name: source(name) for name in SHARED}
+    for place in (folder, folder / "vendor"):
+        found |= {
+            one.name: one.read_text(encoding="utf-8") for one in place.iterdir() if Path(one.name).suffix in TYPES
+        }
+    return [Route("/", answering(found["index.html"], ".html"))] + [
+        Route(f"/{name}", answering(text, Path(name).suffix)) for name, text in found.items()
+    ]
+
+
+def answering(text: str, suffix: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that answers with a file."""
+
+    async def answer(_request: Request) -> Response:
+        return Response(text, media_type=TYPES[suffix])
+
+    return answer
+
+
+# What the page changes: each request is a call of the facade. A page that only reads changes nothing.
+
+AMENDED = ("title", "description", "tags")
+
+AT_ONCE = 1_000
+"""Memories that a request deletes."""
+
+
+class Edits:
+    """The requests of the page that change the memory."""
+
+    def __init__(self, store: SessionMemoryStore, deletions: Deletions, *, read_only: bool) -> None:
+        self._store = store
+        self._deletions = deletions
+        self._read_only = read_only
+
+    def routes(self) -> list[Route]:
+        """Return the routes of all requests."""
+        store, one = self._store, "/api/memories/{memory_id}"
+        return [
+            self._route(one, "PUT", self._amend),
+            self._route(f"{one}/pin", "PUT", in_thread(store.pin)),
+            self._route(f"{one}/pin", "DELETE", in_thread(store.unpin)),
+            self._route(f"{one}/older/{{older_id}}", "PUT", in_thread(store.supersede)),
+            self._route(f"{one}/older/{{older_id}}", "DELETE", in_thread(store.release)),
+            self._route(f"{one}/copies/{{older_id}}", "PUT", in_thread(store.merge)),
+            self._route(f"{one}/later", "DELETE", in_thread(store.dismiss)),
+            self._route(f"{one}/deletion", "PUT", self._delete),
+            self._route(f"{one}/deletion", "DELETE", self._undo),
+            self._route("/api/deletion", "PUT", self._delete_listed),
+            self._route("/api/deletion", "DELETE", self._undo_all),
+            self._route("/api/import", "POST", self._import),
+        ]
+
+    def _route(self, path: str, method: str, act: Callable[[Request], Awaitable[Any]]) -> Route:
+        async def endpoint(request: Request) -> Response:
+            if self._read_only:
+                raise AccessDeniedError("This page only reads: start it without --read-only.")
+            return JSONResponse(await act(request))
+
+        return Route(path, endpoint, methods=[method])
+
+    async def _amend(self, request: Request) -> Any:
+        sent = await body_of(request)
+        changes = {name: sent.get(name) for name in AMENDED}
+        answer = await asyncio.to_thread(self._store.amend_memory, request.path_params["memory_id"], **changes)
+        return answer.model_dump(mode="json")
+
+    async def _delete(self, request: Request) -> Any:
+        """Delete a memory soon."""
+        self._deletions.schedule(parse_id("memory_id", request.path_params["memory_id"]))
+        return {"deleting": self._deletions.waiting()}
+
+    async def _undo(self, request: Request) -> Any:
+        """Do not delete a memory."""
+        if not self._deletions.undo(parse_id("memory_id", request.path_params["memory_id"])):
+            raise NotFoundError("It is too late: the memory was deleted.")
+        return {"deleting": self._deletions.waiting()}
+
+    async def _delete_listed(self, request: Request) -> Any:
+        """Delete soon what the filters of an address name, the latest first."""
+        scope = scope_of(request)
+        if replace(scope, as_of=None) == Scope():
+            raise ValidationError("Choose what to delete with a filter.")
+        found = await asyncio.to_thread(self._store.get_timeline, scope, AT_ONCE)
+        self._deletions.schedule(*(entry.memory_id for entry in found.entries))
+        return {"deleting": self._deletions.waiting()}
+
+    async def _undo_all(self, _request: Request) -> Any:
+        self._deletions.undo_all()
+        return {"deleting": {}}
+
+    async def _import(self, request: Request) -> Any:
+        """Add the memories of an export, and compute their vectors in the background."""
+        sent = await body_of(request)
+        if not isinstance(sent.get("lines"), str):
+            raise ValidationError("Choose a file that was exported.")
+        source, session = io.BytesIO(sent["lines"].encode(errors="replace")), sent.get("session") or None
+        added = await asyncio.to_thread(self._store.import_memories, source, as_session=session)
+        self._store.start_background_work()
+        return added._asdict()
+
+
+def in_thread(act: Callable[..., Any]) -> Callable[[Request], Awaitable[Any]]:
+    """Return what calls a method of the facade with the ids in the path of a request."""
+
+    async def called(request: Request) -> Any:
+        answer = await asyncio.to_thread(partial(act, *request.path_params.values()))
+        return answer.model_dump(mode="json")
+
+    return called
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """Return the JSON object that a request has sent. Raises ValidationError."""
+    try:
+        sent = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        sent = None
+    if not isinstance(sent, dict):
+        raise ValidationError("Send a JSON object.")
+    return sent

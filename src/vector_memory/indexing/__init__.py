@@ -1,1 +1,0 @@
-"""Derives search data from a text: chunks, terms, passages and vectors."""

@@ -1,5 +1,0 @@
-"""The session report: an HTML page that needs no server and no network."""
-
-from vector_memory.maintenance.report.session_report import SelectionPages, SessionPage, SessionReports
-
-__all__ = ["SelectionPages", "SessionPage", "SessionReports"]

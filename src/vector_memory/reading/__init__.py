@@ -1,0 +1,1 @@
+"""Reading memories: documents, contexts, changes, recaps, reviews, exports."""

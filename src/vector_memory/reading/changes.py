@@ -1,0 +1,219 @@
+"""Returns what is new in a session: memories stored since the caller's last call."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vector_memory.answers.budget import ResponseBudget
+from vector_memory.answers.mapping import (
+    BEGINNING,
+    LINKED,
+    beginning,
+    observations_on,
+    replaced_by,
+    said_of_beginnings,
+    superseded_in,
+    with_notes,
+)
+from vector_memory.answers.models import ChangesResult, FoundBeginning
+from vector_memory.domain import ANY, TRAITS, MemoryKind, Page, Scope, best_of
+from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
+from vector_memory.errors import ValidationError
+from vector_memory.reading.documents import AccessRecorder
+from vector_memory.search import Retriever, SearchTimer
+from vector_memory.search.answer import COARSE, copies_of
+from vector_memory.search.copies import RUN, folded, whole_runs
+from vector_memory.search.judge import judged
+from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
+from vector_memory.search.retrieval import find_among, note_on_missing
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Cursor
+
+NOW = "now"
+"""The cursor for memories stored from now on."""
+
+UNKNOWN_SESSION = "Nothing is stored in this session yet. If other agents use it, check its id with list_sessions."
+
+
+LOST = (
+    "The memory goes on from a copy that lacks what was stored last: what had the ids after {kept}, up to {known}, is "
+    "lost. Store again what you know of it."
+)
+
+
+class Changes:
+    """Returns memories stored since a cursor."""
+
+    def __init__(
+        self, storage: Storage, retriever: Retriever, timer: SearchTimer, budget: ResponseBudget, access: AccessRecorder
+    ) -> None:
+        self._storage = storage
+        self._retriever = retriever
+        self._timer = timer
+        self._budget = budget
+        self._access = access
+
+    def since(
+        self, cursor: str | int | None, scope: Scope, query: str | None, page: Page, *, full: bool
+    ) -> ChangesResult:
+        """Return the beginnings of what is new in the scope, oldest first, or with a query the best matches.
+
+        `full`: whole texts, as far as they fit. Without a cursor everything is new; `"now"` returns only a cursor. A
+        caller that always sends the cursor of the last answer misses nothing and reads nothing twice. Raises
+        ValidationError for a cursor that this file has not returned.
+        """
+        check_label("session_id", scope.session_id, MAX_IDENTIFIER)
+        if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
+            raise ValidationError(f"A {scope.kind} belongs to no session: use the search tools for this kind.")
+        length = None if full else BEGINNING
+        if query is None:
+            answer = self._in_order(cursor, scope, page, length)
+        else:
+            answer = self._best(cursor, scope, query, page, length)
+        self._access.record([memory.id for memory in answer.results if memory.content_end is None])
+        return answer
+
+    def _in_order(self, cursor: str | int | None, scope: Scope, page: Page, length: int | None) -> ChangesResult:
+        with self._timer.time("search_changes"), self._storage.read() as reader:
+            end = reader.cursor()
+            start, lost = position(cursor, end)
+            since = replace(scope, after_id=start.memory_id)
+            total = reader.memories.count(since)
+            memories = reader.memories.changes_after(start, scope, page.limit)
+            is_empty = not total and not reader.memories.count(Scope(session_id=scope.session_id, as_of=ANY))
+            observations = observations_on(reader, memories, scope.as_of)
+            superseded = superseded_in(reader, since, ids := [memory.id for memory in memories])
+            replaced = replaced_by(reader, ids)
+            later = reader.run(self._retriever.later_of(reader, ids, scope))
+        found = [
+            FoundBeginning(
+                **beginning(memory, length),
+                superseded_by=superseded.by.get(memory.id, []),
+                supersedes=replaced.get(memory.id, [])[:LINKED],
+                **later.get(memory.id, {}),
+            )
+            for memory in memories
+        ]
+        found = with_notes(found, observations)
+
+        def build(budget: ResponseBudget) -> ChangesResult:
+            shown = budget.share(found)
+            said = UNKNOWN_SESSION if is_empty else in_order_message(shown, total)
+            has_more = len(shown) < total
+            return ChangesResult(
+                results=shown,
+                cursor=str(end if not has_more else Cursor(shown[-1].id) if shown else start),
+                has_more=has_more,
+                total_new=total,
+                superseded=superseded.number,
+                message=" ".join(filter(None, (lost, said))),
+            )
+
+        return self._budget.within(page.max_tokens).fit(build)
+
+    def _best(
+        self, cursor: str | int | None, scope: Scope, query: str, page: Page, length: int | None
+    ) -> ChangesResult:
+        with self._timer.time("search_changes"):
+            question = self._retriever.prepare(query, scope=scope)
+            with self._retriever.answering(question, scope) as retrieval:
+                reader, question = retrieval.reader, retrieval.question
+                start, lost = position(cursor, end := reader.cursor())
+                scope = replace(scope, after_id=start.memory_id)
+                counts = reader.memories.count_by(scope, "kind")
+                kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
+                retrievals = [self._retriever.within(reader, question, one) for one in kinds]
+                ranked = find_among(retrievals, whole_runs(page.limit + RUN), memories=True)
+                matches = judged(ranked, question)
+                if self._retriever.folds(scope, page):
+                    matches = folded(matches, copies_of(COARSE, reader, matches, page.limit, ranked.origins))
+                hits = [hit for hit in matches if hit.match != "weak"][: page.limit]
+                left_out = min(page.limit, len(matches)) - len(hits)
+                memories = reader.memories.get_all([hit.id for hit in hits])
+                missing = note_on_missing(reader, scope)
+                observations = observations_on(reader, memories.values(), scope.as_of)
+                superseded, replaced = superseded_in(reader, scope, memories), replaced_by(reader, memories)
+                later = reader.run(self._retriever.later_of(reader, list(memories), scope))
+        found = [
+            FoundBeginning(
+                **beginning(memories[hit.id], length),
+                score=hit.score,
+                match=hit.match,
+                similarity=hit.similarity,
+                superseded_by=superseded.by.get(hit.id, []),
+                supersedes=replaced.get(hit.id, [])[:LINKED],
+                copies=list(hit.copies),
+                **later.get(hit.id, {}),
+            )
+            for hit in hits
+        ]
+        found = with_notes(found, observations)
+        total = sum(counts.values())
+        confidence = best_of([hit.match for hit in matches])
+        notes = (
+            lost,
+            question.problem,
+            missing,
+            cut_short(scope) if ranked.partial else None,
+            {"related": NO_CLOSE_MATCH, "weak": NO_MATCH}.get(confidence or ""),
+        )
+
+        def build(budget: ResponseBudget) -> ChangesResult:
+            shown = budget.share(found)
+            return ChangesResult(
+                results=shown,
+                cursor=str(end),
+                total_new=total,
+                confidence=confidence,
+                weak=left_out,
+                superseded=superseded.number,
+                message=" ".join([best_message(shown, total), *said_with(notes, left_out)]),
+            )
+
+        return self._budget.within(page.max_tokens).fit(build)
+
+
+def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:
+    """Return the cursor after which memories are new, and what to say if some before it are lost.
+
+    `end`: the newest cursor.
+    """
+    if since is None:
+        return Cursor(), None
+    if since == NOW:
+        return end, None
+    try:
+        known = Cursor.parse("since", since)
+    except ValidationError:
+        raise ValidationError('since must be the cursor of an earlier answer or "now": send one, or omit it.') from None
+    kept = end.kept_of(known)
+    if kept != known:
+        return kept, LOST.format(kept=kept, known=known)
+    if known > end and end.may_fall:
+        return end, None
+    if known > end:
+        raise ValidationError(
+            "since is not a cursor of this memory: the server now uses another file, or an older copy of it. Omit "
+            'since to read from the start, or send "now" to read only what is stored from now on.'
+        )
+    return known, None
+
+
+def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
+    """Say how much is new, and how to continue."""
+    if not total:
+        return "Nothing new."
+    if not shown:
+        return f"{total} new. The first one does not fit: repeat with a larger max_tokens and the same since."
+    if len(shown) == total:
+        return f"{total} new, all in this answer.{said_of_beginnings(shown)}"
+    return (
+        f"The first {len(shown)} of {total} new. For more, call again with since = cursor.{said_of_beginnings(shown)}"
+    )
+
+
+def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
+    """Say how much of what is new is shown, and how to read the rest."""
+    if not total:
+        return "Nothing new."
+    rest = "" if len(shown) == total else " To read all of them, send the same since without query."
+    return f"The best {len(shown)} of {total} new.{rest}{said_of_beginnings(shown)}"

@@ -1,0 +1,190 @@
+"""Says what in a memory may be out of date: memories with later ones on their subject, and those that nobody reads."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+from vector_memory.answers.budget import ResponseBudget
+from vector_memory.answers.mapping import beginning
+from vector_memory.answers.models import Result
+from vector_memory.answers.overview import ReviewedMemory, ReviewLine, ReviewResult
+from vector_memory.domain import Scope
+from vector_memory.domain.text import counted
+from vector_memory.domain.validation import MAX_LIMIT, check_range, parse_id
+from vector_memory.search.copies import repeats
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Link, Memory
+from vector_memory.texts.terms import STOP_WORDS
+from vector_memory.writing.writer import require_existing
+
+COMPARED = 200
+"""The texts of so many memories are compared with later ones: of those whose subject was taken up last."""
+
+UNREAD_DAYS = 30
+"""What was stored so long ago and never read may not be needed."""
+
+LENGTH = 200
+"""Bytes of a beginning."""
+
+
+class Review:
+    """Reviews a memory, without a language model."""
+
+    def __init__(self, storage: Storage, budget: ResponseBudget) -> None:
+        self._storage = storage
+        self._budget = budget
+
+    def review(self, scope: Scope, limit: int) -> ReviewResult:
+        """Return what to look at in a scope: likely contradictions first, then what is older, then what is unread."""
+        check_range("limit", limit, 1, MAX_LIMIT)
+        before = (datetime.now(UTC) - timedelta(days=UNREAD_DAYS)).isoformat(timespec="microseconds")
+        with self._storage.read() as reader:
+            latest = latest_of_each(reader.links.within(scope))
+            compared = sorted(latest, key=lambda older: (-latest[older], -older))[:COMPARED]
+            memories = reader.memories.get_all(sorted({*compared, *(latest[older] for older in compared)}))
+            unread = reader.links.unread(scope, before)
+            old = reader.memories.get_all(unread[:limit])
+        older = [line_for(memories[one], memories[latest[one]]) for one in compared if one in memories]
+        older.sort(key=lambda line: not line.differences)
+        lines = [*older, *map(line_for, old.values())]
+
+        def build(budget: ResponseBudget) -> ReviewResult:
+            shown = budget.fitting(lines[:limit])
+            total, message = len(latest) + len(unread), review_message(shown, len(latest))
+            return ReviewResult(lines=shown, total=total, message=message)
+
+        return self._budget.fit(build)
+
+    def dismiss(self, memory_id: str | int) -> Result:
+        """Forget the later memories on the subject of a memory: none of them corrects it. Raises NotFoundError."""
+        number = parse_id("memory_id", memory_id)
+        with self._storage.write() as writer:
+            require_existing(writer, [number])
+            writer.unlink(number)
+        return Result(message=f"No memory stored so far corrects memory {number}.")
+
+
+def latest_of_each(links: Iterable[Link]) -> dict[int, int]:
+    """Return for each memory with later ones on its subject the last of them, also of those on theirs.
+
+    Only what was stored later counts, whatever its date: nothing else can supersede it.
+    """
+    latest: dict[int, int] = {}
+    stored_later = [link for link in links if link.newer_id > link.older_id]
+    for link in sorted(stored_later, key=lambda link: -link.newer_id):
+        last = latest.get(link.newer_id, link.newer_id)
+        latest[link.older_id] = max(latest.get(link.older_id, 0), last)
+    return latest
+
+
+def line_for(memory: Memory, later: Memory | None = None) -> ReviewLine:
+    """Return the line for a memory, with the last one on its subject if there is any."""
+    return ReviewLine(
+        **reviewed(memory),
+        later=None if later is None else ReviewedMemory(**reviewed(later)),
+        differences=[] if later is None else differing(memory.content, later.content),
+        is_repeated=later is not None and repeats(later, memory),
+    )
+
+
+def reviewed(memory: Memory) -> dict[str, Any]:
+    """Return the fields of a memory that a review shows."""
+    fields = beginning(memory, LENGTH)
+    return {name: fields[name] for name in ReviewedMemory.model_fields}
+
+
+def review_message(lines: Sequence[ReviewLine], older: int) -> str:
+    """Say what there is, and what to do with it. `older`: number of memories with a later one on their subject."""
+    if not lines:
+        return "Nothing to review: no memory has a later one on its subject, and none is old and unread."
+    if not older:
+        return f"{counted(len(lines), 'memory was', 'memories were')} never read in {UNREAD_DAYS} days."
+    return (
+        f"{counted(older, 'memory has', 'memories have')} a later one on the subject. Read both: if the later one "
+        "replaces the older, let it supersede that one."
+    )
+
+
+# Finds where two texts on one subject say different things: other numbers, versions, dates or paths, and negations.
+
+FACT = re.compile(
+    r"(?P<path>(?:https?://|[~.]{0,2}/)?[\w.-]+(?:/[\w.-]+)+/?)"
+    r"|(?P<date>\b\d{4}-\d\d-\d\d\b)"
+    r"|(?P<time>\b\d{1,2}:\d\d\b)"
+    r"|(?P<version>\bv?\d+(?:\.\d+){2,}\b|\bv\d+(?:\.\d+)*\b)"
+    r"|(?P<number>(?<![\w.-])[$€£]?\d[\d,]*(?:\.\d+)?(?:\s?(?:%|(?:[µm]?s|min|h|[kKMGT]i?B|[kMG]?Hz|px)\b))?)"
+)
+SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+WORD = re.compile(r"[^\W\d_]{2,}")
+NEGATION = re.compile(r"\b(?:not|no|never|without|cannot|stopped|disabled|removed|\w+n[\u2019']t)\b", re.IGNORECASE)
+
+ALIKE = 0.5
+"""The share of their words that two sentences have in common if one is the negation of the other."""
+MOST = 3
+"""Maximum number of differences named."""
+FACTS_COMPARED = 200
+"""Maximum number of facts, and of sentences, of a text that are compared."""
+SHOWN = 80
+"""Maximum number of characters of a sentence or a value shown."""
+
+
+class Fact(NamedTuple):
+    """A number, version, date, time or path, and the words of its sentence."""
+
+    kind: str
+    value: str
+    words: frozenset[str]
+
+
+def differing(older: str, newer: str) -> list[str]:
+    """Return up to MOST lines that say what one text has in place of what another one has, such as `8080 → 9090`."""
+    earlier, later = (list(islice(facts_of(text), FACTS_COMPARED)) for text in (older, newer))
+    kept = {fact.value for fact in earlier} & {fact.value for fact in later}
+    changed = [
+        (len(one.words & other.words), f"{clipped_to(one.value)} → {clipped_to(other.value)}")
+        for one, other in product(earlier, later)
+        if one.kind == other.kind and not {one.value, other.value} & kept and one.words & other.words
+    ]
+    best = [line for _, line in sorted(changed, key=lambda each: -each[0])]
+    return list(dict.fromkeys([*one_of_each(best), *negations(older, newer)]))[:MOST]
+
+
+def one_of_each(lines: Sequence[str]) -> list[str]:
+    """Return the lines whose first value no line before it has, nor their second value."""
+    known, found = set[str](), []
+    for line in lines:
+        values = set(line.split(" → "))
+        if not values & known:
+            found.append(line)
+        known |= values
+    return found
+
+
+def facts_of(text: str) -> Iterator[Fact]:
+    """Yield the facts of a text, in order."""
+    for sentence in SENTENCE.split(text):
+        words = words_in(sentence)
+        for found in FACT.finditer(sentence):
+            yield Fact(str(found.lastgroup), found[0].rstrip(".,"), words)
+
+
+def negations(older: str, newer: str) -> Iterator[str]:
+    """Yield the newer of two sentences with the same words, of which one is negated."""
+    for one, other in product(*(SENTENCE.split(text)[:FACTS_COMPARED] for text in (older, newer))):
+        if bool(NEGATION.search(one)) != bool(NEGATION.search(other)):
+            first, second = words_in(one), words_in(other)
+            if first and second and len(first & second) >= ALIKE * len(first | second):
+                yield clipped_to(other.strip())
+
+
+def words_in(sentence: str) -> frozenset[str]:
+    """Return the words of a sentence that have a meaning of their own, but for negations."""
+    without = NEGATION.sub(" ", sentence).lower()
+    return frozenset(WORD.findall(without)) - STOP_WORDS
+
+
+def clipped_to(text: str) -> str:
+    """Return a text as far as it is shown."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

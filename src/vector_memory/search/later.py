@@ -1,0 +1,145 @@
+"""What an answer says beside its results: what stands next to a short hit, and which newer memories say more.
+
+A turn of a conversation often says little alone. `later_links` has the newer memories on the subject of older ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from vector_memory.answers.budget import MARK
+from vector_memory.answers.models import FoundChunk, FoundMemory, FoundSection, LaterMemory
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain.validation import check_range
+from vector_memory.storage.base import Reader
+from vector_memory.storage.connection import Steps, read
+from vector_memory.storage.records import Later, Neighbours
+
+T = TypeVar("T", FoundChunk, FoundMemory)
+H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
+
+SAID = {MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY}
+"""The kinds that hooks store a conversation as. A report has no neighbours: those would be other documents."""
+
+NEIGHBOURS = 1
+"""Default number of memories on either side of a short hit."""
+
+MAX_NEIGHBOURS = 5
+
+SHORT_TOKENS = 60
+"""A hit with fewer tokens is short."""
+
+SHORT_BYTES = 4 * SHORT_TOKENS
+"""The same for memories that are not chunked, whose tokens were not counted."""
+
+SHOWN = 400
+"""Characters of a neighbour."""
+
+ALONE = Neighbours([], [])
+
+
+def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count: int) -> Steps[dict[int, Neighbours]]:
+    """Return what was said beside memories, up to `count` (0-5) on either side, by id; in a scope of one agent, by it.
+
+    Nothing for a memory with several chunks, or one that is not of a conversation. Raises ValidationError.
+    """
+    check_range("neighbours", count, 0, MAX_NEIGHBOURS)
+    wanted = sorted(set(memory_ids)) if count and scope.kind in SAID else []
+    same_agent = scope.agent_id is not None
+    neighbours = reader.memories.neighbours.steps(wanted, count, SHOWN + 1, same_agent=same_agent)
+    return (yield from neighbours) if wanted else {}
+
+
+def beside(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bool = False) -> list[T]:
+    """Return the results with their neighbours, except those already in the answer.
+
+    `is_part`: most of the results are not in the answer, which leaves out what is repeated (`without_repeated`).
+    """
+    numbers = [result.memory_id if isinstance(result, FoundChunk) else result.id for result in results]
+    given = set() if is_part else set(numbers)
+    fuller = []
+    for number, result in zip(numbers, results, strict=True):
+        sides = [[one for one in side if one.memory_id not in given] for side in known.get(number, ALONE)]
+        given.update(one.memory_id for side in sides for one in side if not is_part)
+        before, after = ([_shown(one.beginning) for one in side] for side in sides)
+        fuller.append(result.model_copy(update={"context_before": before, "context_after": after}))
+    return fuller
+
+
+def without_repeated(results: Sequence[H]) -> list[H]:
+    """Return results of several answers without neighbours that are hits themselves, or stand beside an earlier one."""
+    given = {_shown(result.chunk_content) for result in results if isinstance(result, FoundChunk)}
+    once: list[H] = []
+    for result in results:
+        sides: dict[str, list[str]] = {}
+        if isinstance(result, FoundChunk):
+            for name in ("context_before", "context_after"):
+                sides[name] = [text for text in result[name] if text not in given]
+                given.update(sides[name])
+        once.append(cast("H", result.model_copy(update=sides)))
+    return once
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN else text[:SHOWN] + MARK
+
+
+# Newer memories on the subjects of results.
+
+MOST_NAMED = 3
+BEGINNING = 240
+"""Characters of each that is named."""
+
+BEHIND = 0.1
+"""A link with so much less evidence than the best one of the same memory does not count."""
+
+LaterFields = Mapping[int, Mapping[str, Any]]
+"""The fields `later` and `later_more` of the results of memories, by the ids of those that have newer ones."""
+
+
+def later_fields(
+    reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()
+) -> Steps[LaterFields]:
+    """Return what names the newer memories of a scope's session, or of all, that are on the subjects of memories.
+
+    Of those `given` in the same answer, the text is not repeated.
+    """
+    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
+    found = yield from newer_memories.steps(reader, memory_ids, within, BEGINNING)
+    return {number: fields_of(newer, given) for number, newer in found.items()}
+
+
+def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) -> LaterFields:
+    """Return these fields and the field `superseded_by` of the results of memories."""
+    numbers = later.keys() | superseded.keys()
+    return {number: {**later.get(number, {}), "superseded_by": superseded.get(number, [])} for number in numbers}
+
+
+@read
+def newer_memories(
+    reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int
+) -> Steps[dict[int, list[Later]]]:
+    """Return the newer memories of a scope on the subjects of memories, the newest first, by the ids of the older ones.
+
+    Only those that are about as likely to be on the subject as the likeliest. `characters`: of their beginnings.
+    """
+    linked = defaultdict[int, list[Later]](list)
+    for one in (yield from reader.links.later_than.steps(memory_ids, scope, characters)) if memory_ids else ():
+        linked[one.older_id].append(one)
+    most = {number: max(one.evidence for one in found) for number, found in linked.items()}
+    return {number: [one for one in found if one.evidence >= most[number] - BEHIND] for number, found in linked.items()}
+
+
+def fields_of(found: Sequence[Later], given: Collection[int]) -> dict[str, Any]:
+    """Return the fields for the newer memories of one memory."""
+    named = [
+        LaterMemory(
+            id=one.id,
+            title=one.title,
+            agent_id=one.agent_id,
+            created_at=one.created_at,
+            beginning=None if one.id in given else one.beginning,
+        )
+        for one in found[:MOST_NAMED]
+    ]
+    return {"later": named, "later_more": len(found) - len(named)}

@@ -1,1 +1,0 @@
-"""Memories of sessions: storing, reading, changes, exports."""

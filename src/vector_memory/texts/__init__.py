@@ -1,0 +1,1 @@
+"""Texts: cutting them into chunks and passages, counting tokens, splitting into terms, removing secrets."""

@@ -1,0 +1,250 @@
+"""The rules for secrets, in the order in which they count: tokens first, then values behind a name."""
+
+import json
+import re
+from importlib.resources import files
+
+from vector_memory.texts.redaction_rule import (
+    WORD_ENDS,
+    WORD_STARTS,
+    Rule,
+    any_value,
+    is_key,
+    is_password,
+    is_quoted_password,
+    is_split_url_password,
+    is_token,
+    is_url_password,
+    labelled,
+    prefixed,
+)
+
+# Tokens that are recognized by how they begin.
+
+KEY_BODY = r"""
+    -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----
+    (?>(?:(?>(?:\s|\\[nr])*)[\w-]{1,30}:\ \S{1,100})*)
+    (?P<secret>
+        (?:(?>(?:\s|\\[nr]|["'+,])*)[A-Za-z0-9+/]{16,}+={0,2})+
+        (?:(?>(?:\s|\\[nr]|["'+,])*)=?[A-Za-z0-9+/]{1,15}={0,2}(?=(?>(?:\s|\\[nr]|["'+,])*)-----END))?
+    )
+"""
+
+TOKENS = (
+    labelled("private key", "-----begin", KEY_BODY, any_value),
+    prefixed("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36,251}"),
+    prefixed("GitHub token", "github_pat_", r"[A-Za-z0-9_]{40,255}"),
+    prefixed("GitLab token", "glpat- gldt- glrt- glrtr- glptt- glcbt- glft- glsoat- glagent-", r"[\w.-]{20,300}"),
+    prefixed("AWS access key id", "AKIA ASIA", r"(?![A-Z0-9]*EXAMPLE)[A-Z2-7]{16}"),
+    prefixed("Anthropic key", "sk-ant-", r"[\w-]{32,300}"),
+    prefixed("OpenAI key", "sk-proj- sk-svcacct- sk-admin- sk-None-", r"[\w-]{32,300}"),
+    prefixed("API key", "sk-or-v1- gsk_ pplx- xai- r8_ fw_ tvly- lsv2_pt_ lsv2_sk_ nvapi- csk-", r"[\w-]{30,300}"),
+    prefixed("OpenAI key", "sk-", r"[A-Za-z0-9]{32,200}"),
+    prefixed("Slack token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", r"[A-Za-z0-9-]{20,300}"),
+    labelled("Slack webhook", "hooks.slack.com/", r"hooks\.slack\.com/\w{1,12}/ (?P<secret>[\w/]{20,120})", any_value),
+    labelled("Discord webhook", "/api/webhooks/", r"/api/webhooks/\d{15,20}/ (?P<secret>[\w-]{30,120})", any_value),
+    prefixed("Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[A-Za-z0-9]{16,250}"),
+    prefixed("webhook secret", "whsec_", r"[A-Za-z0-9+/=]{24,200}"),
+    prefixed("Google API key", "AIza", r"[\w-]{35}"),
+    prefixed("Google client secret", "GOCSPX-", r"[\w-]{20,60}"),
+    prefixed("Google access token", "ya29.", r"[\w-]{20,2000}"),
+    prefixed("npm token", "npm_", r"[A-Za-z0-9]{36}"),
+    prefixed("PyPI token", "pypi-AgE", r"[\w-]{50,1000}"),
+    prefixed("RubyGems key", "rubygems_", r"[0-9a-f]{48}"),
+    prefixed("Docker token", "dckr_pat_ dckr_oat_", r"[\w-]{20,100}"),
+    prefixed("SendGrid key", "SG.", r"[\w-]{16,32}\.[\w-]{32,64}"),
+    prefixed("Mailgun key", "key-", r"[0-9a-f]{32}"),
+    prefixed("Twilio key", "SK", r"[0-9a-f]{32}"),
+    prefixed("Hugging Face token", "hf_ api_org_", r"[A-Za-z]{34}"),
+    prefixed("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{64}"),
+    prefixed("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"[0-9a-fA-F]{32}"),
+    prefixed("Databricks token", "dapi", r"[0-9a-f]{32}(?:-\d)?"),
+    prefixed("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", r"[\w.-]{40,80}"),
+    prefixed("Vault token", "hvs. hvb. hvr.", r"[\w-]{24,300}"),
+    prefixed("Linear key", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,64}"),
+    prefixed("Notion token", "ntn_", r"[A-Za-z0-9]{40,60}"),
+    prefixed("Figma token", "figd_ figo_", r"[\w-]{36,60}"),
+    prefixed("Airtable token", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    prefixed("Grafana token", "glsa_", r"[A-Za-z0-9]{32}_[0-9a-fA-F]{8}"),
+    prefixed("Grafana token", "glc_eyJ", r"[A-Za-z0-9+/=]{32,400}"),
+    prefixed("New Relic key", "NRAK- NRJS- NRII-", r"[\w-]{19,48}"),
+    prefixed("Sentry token", "sntrys_ sntryu_", r"[\w+/=-]{40,400}"),
+    prefixed("Postman key", "PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
+    prefixed("Supabase key", "sbp_ sb_secret_", r"[\w-]{20,80}"),
+    prefixed("Atlassian token", "ATATT3 ATCTT3 ATBB ATSTT3", r"[\w=-]{24,300}"),
+    prefixed("Square token", "sq0atp- sq0csp- sq0idp-", r"[\w-]{22,50}"),
+    prefixed("Pulumi token", "pul-", r"[0-9a-f]{40}"),
+    prefixed("PlanetScale token", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[\w.-]{32,64}"),
+    prefixed("Tailscale key", "tskey-", r"[a-z]{1,10}-[A-Za-z0-9-]{20,80}"),
+    prefixed("age key", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}"),
+    prefixed("Facebook token", "EAACE EAAG EAAB", r"[A-Za-z0-9]{60,300}"),
+    prefixed("Dynatrace token", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    prefixed("GitLab token", "glimt- gloas- glffct- glwt- GR1348941", r"[\w.-]{20,300}"),
+    prefixed("HubSpot token", "pat-na pat-eu pat-ap", r"\d-(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"),
+    prefixed("Mapbox token", "sk.eyJ tk.eyJ pk.eyJ", r"[\w-]{20,400}\.[\w-]{20,60}"),
+    prefixed("Bedrock key", "bedrock-api-key-", r"[A-Za-z0-9+/=]{28,4000}"),
+    prefixed("Alibaba access key id", "LTAI", r"[A-Za-z0-9]{12,24}"),
+    prefixed("Brevo key", "xsmtpsib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    prefixed("Sourcegraph token", "sgd_", r"[0-9a-f]{64}_[0-9a-f]{64}"),
+    prefixed("Sourcegraph token", "sgp_", r"(?:(?:[a-fA-F0-9]{16}|local)_)?[a-fA-F0-9]{40}"),
+    prefixed("Flutterwave key", "FLWSECK-", r"[A-Za-z0-9]{32}(?:-[A-Za-z0-9]{8,20})?-X"),
+    prefixed("Flutterwave key", "FLWSECK_TEST", r"[0-9a-f]{12}"),
+    prefixed("Heroku key", "HRKU-", r"[\w-]{36,70}"),
+    prefixed("Netlify token", "nfp_", r"[A-Za-z0-9]{36,40}"),
+    prefixed("Render key", "rnd_", r"[A-Za-z0-9]{28,40}"),
+    prefixed("Contentful token", "CFPAT-", r"[\w-]{40,64}"),
+    prefixed("PostHog key", "phx_", r"[A-Za-z0-9]{40,64}"),
+    prefixed("Jina key", "jina_", r"[A-Za-z0-9]{50,80}"),
+    prefixed("Firecrawl key", "fc-", r"[0-9a-f]{32}"),
+    prefixed("Context7 key", "ctx7sk-", r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    prefixed("Langfuse key", "sk-lf-", r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    prefixed("Cursor key", "crsr_ key_", r"[0-9a-f]{64}"),
+    prefixed("Neon key", "napi_", r"[a-z0-9]{60,68}"),
+    prefixed("Resend key", "re_", r"(?=[A-Za-z_]{0,32}\d)[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
+    prefixed("Buildkite token", "bkua_", r"[0-9a-f]{40}"),
+    prefixed("Notion token", "secret_", r"(?=[A-Za-z]{0,42}\d)[A-Za-z0-9]{43}"),
+    prefixed("Fly token", "fm1r_ fm1a_ fm2_ fo1_", r"[\w+/-]{40,4000}={0,3}"),
+    labelled("Okta token", "ssws", r"(?<![a-z0-9])ssws\s{1,3}(?P<secret>[\w=-]{30,60})(?![\w-])", any_value, 3.0),
+    labelled(
+        "PagerDuty key",
+        "pagerduty|pager_duty|pd_",
+        r"""(?<![a-z0-9])(?:pager_?duty|pd)[\ \w.-]{0,30}? (?:key|token)
+        (?:[\ "'`]{0,3}[:=][\ "'`]{0,3}|\ (?:is\ )?["'`]?)
+        (?P<secret>[uy][+_][\w+-]{18}|[a-z0-9]{20}|[0-9a-f]{32})(?![\w-])""",
+        any_value,
+        3.0,
+    ),
+    labelled(
+        "Teams webhook",
+        ".webhook.office.com/|outlook.office.com/|outlook.office365.com/",
+        r"(?:\.webhook\.office|outlook\.office(?:365)?)\.com/webhookb?2?/(?P<secret>[\w@/-]{60,300}+)",
+        any_value,
+    ),
+    Rule(
+        "Azure client secret",
+        ("Q~",),
+        rf"{WORD_STARTS}(?P<secret>[A-Za-z0-9_~.]{{3}}\dQ~[A-Za-z0-9_~.-]{{31,34}})(?![\w~-])",
+        re.NOFLAG,
+        3.0,
+        any_case=False,
+        in_word=True,
+        before=4,
+    ),
+    labelled("Telegram token", ":aa", r"(?<=\d{8}) (?P<secret>:AA[\w-]{32,34}) (?![\w-])", any_value, 3.0),
+    # Not in the middle of a word with `_`: it would be read to its end from each `eyJ`.
+    Rule(
+        "JSON web token",
+        ("eyJ",),
+        r"(?<![\w-])(?P<secret>eyJ[\w-]{8,8192}+\.[\w-]{8,8192}+\.[\w-]{8,8192}+)",
+        re.NOFLAG,
+        3.0,
+        any_case=False,
+        in_word=True,
+    ),
+    labelled(
+        "password hash",
+        "$apr1$|$2a$|$2b$|$2y$|$argon2|$5$|$6$",
+        r"(?P<secret>\$\w{1,9}\$[^\s\"':]{20,200})",
+        any_value,
+        3.0,
+    ),
+)
+
+
+MIN_ENTROPY = 3.0
+
+PUBLISHED = tuple(
+    Rule(
+        one["name"],
+        tuple(one["anchors"]),
+        f"{WORD_STARTS}(?P<secret>{one['pattern']}){WORD_ENDS}",
+        re.NOFLAG,
+        max(one["min_entropy"], MIN_ENTROPY),
+        is_token,
+        one["any_case"],
+        one["before"],
+        in_word=True,
+    )
+    for one in json.loads((files(__package__) / "redaction_rules.json").read_text(encoding="utf-8"))["rules"]
+)
+
+
+PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort|mot\ de\ passe|contraseña|senha|пароль|密码|パスワード |
+    (?<![a-z0-9])(?:pass|pwd|pw)(?![a-z0-9]) )"""
+PW_ANCHORS = "pass|pwd|pw|kennwort|mot de passe|contraseña|senha|пароль|密码|パスワード"
+BEFORE_KEY = (
+    "api",
+    "app",
+    "access",
+    "secret",
+    "private",
+    "encryption",
+    "auth",
+    "account",
+    "signing",
+    "master",
+    "license",
+    "developer",
+    "integration",
+)
+OF_SECRETS = "|".join(f"(?<={word})|(?<={word}[ _-])" for word in BEFORE_KEY)
+BEFORE_TOKEN = (
+    *("auth", "oauth", "access", "refresh", "session", "bearer", "api", "app", "bot", "user", "my", "id", "client"),
+    *("jwt", "csrf", "db", "deploy", "push", "github", "gitlab", "slack", "discord", "telegram", "stripe", "npm", "hf"),
+    *("shared", "webhook", "consumer", "signing", "cookie", "master"),
+)
+HALVES = "|".join(f"(?<={word})" for word in BEFORE_TOKEN)
+TOKEN = rf"""(?<!public\ key\ )(?<!publickey) (?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z]))|{HALVES})(?:token|secret)"""
+"""A word of its own, or the second half of a known one: `jsonwebtoken` is a package."""
+
+KEY_NAME = rf"""(?:{TOKEN}|credential|(?:{OF_SECRETS}|(?-i:(?<=[A-Z]_)(?<!PUBLIC_)(?=K)))key)"""
+
+NAME_ENDS = r"""
+    (?![\w.-]{0,40}(?:hash|regex|pattern|length|len|count|limit|expir|ttl|name|url|uri|file|path|type|header|field|ref\b|
+        _at\b|policy|manager|(?<!ad)min|max|_?id\b|ids\b|izer|format|version|prefix|endpoint|arn\b|
+        strength|generator))
+    (?-i:s?(?=[^a-z])|(?=[A-Z]))[\w.-]{0,40}+
+"""
+IS = r"""(?>(?:\\{0,3}["'`\]*]){0,3}) \s{0,3}+ (?: =>|:=|={1,3}|[:\uff1a]|value= ) \*{0,2}+ \s{0,3}+
+    (?:[|>][+-]?\s{1,20}+)?"""
+UNQUOTED = r"""(?!["'`]) (?P<secret>[^\s"'`<>,;()\[\]{}]{4,2048}+) (?![(\[])"""
+QUOTED = r"""(?:b|r|u)?(?P<quote>\\{0,3}+["'`])
+    (?P<secret>[^"'`\n\\]{1,2048}+ (?>(?:\\(?![\\"'`])[^"'`\n\\]{0,2048}+){0,99}))
+    (?: (?P=quote) | \\{1,3}["'`])"""
+"""The quotes are escaped in a text within a text."""
+
+
+TAGGED = r"""(?P<secret>[^\s<>]{4,2048}+)</"""
+USER = r"""[^\s/:"'`<>]{0,100}+"""
+IN_URL = r"""(?!\d{1,5}[/?\#])
+    (?P<secret>[^\s/@"'`<>]{0,300}+(?:@[^\s/?@"'`<>]{0,100}+){0,20})@(?!sha\d{3}:)(?=[\w\[$%{])"""
+"""It reaches to the last `@` before the host: not everybody escapes the ones in a password."""
+
+IN_SPLIT_URL = r"""[\w+-]{0,60}+:(?!\d{1,5}[/?\#]|/)
+    (?P<secret>(?=[^\s/?"'`<>]{0,300}+[/?])[^\s"'`<>]{1,300})@(?!sha\d{3}:)(?=[\w.-]{1,100}+(?:[:/?\s"'`,;)]|\Z))"""
+"""A password with a slash or a question mark, which nothing that reads URLs takes for one."""
+
+LABELLED = (
+    labelled("password", "://", rf"://{USER}:{IN_URL}", is_url_password),
+    labelled("password", "://", rf"://{IN_SPLIT_URL}", is_split_url_password),
+    labelled("token", "bearer", r"""bearer(?>(?:\s|%20){1,3})["']?(?P<secret>[\w.~+/=-]{16,4096}+)""", is_key, 2.5),
+    labelled("password", "basic", r"""basic\s{1,3}+(?P<secret>[A-Z0-9+/]{12,1000}+={0,2})(?![\w-])""", is_key, 3.0),
+    labelled("password", '"auth"', r""""auth"\s{0,3}:\s{0,3}"(?P<secret>[A-Z0-9+/]{12,2000}+={0,2})" """, is_key, 3.0),
+    labelled(
+        "cookie",
+        "cookie",
+        r"""cookie["']?\s{0,3}[:=][^\n]{0,300}?(?:sess|sid|auth|token)[\w.-]{0,20}+=
+        (?P<secret>[^\s;"']{16,4096}+)""",
+        is_key,
+        3.0,
+    ),
+    labelled("signature", "sig=|signature=", r"""sig(?:nature)?=(?P<secret>[\w%+/=-]{32,400}+)""", is_key, 3.0),
+    labelled("password", PW_ANCHORS, rf"{PW_NAME} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
+    labelled("password", PW_ANCHORS, rf"{PW_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
+    labelled("password", "pass|pwd", rf"(?<=<) {PW_NAME} > {TAGGED}", is_password),
+    labelled("secret", "secret|token|key", rf"{KEY_NAME} > {TAGGED}", is_key, 2.5),
+    labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {QUOTED}", is_key, 2.5),
+    labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_key, 2.5),
+)
+
+RULES = (*TOKENS, *PUBLISHED, *LABELLED)

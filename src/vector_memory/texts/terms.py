@@ -1,0 +1,350 @@
+"""Splits text into the terms of the keyword index.
+
+Equal words are written equally first (`folding`). FTS5's `unicode61` splits the text into words, and its `porter` stems
+them. Added are whole identifiers, which `unicode61` splits, with the parts of camel-case names; what identifiers are
+also called: a version without its "v", the ends of a path or URL, the first characters of a hash, a hexadecimal number
+without its "0x"; names with signs, as C++; German words with "ae" for "ä"; emoji; and, for scripts without spaces
+between words, each character and each pair of neighbouring characters. Words in Cyrillic letters are stemmed as
+Russian (Snowball).
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import cast
+
+import apsw
+
+from vector_memory.domain import Chunk
+
+RULES = 2
+"""The number of the rules by which terms are made, and texts cut into units. Blocks of words carry it; those that carry
+an earlier one are indexed again (`KeywordIndex.index_again`). Count it up whenever the terms of a text change."""
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all am an and any are as at be because been before being below between both but by
+    can could did do does doing down during each few for from further had has have having he her here hers herself him
+    himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
+    other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
+    there these they this those through to too under until up very was we were what when where which while who whom why
+    will with would you your yours yourself yourselves
+    """.split()  # noqa: SIM905 - a hundred lines shorter
+)
+
+# Most words are not joined to another one, and are skipped at once: the patterns take most of the time of indexing.
+JOINED = re.compile(
+    r"\#\d+"  # of an issue: #42
+    r"|\b(?![A-Za-z]++[ \n,])(?:"
+    r"\w++(?>(?:[-./:@#]++\w++)+)"  # paths, versions, names with dots or dashes: a/b/c.py, v1.2.3
+    r"|[^\W_]*+_\w++"  # store_report
+    r")"
+)
+HYPHENATED = re.compile(r"(?!.*\d-\d)[^\W_]+(?:-[^\W_]+)+")
+"""What is also written as one word: on-prem, ABC-1234, but not 2026-10-05."""
+PARTS_OF_PATHS = re.compile(r"[/:@#]+")
+PARTS_OF_NAMES = re.compile(r"[-./:@#]+")
+CAMEL_CASE = re.compile(r"\b(?![A-Z]?[a-z]++\b)\w*?(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2})\w*+")
+CAMEL_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+VERSION = re.compile(r"\d+(?:\.\d+)+")
+LONG_VERSION = re.compile(r"\bv?\d+(?:\.\d+){2,}", re.IGNORECASE)
+"""A version or an address whose single numbers say nothing; 3.11 may stand for 3.11.7."""
+MOST_STEPS = 8
+"""Steps of a path that its ends are made of."""
+SHORT_HASH = 7
+"""Characters of a hash that are enough to ask for it, as in git."""
+HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
+IN_CAPITALS = re.compile(r"\b(?=[A-F]*[0-9])[0-9A-F]{4,64}\b", re.ASCII)
+"""A hash, or a part of a UUID, in capitals: no camel-case name, although capitals follow digits."""
+HEXADECIMAL = re.compile(r"\b0x([0-9a-f]{4,16})\b", re.ASCII | re.IGNORECASE)
+LONG_NUMBER = re.compile(r"\s*([0-9]{8,64})\s*")
+"""The first characters of a hash may all be digits: one in 43 if they are eight."""
+DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
+"""Translates hexadecimal digits to "x". Few texts have seven in a row, and looking for hashes takes much longer."""
+
+LANGUAGE = re.compile(r"\b[A-Za-z](?:\+\+|\#)(?![A-Za-z_])")
+"""C++, C#: their letter alone is the name of another language."""
+WITH_SIGN = re.compile(r"\b[A-Za-z]{1,2}&[A-Za-z]{1,2}\b|(?<![\w.])\.NET\b")
+"""R&D, AT&T, .NET: their letters alone say little."""
+SIGNED = ((LANGUAGE, ("++", "#")), (WITH_SIGN, ("&", ".NET")), (HEXADECIMAL, ("0x", "0X")))
+"""Patterns, and what a text must contain to be searched for them: to look for these takes much less time."""
+
+UMLAUTS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
+)
+UMLAUT = re.compile(r"[äöüøåÄÖÜØÅ]|[aouAOU](?=[\u0308\u030a])")
+SPELLED_UMLAUT = re.compile(r"([aou])e|(a)a")
+WORD = re.compile(r"\w+")
+
+EMOJI = re.compile(
+    "[\u2300-\u23ff\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55\U0001f000-\U0001f0ff\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff]+"
+)
+ONE_EMOJI = re.compile("[\U0001f1e6-\U0001f1ff]{2}|.")  # a flag is two letters
+
+UNSPACED = re.compile(
+    "["
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\ua980-\ua9ff\uaa60-\uaadf"  # their neighbours, Balinese, Javanese
+    "\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff"  # kana, bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
+    "\uac00-\ud7af"  # Hangul
+    "]+"
+)
+
+CYRILLIC = re.compile("[\u0400-\u04ff]{4,}")
+"""A word that may have an ending: shorter ones are often abbreviations."""
+
+_CATEGORIES = ("remove_diacritics", "0", "categories", "L* M* N* Co")  # marks that are left belong to the word
+_connection = apsw.Connection(":memory:")
+_words = _connection.fts5_tokenizer("unicode61", [*_CATEGORIES])
+_stems = _connection.fts5_tokenizer("porter", ["unicode61", *_CATEGORIES])
+
+
+def terms(text: str) -> list[str]:
+    """Return the terms of a text in no particular order. A term is repeated as often as it occurs."""
+    plain = text if text.isascii() else folded(text)
+    compounds, others = _names(plain)
+    words = [_spaced(plain), *compounds, *_with_e(text)]
+    return [*_tokens(_stems, " ".join(words)), *others, *_short_hashes(plain), *_unspaced(plain)]
+
+
+def query_terms(text: str) -> list[str]:
+    """Return the terms to search for, without duplicates, and without stop words unless the text has nothing else.
+
+    There is no query syntax: every part of the text is either a term or ignored. A query that is only a number may
+    also be the beginning of a hash.
+    """
+    plain = text if text.isascii() else folded(text)
+    compounds, names = _names(plain)
+    without_versions = IN_CAPITALS.sub(lambda found: found[0].lower(), LONG_VERSION.sub(" ", plain))
+    words = _tokens(_words, " ".join([_spaced(without_versions), *compounds, *_with_e(text)]))
+    hashes = list(_short_hashes(plain))
+    # The stem of a short hash is another word: 3f2a9 of 3f2a9ed.
+    wanted = [word for word in words if word not in STOP_WORDS and word not in hashes]
+    others = [*names, *hashes, *_unspaced(plain)]
+    if number := LONG_NUMBER.fullmatch(plain):
+        others.append(number[1][:SHORT_HASH])
+    return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))
+
+
+def stems_of(words: Sequence[str]) -> list[str]:
+    """Return the term of each of these words, which consist of ASCII letters."""
+    return _tokens(_stems, " ".join(words))
+
+
+def named_by(term: str) -> str:
+    """Return one term for all that name the same.
+
+    These are a hash and its beginning, a version with and without its "v", a number with and without its "0x", and a
+    word with and without the "e" of an umlaut.
+    """
+    if number := HEXADECIMAL.fullmatch(term):
+        term = number[1]
+    if HASH.fullmatch(term) or (term.isdecimal() and len(term) > SHORT_HASH):
+        return term[:SHORT_HASH]
+    if term.startswith("v") and VERSION.fullmatch(term, 1):
+        return term[1:]
+    return SPELLED_UMLAUT.sub(lambda found: found[0][0], term)
+
+
+def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
+    data = (text if text.isascii() else text.casefold()).encode(errors="replace")
+    found = tokenizer(data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False)
+    tokens = cast("list[str]", found)
+    if tokenizer is _words or text.isascii():
+        return tokens
+    return [_russian_stem(token) if CYRILLIC.fullmatch(token) else token for token in tokens]
+
+
+@lru_cache(maxsize=1 << 14)
+def _russian_stem(word: str) -> str:
+    from snowballstemmer import stemmer  # noqa: PLC0415 - takes longer than all else here, and few texts need it
+
+    return str(stemmer("russian").stemWord(word))  # a new one, because it keeps the word on which it works
+
+
+def _spaced(text: str) -> str:
+    """Return the text with the parts of camel-case names added, and without what has terms of its own."""
+    parts = [CAMEL_JOINT.sub(" ", name) for name in CAMEL_CASE.findall(text)]
+    if "++" in text or "#" in text:
+        text = LANGUAGE.sub(" ", text)
+    return " ".join([text if text.isascii() else UNSPACED.sub(" ", text), *parts])
+
+
+def _names(text: str) -> tuple[list[str], list[str]]:
+    """Return the names with hyphens as one word each, and the terms of all other names that words do not give."""
+    compounds, others = [], []
+    for name in _wholes(text):
+        if "-" in name and HYPHENATED.fullmatch(_without_marks(name)):
+            compounds.append(name.replace("-", ""))
+        else:
+            others.append(name)
+    for pattern, signs in SIGNED:
+        if any(sign in text for sign in signs):
+            others += map(str.lower, pattern.findall(text))
+    for run in () if text.isascii() else EMOJI.findall(text):
+        others += ONE_EMOJI.findall(run)
+    return compounds, others
+
+
+def _wholes(text: str) -> Iterator[str]:
+    """Yield each whole identifier and those inside it: for `a/b_c.py`, itself, `b_c.py` and `b_c`."""
+    for found in JOINED.finditer(_without_marks(text)):
+        name = text[slice(*found.span())].casefold().strip("_")
+        parts = [name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]
+        if "." in name or "/" in name:
+            parts += _other_names(name)
+        for whole in dict.fromkeys(parts):
+            inner = whole.strip("_")
+            if inner and not _without_marks(inner).isalnum():
+                yield inner
+
+
+def _without_marks(text: str) -> str:
+    return text if text.isascii() else with_letters_for_marks(text)
+
+
+def _with_e(text: str) -> Iterator[str]:
+    """Yield the words with umlauts as they are written without them: Mueller for Müller."""
+    if not text.isascii() and UMLAUT.search(text):
+        for word in WORD.findall(unicodedata.normalize("NFC", text)):
+            if UMLAUT.search(word):
+                yield folded(word.translate(UMLAUTS))
+
+
+def _other_names(name: str) -> list[str]:
+    """Return the versions in a name, and the ends of a path or URL: for `a/b/c.py` also `b/c.py`."""
+    names: list[str] = VERSION.findall(name)
+    steps = name.rpartition("//")[2].removeprefix("www.").split("/")[-MOST_STEPS:]
+    return names + ["/".join(steps[start:]) for start in range(len(steps) - 1)]
+
+
+def _short_hashes(text: str) -> Iterator[str]:
+    if b"x" * SHORT_HASH in text.encode(errors="replace").translate(DIGITS_MARKED):
+        for found in HASH.findall(text):
+            yield found[:SHORT_HASH].lower()
+
+
+def _unspaced(text: str) -> Iterator[str]:
+    for run in () if text.isascii() else UNSPACED.findall(text):
+        yield from run
+        yield from map("".join, pairwise(run))
+
+
+# Writes equal words equally, before a text is split into terms. What is stored stays as it is.
+
+
+NON_ASCII = re.compile(r"[^\x00-\x7f]+")
+"""Parts of a text can be folded alone: of marks after an ASCII letter, only those are kept that never join it."""
+
+LONGEST_KEPT = 32
+"""Characters. Words occur again and are worth keeping; sentences without spaces hardly do."""
+
+SYMBOLS = re.compile(
+    "[\u00bc-\u00be\u2116\u2120-\u2122\u2150-\u215f\u2189\u2460-\u24ff\u3200-\u33ff"
+    "\U0001f100-\U0001f1e5\U0001f200-\U0001f2ff]+"
+)
+"""Signs that stand for words or numbers of their own, which do not join their neighbours: №, ™, ½, ①, ㎏, ㈱."""
+
+OWN_LETTERS = re.compile("[\u0418\u0423\u0438\u0443]\u0306|[\u0406\u0456]\u0308")
+"""Cyrillic letters that nobody replaces by the one without a mark: й, ў and ї. People do replace ё."""
+
+LETTERS = str.maketrans(
+    {
+        "ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th",
+        "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "ħ": "h", "Ħ": "H",
+        "ŧ": "t", "Ŧ": "T", "\u0131": "i",  # dotless
+        "\u06cc": "\u064a", "\u0649": "\u064a", "\u06a9": "\u0643",  # Farsi yeh, alef maksura, keheh
+        "\u06c1": "\u0647", "\u06be": "\u0647", "\u06d5": "\u0647",  # the forms of heh in Urdu and Kurdish
+        "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2212": "-", "\u02bc": "'",
+    }
+)  # fmt: skip
+"""What has no decomposition, and is also written as on the right."""
+
+UNSEEN = frozenset("\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f")
+"""Joiners, fillers and selectors that are not in the category of format characters, and the Arabic kashida."""
+
+OVERLAY = 1
+FIRST_POINT, LAST_POINT = 10, 36
+FIRST_ACCENT = 200
+"""Combining classes, of Hebrew, Arabic and Syriac points, and of marks above and below. The classes of vowel signs,
+viramas, nuktas, tones and voicing marks are others."""
+
+
+def folded(text: str) -> str:
+    """Return a text with equal words written equally; their case is kept."""
+    return NON_ASCII.sub(_folded_part, text)
+
+
+def _folded_part(found: re.Match[str]) -> str:
+    part = found[0]
+    return _folded_word(part) if len(part) <= LONGEST_KEPT else _folded(part)
+
+
+def _folded(part: str) -> str:
+    spread = unicodedata.normalize("NFKD", SYMBOLS.sub(r" \g<0> ", part))
+    spread = spread.replace("\u0e40\u0e40", "\u0e41").replace("\u0ec0\u0ec0", "\u0ec1")  # Thai and Lao: e e for ae
+    spread = OWN_LETTERS.sub(lambda letter: unicodedata.normalize("NFC", letter[0]), spread)
+    changed = {ord(character): new for character in set(spread) if (new := _folded_character(character)) is not None}
+    return unicodedata.normalize("NFC", spread.translate(changed))
+
+
+_folded_word = lru_cache(maxsize=1 << 14)(_folded)
+
+
+@cache
+def _folded_character(character: str) -> str | None:
+    """Return what a character is replaced by; None: it is kept."""
+    if ord(character) in LETTERS:
+        return str(LETTERS[ord(character)])
+    combining = unicodedata.combining(character)
+    is_point = FIRST_POINT <= combining <= LAST_POINT
+    if is_point or combining >= FIRST_ACCENT or combining == OVERLAY or _is_unseen(character):
+        return ""
+    return str(unicodedata.decimal(character)) if character.isdecimal() else None
+
+
+def _is_unseen(character: str) -> bool:
+    """Return whether a character only changes how others look: skin tones and the frame of a keycap as well."""
+    return (
+        character in UNSEEN
+        or unicodedata.category(character) in ("Cf", "Me")
+        or "\ufe00" <= character <= "\ufe0f"
+        or "\U000e0100" <= character <= "\U000e01ef"
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )
+
+
+def with_letters_for_marks(text: str) -> str:
+    """Return a folded text, of equal length, with a letter for each mark: patterns count no marks to words."""
+    marks = {ord(character): "x" for character in set(text) if is_mark(character)}
+    return text.translate(marks) if marks else text
+
+
+@cache
+def is_mark(character: str) -> bool:
+    """Return whether a character belongs to the one before it."""
+    return unicodedata.category(character).startswith("M")
+
+
+# By which words a unit is found: those of its text, of the headings above it, and of its memory's title.
+
+
+def searchable_texts(title: str | None, content: str, chunks: Sequence[Chunk], *, chunked: bool) -> list[str]:
+    """Return a memory's searchable texts: one for each chunk, or one for a memory of a kind that is not chunked."""
+    if not chunked:
+        return [searchable_text(title, (), content)]
+    return [searchable_text(title, chunk.headings, chunk.text) for chunk in chunks]
+
+
+def searchable_text(title: str | None, headings: Sequence[str], text: str) -> str:
+    """Return the text whose words are those of a unit. A title that is also a heading counts once."""
+    return "\n".join([*names_above(title, headings), text])
+
+
+def names_above(title: str | None, headings: Sequence[str]) -> list[str]:
+    """Return the title and the headings, which have marks (`## Section`), without repetitions."""
+    names = [title or "", *(heading.lstrip("#") for heading in headings)]
+    return [name for name in dict.fromkeys(name.strip() for name in names) if name]

@@ -1,0 +1,1 @@
+"""Storing memories and deriving what finds them: chunks, terms, passages, vectors, links."""
