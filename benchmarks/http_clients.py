@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import psycopg
 from texts import prompt, question, report
 
-from vector_memory.extras.teams.registry import Registry
 from vector_memory.domain.callers import Permission
+from vector_memory.extras.postgres.engine import prepare_database
+from vector_memory.extras.teams.registry import Registry
 from vector_memory.settings import DEFAULT_DIM, DatabaseUrl
-from vector_memory.storage.opening import prepare_database
 
 MODERN = "2026-07-28"
 ENVELOPE = {

@@ -7,8 +7,7 @@ from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files.folder import MemoryFolder
-from vector_memory.files.index_file import IndexFile
-from vector_memory.files.indexer import FolderIndexer
+from vector_memory.files.index_file import FolderIndexer, IndexFile
 from vector_memory.files.memory import index_counts
 from vector_memory.settings import Settings
 from waiting import eventually

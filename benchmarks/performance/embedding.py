@@ -18,7 +18,7 @@ from pathlib import Path
 
 from vector_memory.embedding import Embedder
 from vector_memory.embedding.weights import find_weights
-from vector_memory.texts.passages import cut_passages
+from vector_memory.texts.chunks import cut_passages
 
 ONNX, REFERENCE = "onnxruntime", "sentence-transformers"
 STARTS = 5

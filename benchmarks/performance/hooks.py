@@ -37,8 +37,8 @@ from rich.console import Console
 from rich.table import Table
 from timing import Figures, summary
 
-from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.server.hooks import FAILED
 from vector_memory.settings import DATABASE_NAME
 from vector_memory.writing.outbox import Outbox

@@ -14,9 +14,9 @@ from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Encoded
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.settings import Settings
+from vector_memory.storage.postings import words_of
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite.database import Database, SqliteStorage
-from vector_memory.storage.postings import words_of
 from vector_memory.writing.indexer import Indexer
 
 PROSE, DENSE = 480_000, 400_000

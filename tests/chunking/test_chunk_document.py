@@ -10,8 +10,7 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 from vector_memory.domain import Chunk
 from vector_memory.errors import ChunkingError
 from vector_memory.texts import structure
-from vector_memory.texts.chunks import MAX_CHUNKS, chunk_document
-from vector_memory.texts.passages import header
+from vector_memory.texts.chunks import MAX_CHUNKS, chunk_document, header
 from vector_memory.texts.structure import read_structure
 from vector_memory.texts.tokens import estimate_tokens
 

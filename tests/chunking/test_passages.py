@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from faults.effort import effort
 from vector_memory.domain import Span
-from vector_memory.texts import passages
-from vector_memory.texts.passages import cut_passages
+from vector_memory.texts import chunks as passages
+from vector_memory.texts.chunks import cut_passages
 
 TokenSpans = Callable[[str], list[Span]]
 

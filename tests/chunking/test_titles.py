@@ -3,8 +3,7 @@
 import pytest
 
 from vector_memory.texts.chunks import chunk_document
-from vector_memory.texts.front_matter import read_front_matter
-from vector_memory.texts.structure import headings, title_of
+from vector_memory.texts.structure import headings, read_front_matter, title_of
 
 FRONT_MATTER = {
     "yaml": "---\n# comment\ntitle: The manual\ntags: [setup, '#linux']\ndate: 2024-03-05 10:00:00 +0200\n---\n",

@@ -12,7 +12,7 @@ from lattice import LatticeEmbedder
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Embedder
 from vector_memory.settings import Settings
-from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.base import WholeMemory
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, packed_signatures

@@ -15,8 +15,8 @@ from faults.workload import memory, open_store, search
 from inside import database_of
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import VectorMemoryError
-from vector_memory.storage.sqlite import checkpointer
-from vector_memory.storage.sqlite.checkpointer import LONG_PAGES
+from vector_memory.storage.sqlite import connecting as checkpointer
+from vector_memory.storage.sqlite.connecting import LONG_PAGES
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

@@ -173,7 +173,7 @@ def test_by_meaning_only_nothing_is_said_of_words(folder: Path, index_file: Path
 def test_a_file_with_the_words_behind_all_that_is_ranked_is_not_said_to_lack_them(
     folder: Path, index_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("files.search", "search.explaining"):
+    for module in ("files.search", "search.explain"):
         monkeypatch.setattr(f"vector_memory.{module}.MAX_DEPTH", 1)
     (folder / "a.md").write_text("A quokka.")
     (folder / "b.md").write_text("A quokka and many other words.")

@@ -16,7 +16,7 @@ from vector_memory.errors import CancelledCallError, MemoryStorageError, NotFoun
 from vector_memory.files import folder as module
 from vector_memory.files.folder import MemoryFolder
 from vector_memory.storage.cancellation import Call, current_call
-from vector_memory.storage.disk import locking
+from vector_memory.storage.disk import filesystem as locking
 from waiting import PATIENCE
 
 Form = Literal["NFC", "NFD"]

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from repositories import Git, git, project
-from vector_memory.files.walking import walk
+from vector_memory.files.folder import walk
 
 __all__ = ["git", "project"]
 

@@ -22,8 +22,7 @@ from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.files import FileMemory, syncing
 from vector_memory.files import index_file as index_file_module
 from vector_memory.files.folder import MemoryFolder
-from vector_memory.files.index_file import IndexFile
-from vector_memory.files.indexer import file_scope
+from vector_memory.files.index_file import IndexFile, file_scope
 from vector_memory.files.search import FileSearch
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import file_index, vec0

@@ -22,7 +22,7 @@ from vector_memory.settings import Redact, ServerOptions, Settings
 from vector_memory.storage import write_lock
 from vector_memory.storage.sqlite import database
 from vector_memory.store import SessionMemoryStore
-from vector_memory.writing import delivery
+from vector_memory.writing import outbox as delivery
 from vector_memory.writing.batches import Intake
 from vector_memory.writing.outbox import Outbox, outbox_of_memory
 from vector_memory.writing.writer import MemoryWriter

@@ -12,9 +12,17 @@ import pytest
 
 from forked import Forked
 from vector_memory.errors import DatabaseError
-from vector_memory.writing import delivery as delivery_module
-from vector_memory.writing.delivery import ATTEMPTS, SECONDS_UNTIL_ROOM, Delivery, DeliveryOutcome, Verdict, failure
-from vector_memory.writing.outbox import Body, Outbox
+from vector_memory.writing import outbox as delivery_module
+from vector_memory.writing.outbox import (
+    ATTEMPTS,
+    SECONDS_UNTIL_ROOM,
+    Body,
+    Delivery,
+    DeliveryOutcome,
+    Outbox,
+    Verdict,
+    failure,
+)
 from waiting import eventually
 
 STORED: DeliveryOutcome[Any] = DeliveryOutcome(Verdict.STORED)
@@ -168,7 +176,7 @@ def test_while_another_process_delivers_callers_wait_only_briefly(
 
 
 DELIVERING = """
-import sys, vector_memory.writing.delivery as o
+import sys, vector_memory.writing.outbox as o
 from pathlib import Path
 from vector_memory.writing.outbox import Outbox
 

@@ -16,8 +16,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from vector_memory.domain.callers import Permission
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.extras.teams import namespaces
-from vector_memory.extras.teams.registry import Registry
-from vector_memory.extras.teams.tokens import Tokens
+from vector_memory.extras.teams.registry import Registry, Tokens
 from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings

@@ -16,11 +16,11 @@ from over_http.conftest import ALL_TOOLS, SETTINGS, running
 from vector_memory.cli import arguments, commands
 from vector_memory.domain.callers import Permission
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
+from vector_memory.extras.postgres.engine import prepare_database
 from vector_memory.extras.teams.audit import AuditLog
 from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
-from vector_memory.storage.opening import prepare_database
 
 
 @dataclass

@@ -40,8 +40,7 @@ from vector_memory.server.http.remote import NOBODY, Remote, call_of
 from vector_memory.server.http.serving import application
 from vector_memory.server.tools.failures import failed_result
 from vector_memory.settings import HttpOptions, Redact, ServerOptions
-from vector_memory.writing.delivery import ATTEMPTS
-from vector_memory.writing.outbox import Outbox
+from vector_memory.writing.outbox import ATTEMPTS, Outbox
 from waiting import eventually, until
 
 pytestmark = pytest.mark.anyio

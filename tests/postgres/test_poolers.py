@@ -27,11 +27,11 @@ from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.extras.postgres import connecting, connection, inspection, pool
 from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.extras.postgres.engine import index_vectors
 from vector_memory.extras.postgres.errors import UnreachableError
 from vector_memory.extras.postgres.generations import JUMP
 from vector_memory.extras.postgres.pool import ConnectionPool
 from vector_memory.settings import DatabaseUrl, Settings
-from vector_memory.storage.opening import index_vectors
 from vector_memory.store import SessionMemoryStore
 from waiting import at_once, eventually
 

@@ -11,9 +11,9 @@ from doctor.conftest import store_all
 from doctor.test_faults import InSchema
 from memory_files import SETTINGS, doctor
 from vector_memory.domain import Scope
+from vector_memory.extras.postgres.engine import index_vectors, prepare_database
 from vector_memory.extras.teams.registry import Registry
 from vector_memory.settings import DatabaseUrl
-from vector_memory.storage.opening import index_vectors, prepare_database
 from vector_memory.store import SessionMemoryStore
 
 WATCH = """

@@ -14,9 +14,9 @@ from vector_memory.errors import DatabaseError, NotFoundError
 from vector_memory.extras.postgres import migrations, tenant_tables
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.database import PostgresDatabase
+from vector_memory.extras.postgres.engine import prepare_database
 from vector_memory.extras.teams.registry import Registry
 from vector_memory.settings import DatabaseServer, DatabaseUrl
-from vector_memory.storage.opening import prepare_database
 
 Database = Callable[[str], str]
 

@@ -12,7 +12,7 @@ from lattice import LatticeEmbedder
 from vector_memory.domain import Scope, SearchMode
 from vector_memory.search.question import is_name
 from vector_memory.search.rank import FIRST_BY_WORDS, Hit
-from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.base import WholeMemory
 from vector_memory.storage.records import Memory
 from vector_memory.storage.scoring import K1, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, B
 from vector_memory.store import SessionMemoryStore

@@ -35,7 +35,8 @@ from vector_memory.storage.cancellation import Call, current_call, give_way
 from vector_memory.storage.disk import drafts
 from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.records import LastIds, ListPosition
-from vector_memory.storage.sqlite import checkpointer, copying, migrations
+from vector_memory.storage.sqlite import connecting as checkpointer
+from vector_memory.storage.sqlite import copying, migrations
 from vector_memory.storage.sqlite import database as module
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import FileKind, file_kind

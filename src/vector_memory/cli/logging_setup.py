@@ -14,8 +14,8 @@ from types import TracebackType
 
 from vector_memory.cli.terminal import printable
 from vector_memory.errors import ConfigurationError
+from vector_memory.storage.disk.drafts import why_path_protected
 from vector_memory.storage.disk.filesystem import make_private_folders
-from vector_memory.storage.disk.protection import why_path_protected
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,7 @@ from vector_memory.domain.validation import (
 )
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.files.folder import MAX_FILE_BYTES, MemoryFolder
-from vector_memory.files.index_file import FileIndex, IndexFile
-from vector_memory.files.indexer import FolderIndexer, IndexingProgress, file_scope
+from vector_memory.files.index_file import FileIndex, FolderIndexer, IndexFile, IndexingProgress, file_scope
 from vector_memory.files.search import (
     Excerpt,
     FileExplaining,
@@ -40,7 +39,7 @@ from vector_memory.files.search import (
 from vector_memory.files.watcher import Watcher
 from vector_memory.search.explain import Trace, fitting
 from vector_memory.settings import FileLocations, Redact, Settings
-from vector_memory.settings.repository import real_path
+from vector_memory.settings.locations import real_path
 from vector_memory.storage.records import MemoryCounts
 from vector_memory.texts.redaction import redact
 

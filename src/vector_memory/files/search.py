@@ -11,8 +11,7 @@ from vector_memory.domain.text import counted, text_in
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.files.folder import MemoryFolder, is_daily
-from vector_memory.files.index_file import FileIndex
-from vector_memory.files.indexer import NO_TEXT, file_scope
+from vector_memory.files.index_file import NO_TEXT, FileIndex, file_scope
 from vector_memory.search.explain import SHOWN, RankedUnits, Trace, compared, not_compared
 from vector_memory.search.judge import CANDIDATES, level_of_each
 from vector_memory.search.messages import NO_CLOSE_MATCH, read_as

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
 from vector_memory.files.folder import MemoryFolder
-from vector_memory.files.index_file import FileIndex, IndexFile
-from vector_memory.files.indexer import FolderIndexer
+from vector_memory.files.index_file import FileIndex, FolderIndexer, IndexFile
 
 if TYPE_CHECKING:
     from watchfiles import Change

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from vector_memory.errors import MemoryStorageError, ValidationError
-from vector_memory.storage.disk.drafts import Rules, draft_at
+from vector_memory.storage.disk.drafts import Rules, Target, draft_at
 from vector_memory.storage.disk.ignoring import make_own_folder
-from vector_memory.storage.disk.protection import Target
 
 
 class ExportFolders:

@@ -39,7 +39,7 @@ from vector_memory.settings import (
     Toolset,
     project_folder,
 )
-from vector_memory.settings.repository import real_path
+from vector_memory.settings.locations import real_path
 
 if TYPE_CHECKING:
     from vector_memory.embedding import EmbeddingModel

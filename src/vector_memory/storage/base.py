@@ -10,11 +10,19 @@ A reader or writer may be used only by one thread and only inside its block.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from vector_memory.storage.records import Memory, StoredChunk, StoredPassage
 from vector_memory.storage.transactions import Reader as Reader  # noqa: PLC0414 - also for others
 from vector_memory.storage.transactions import Writer as Writer  # noqa: PLC0414
+
+if TYPE_CHECKING:
+    from vector_memory.storage.queries.pending import ChangeOfModel
+    from vector_memory.storage.queries.portions import Portions
 
 
 class Database(Protocol):
@@ -79,3 +87,46 @@ class Storage(ABC):
     def close(self) -> None:
         """Close after the current transaction. Repeated calls do nothing."""
         self._database.close()
+
+
+IDENTITY = ("id", "memory_type", "agent_id", "session_id", "session_iter", "task_code", "created_at", "content_hash")
+"""What no amendment changes."""
+
+EXPORT_AND_IMPORT = (
+    "Run `vector-memory export` with that version, and `vector-memory import` with this one, into another memory."
+)
+"""What to do with a memory of a development version."""
+
+
+class Upkeep(NamedTuple):
+    """What maintenance does in the transaction of a reader or writer."""
+
+    change: "ChangeOfModel"
+    portions: "Portions"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMemory:
+    """A memory with everything derived from it but its words. `passages`: None if it does not have all its vectors."""
+
+    memory: Memory
+    chunks: Sequence[StoredChunk]
+    passages: Sequence[StoredPassage] | None
+
+    def equals(self, other: "WholeMemory") -> bool:
+        """Return whether all is equal, the vectors bit by bit."""
+        return (self.memory, self.chunks, self.places()) == (other.memory, other.chunks, other.places())
+
+    def is_same(self, other: "WholeMemory") -> bool:
+        """Return whether it is the same memory, however often it was read, or an earlier state of it.
+
+        What was amended later there than here would be lost if this one replaced it.
+        """
+        mine, others = (attrgetter(*IDENTITY)(one.memory) for one in (self, other))
+        return mine == others and other.memory.updated_at <= self.memory.updated_at
+
+    def places(self) -> list[tuple[object, ...]] | None:
+        """Return the passages with the bytes of their vectors, and the states of their tokens."""
+        if self.passages is None:
+            return None
+        return [(*passage[:3], passage.vector.tobytes(), passage.states) for passage in self.passages]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vector_memory.domain import Chunk
 from vector_memory.extras import extra
-from vector_memory.settings import NAMESPACE_PREFIX, SHARED_SCHEMA, DatabaseUrl, MemoryAddress
+from vector_memory.settings import MemoryAddress
 from vector_memory.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def open_storage(
         return SqliteStorage(
             Database(address, dimensions=dimensions, synchronous=synchronous, read_only=read_only, cut=cut)
         )
-    storage: Storage = extra("postgres").open_storage(address, dimensions=dimensions, read_only=read_only)
+    storage: Storage = extra("postgres").open_schema(address, dimensions=dimensions, read_only=read_only)
     return storage
 
 
@@ -51,33 +51,3 @@ def open_teams(place: MemoryAddress, dimensions: int) -> "TeamTables":
         return FolderTables(place)
     tables: TeamTables = extra("postgres").SharedTables(place, dimensions)
     return tables
-
-
-def prepare_database(
-    address: DatabaseUrl,
-    *,
-    dimensions: int,
-    serving: Sequence[str] = (),
-    reading: Sequence[str] = (),
-    only: bool = False,
-) -> list[str]:
-    """Create or upgrade the tables of a memory, of all namespaces, and of what servers share; return their schemas.
-
-    `serving`, `reading`: roles that may use the tables from now on, to write or only to read. `only`: just those of the
-    memory of the address. Raises DatabaseError if the role of the address may not, NotFoundError if one of the others
-    does not exist.
-    """
-    roles = dict.fromkeys(reading, False) | dict.fromkeys(serving, True)
-    shared = (SHARED_SCHEMA, NAMESPACE_PREFIX)
-    schemas: list[str] = extra("postgres").prepare(
-        address.conninfo(), address.schema, dimensions, roles, *shared, only=only
-    )
-    return schemas
-
-
-def index_vectors(address: DatabaseUrl, *, drop: bool = False) -> None:
-    """Create the index of vectors for searches of large scopes, or drop it. Others may use the memory meanwhile.
-
-    Raises DatabaseError.
-    """
-    extra("postgres").index_vectors(address, drop=drop)

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, ClassVar
 from vector_memory.storage.queries.insert import DuplicateQueries, MemoryInserts
 from vector_memory.storage.queries.later import LaterQueries
 from vector_memory.storage.queries.lifecycle import LifecycleQueries
-from vector_memory.storage.queries.memories import ChunkQueries, MemoryChanges, MemoryQueries
+from vector_memory.storage.queries.memories import ChunkQueries, MemoryChanges, MemoryQueries, TagChanges, TagQueries
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.queries.sessions import SessionQueries
-from vector_memory.storage.queries.tags import TagChanges, TagQueries
 from vector_memory.storage.queries.traces import TraceQueries
 from vector_memory.storage.records import Cursor, LastIds
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
-    from vector_memory.storage.maintenance_api import Upkeep
+    from vector_memory.storage.base import Upkeep
 
 
 class Reader(DuplicateQueries, ABC):
@@ -67,8 +66,8 @@ class Reader(DuplicateQueries, ABC):
     @property
     def upkeep(self) -> "Upkeep":
         """What only maintenance needs, in the same transaction."""
-        from vector_memory.storage.maintenance_api import Upkeep  # noqa: PLC0415
-        from vector_memory.storage.queries.change_of_model import ChangeOfModel  # noqa: PLC0415
+        from vector_memory.storage.base import Upkeep  # noqa: PLC0415
+        from vector_memory.storage.queries.pending import ChangeOfModel  # noqa: PLC0415
         from vector_memory.storage.queries.portions import Portions  # noqa: PLC0415
 
         return Upkeep(ChangeOfModel(self), Portions(self))

@@ -90,6 +90,7 @@ def redact_named(name: str, value: Redacted) -> Redacted:
     """Return a value without what its name says is a secret, as in `password: value`."""
     if not MIN_NAMED <= len(value.text) <= MAX_NAMED:
         return value
+
     from vector_memory.texts.redaction_rules import LABELLED  # noqa: PLC0415 - read when needed
 
     quoted = f'"{name.lower()}"'
@@ -134,8 +135,7 @@ def secret_places(text: str) -> list[Replacement]:
 
     Where two rules apply, the first one of the table counts.
     """
-    from vector_memory.texts.redaction_rule import Searched  # noqa: PLC0415 - read when needed
-    from vector_memory.texts.redaction_rules import RULES  # noqa: PLC0415
+    from vector_memory.texts.redaction_rules import RULES, Searched  # noqa: PLC0415 - read when needed
 
     taken = bytearray(len(text))
     for found in REPLACED.finditer(text):

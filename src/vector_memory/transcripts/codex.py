@@ -15,7 +15,7 @@ from typing import Any
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
-from vector_memory.settings.repository import real_path
+from vector_memory.settings.locations import real_path
 from vector_memory.transcripts.conversation import Said, Transcript, TranscriptConversation
 from vector_memory.transcripts.lines import (
     COMPRESSED,

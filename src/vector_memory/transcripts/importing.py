@@ -11,7 +11,7 @@ from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.settings import Redact, project_of
-from vector_memory.settings.repository import checkouts, main_checkout, real_path
+from vector_memory.settings.locations import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
 from vector_memory.transcripts.conversation import Said, Transcript, hashes_as_stored, storable

@@ -18,8 +18,7 @@ from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import without_nul
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, MemoryAddress
-from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import CanonicalTag, Link, TagVectors

@@ -18,9 +18,8 @@ from vector_memory.errors import (
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import History
-from vector_memory.writing.delivery import Delivery, DeliveryOutcome, Verdict, failure
 from vector_memory.writing.indexer import Indexer
-from vector_memory.writing.outbox import Body, Outbox
+from vector_memory.writing.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
 from vector_memory.writing.writer import MemoryWriter, hash_of, is_deleted, with_title
 
 logger = logging.getLogger(__name__)

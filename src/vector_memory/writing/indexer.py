@@ -16,8 +16,7 @@ from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.postings import words_of
 from vector_memory.storage.records import NO_LINKS, Derived, Embedded, EmbeddedPassage, Links, Memory, StoredPassage
-from vector_memory.texts.chunks import chunk_document
-from vector_memory.texts.passages import cut_passages, header
+from vector_memory.texts.chunks import chunk_document, cut_passages, header
 from vector_memory.texts.tokens import TokenCounter, WordPieceCounter, find_token_counter
 
 logger = logging.getLogger(__name__)

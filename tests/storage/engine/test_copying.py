@@ -14,8 +14,7 @@ import pytest
 from engine_memories import ENGINES, MODEL, OTHER_MODEL, Engine, add, content_hash, derived, new_memory, unit_vector
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.storage.base import Storage
-from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.base import Storage, WholeMemory
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import Embedded, History, Links

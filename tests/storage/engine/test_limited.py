@@ -17,9 +17,8 @@ from engine_memories import MODEL, add, content_hash, derived, new_memory, unit_
 from vector_memory.domain import STORED, MemoryKind, Project, Scope
 from vector_memory.errors import AccessDeniedError, NotFoundError
 from vector_memory.search.rank import WordsWorth
-from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.connection import BoundRead, Queries
-from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.queries.candidates import IndexedScope
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.portions import Lifetimes

@@ -25,7 +25,7 @@ from vector_memory.cli.clients.changes import (
 from vector_memory.cli.clients.json_file import content_of
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings.repository import repository_of
+from vector_memory.settings.locations import repository_of
 
 Held = dict[str, Any]
 

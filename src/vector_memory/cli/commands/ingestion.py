@@ -18,14 +18,13 @@ from vector_memory.domain.text import text_in, without_halves
 from vector_memory.domain.user_files import read_file, read_up_to
 from vector_memory.domain.validation import MAX_CONTENT, MAX_CONTENT_BYTES, MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
+from vector_memory.files.folder import walk
 from vector_memory.files.syncing import FileSync, Outcome, UnreadableFileError, outcome_of, status_of
-from vector_memory.files.walking import walk
 from vector_memory.files.watcher import follow
-from vector_memory.settings.repository import main_checkout
-from vector_memory.storage.disk.protection import is_open
+from vector_memory.settings.locations import main_checkout
+from vector_memory.storage.disk.drafts import is_open
 from vector_memory.store import SessionMemoryStore
-from vector_memory.texts.front_matter import read_front_matter
-from vector_memory.texts.structure import title_of
+from vector_memory.texts.structure import read_front_matter, title_of
 from vector_memory.writing.sync import Origin, Sync
 from vector_memory.writing.writer import forms_of, hash_of
 

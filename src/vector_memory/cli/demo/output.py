@@ -22,7 +22,7 @@ from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_CONTENT_BYTES
 from vector_memory.errors import ConfigurationError
-from vector_memory.files.walking import walk
+from vector_memory.files.folder import walk
 from vector_memory.search.across import Found
 from vector_memory.texts.structure import headings
 from vector_memory.texts.terms import query_terms

@@ -16,8 +16,7 @@ from vector_memory.extras.postgres.hosts import newest
 from vector_memory.extras.postgres.inspection import Surveyed, survey
 from vector_memory.extras.postgres.schema import VERSION
 from vector_memory.settings import MANY_NAMESPACES, DatabaseUrl, Settings
-from vector_memory.storage.base import Storage
-from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
+from vector_memory.storage.base import EXPORT_AND_IMPORT, Storage
 from vector_memory.storage.opening import open_storage
 from vector_memory.upkeep.backfill import Progress
 from vector_memory.upkeep.doctor.agreement import agreements, compute_missing, rebuild

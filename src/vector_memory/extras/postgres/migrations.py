@@ -17,7 +17,7 @@ from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.pool import ConnectionPool
 from vector_memory.extras.postgres.schema import VERSION
 from vector_memory.extras.postgres.transaction_header import GIVEN_AWAY, MOVED, NEWER
-from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
+from vector_memory.storage.base import EXPORT_AND_IMPORT
 
 LOCK_KEY = 0x76656374  # "vect"
 """Of the advisory lock under which the schemas of a database are created and upgraded, one at a time."""

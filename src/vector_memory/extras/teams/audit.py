@@ -22,8 +22,7 @@ from vector_memory.domain.user_files import MAX_BYTES, opened, read_up_to
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError, VectorMemoryError
 from vector_memory.settings import state_folder
 from vector_memory.storage.disk.drafts import Rules, draft_of
-from vector_memory.storage.disk.filesystem import make_private_folders, size_of
-from vector_memory.storage.disk.locking import lock, lock_file
+from vector_memory.storage.disk.filesystem import lock, lock_file, make_private_folders, size_of
 from vector_memory.texts.redaction import redact_within
 
 FOLDER = "audit"

@@ -28,7 +28,7 @@ from starlette.responses import PlainTextResponse, Response
 from vector_memory.answers.models import Result
 from vector_memory.domain.callers import Caller, Permission
 from vector_memory.errors import AccessDeniedError, ConfigurationError, DatabaseError
-from vector_memory.extras.teams.tokens import PREFIX, Tokens
+from vector_memory.extras.teams.registry import PREFIX, Tokens
 from vector_memory.server.current_store import CLAIM, current_caller
 from vector_memory.server.http.asgi_guard import MISSING, RETRY_SECONDS
 from vector_memory.server.prompts import READING

@@ -29,12 +29,11 @@ from vector_memory.cli.terminal import console, grid, one_line, print_json, prog
 from vector_memory.domain.callers import Permission
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
+from vector_memory.extras import extra
 from vector_memory.extras.teams.audit import AuditLog, Checked
 from vector_memory.extras.teams.namespaces import move
-from vector_memory.extras.teams.registry import Quota, Registry
-from vector_memory.extras.teams.tokens import Token, Tokens
+from vector_memory.extras.teams.registry import Quota, Registry, Token, Tokens
 from vector_memory.settings import DEFAULT_DIM, MANY_NAMESPACES, DatabaseServer, DatabaseUrl, Settings
-from vector_memory.storage.opening import index_vectors, prepare_database
 
 AuditKey = Annotated[
     Path | None, Parameter(help="File with the server's key; also VECTOR_MEMORY_AUDIT_KEY.", show_default=False)
@@ -303,14 +302,14 @@ def database(
     elif both := sorted({*(serve or ())} & {*(read or ())}):
         raise ConfigurationError(f"{both[0]} is both in --serve and in --read: choose one.")
     else:
-        schemas = prepare_database(
+        schemas: list[str] = extra("postgres").prepare_database(
             address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or (), only=only
         )
         _report(address, schemas, serve or [], read or [], output)
 
 
 def _index(address: DatabaseUrl, output: OutputFlags, *, drop: bool) -> None:
-    index_vectors(address, drop=drop)
+    extra("postgres").index_vectors(address, drop=drop)
     message = f"{'Dropped' if drop else 'Created'} the index of vectors of {address}"
     output.tell({"success": True, "dropped": drop}, message)
 

@@ -22,14 +22,14 @@ from vector_memory.server.http.asgi_guard import MAX_BODY, App
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 
 
-def prepare(address: MemoryAddress, folder: Path, audit_key: Path | None) -> None:
+def prepare_keys(address: MemoryAddress, folder: Path, audit_key: Path | None) -> None:
     """Create the keys of the audit log and of a data folder. Raises ConfigurationError if they cannot be used."""
     AuditLog(folder, audit_key).prepare()
     if isinstance(address, Path):
         Registry(folder).key()
 
 
-def application(
+def team_application(
     address: MemoryAddress, settings: Settings, folder: Path, offer: ServerOptions, http: HttpOptions
 ) -> App:
     """Return the application. `folder`: the data folder. Raises ConfigurationError."""

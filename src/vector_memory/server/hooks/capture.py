@@ -41,7 +41,7 @@ from vector_memory.transcripts.conversation import (
 )
 from vector_memory.transcripts.importing import is_of_subagent, read_own, reason_of
 from vector_memory.transcripts.lines import FormatError
-from vector_memory.writing.delivery import DeliveryOutcome, T
+from vector_memory.writing.outbox import DeliveryOutcome, T
 from vector_memory.writing.writer import hash_of
 
 logger = logging.getLogger(__name__)

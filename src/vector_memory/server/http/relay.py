@@ -58,8 +58,7 @@ from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.server.turns import HOOK, in_worker
 from vector_memory.settings import Redact, ServerOptions
 from vector_memory.texts.redaction import redact
-from vector_memory.writing.delivery import SLOW, Delivery
-from vector_memory.writing.outbox import Body, Outbox, outbox_for, user_folder
+from vector_memory.writing.outbox import SLOW, Body, Delivery, Outbox, outbox_for, user_folder
 
 logger = logging.getLogger(__name__)
 

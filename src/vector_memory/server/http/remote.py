@@ -25,8 +25,7 @@ from vector_memory.server.hooks import FAILED, HOOKS
 from vector_memory.server.tools.confirmation import answers_of_user, can_ask, can_wait_for_user
 from vector_memory.settings import Redact
 from vector_memory.texts.redaction import redact_within, require_no_secret
-from vector_memory.writing.delivery import DeliveryOutcome, Verdict, failure
-from vector_memory.writing.outbox import Body
+from vector_memory.writing.outbox import Body, DeliveryOutcome, Verdict, failure
 
 SECONDS_TO_CONNECT = 5.0
 

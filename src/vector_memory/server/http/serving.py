@@ -295,7 +295,7 @@ def require_usable(address: MemoryAddress, http: HttpOptions) -> None:
             raise ConfigurationError(
                 f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."
             ) from error
-        extra("teams").prepare(address, http.data_dir, http.audit_key)
+        extra("teams").prepare_keys(address, http.data_dir, http.audit_key)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -324,7 +324,7 @@ def application(
     if http.data_dir is None:
         open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
         return http_app(create_server(open_memory, offer, over_http=OverHttp()), http, MAX_BODY)
-    app: App = extra("teams").application(address, settings, http.data_dir, offer, http)
+    app: App = extra("teams").team_application(address, settings, http.data_dir, offer, http)
     return app
 
 

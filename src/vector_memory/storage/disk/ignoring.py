@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from vector_memory.settings import DATABASE_NAME, EXPORT_FOLDER, MEMORY_FOLDER
-from vector_memory.settings.repository import repository_of
+from vector_memory.settings.locations import repository_of
 from vector_memory.storage.disk.filesystem import make_private_folders
 
 RULES = ".gitignore"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from vector_memory.domain import Fingerprint
+from vector_memory.storage.base import WholeMemory
 from vector_memory.storage.connection import Asked, Parameters, Queries
-from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import BUCKETS, Contents, row_id
 from vector_memory.storage.queries import memories
 from vector_memory.storage.queries.insert import rows_of_chunks

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import logging
 import os
 import random
 import time
@@ -15,8 +16,8 @@ from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.disk.filesystem import log_index_of, log_of, make_private_folders, require_local
 from vector_memory.storage.disk.ignoring import keep_out_of_git
-from vector_memory.storage.sqlite.errors import FULL
 from vector_memory.storage.sqlite.identity import MOVED, identity_of, require_no_orphaned_log, require_own_log
+from vector_memory.storage.sqlite.rows import FULL
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 CANNOT_CREATE = "The database cannot be created ({}): choose another --database-path."
@@ -250,3 +251,91 @@ def connect_to_read(path: Path) -> apsw.Connection:
     log = log_of(path)
     has_log = log.exists() and (log_index_of(path).exists() or log.stat().st_size)
     return apsw.Connection(f"file:{quote(str(path))}?{'readonly_shm=1' if has_log else 'immutable=1'}", flags=READ_ONLY)
+
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_PAGES = 1_000
+"""From this length on, each commit moves the log into the file, as far as no reader needs an older state."""
+
+LONG_PAGES = 2_000
+"""From this length on, the committing process empties the log even if there are always readers."""
+
+RECENT = 0.75
+"""Writers wait only if every reader uses at least this part of the log. One that began earlier may take minutes."""
+
+SECONDS_PER_PAGE = 0.0005
+MAX_WAIT_SECONDS = 3.0
+SHORT_WAIT_SECONDS = 0.02
+PAUSE_SECONDS = 0.001
+"""Seconds for which writers may have to wait so that readers can finish: the longer the log, the more."""
+
+
+def keep_log_short(writer: apsw.Connection) -> None:
+    """Checkpoint after the commits of this connection. A failure loses nothing: the data stays in the log."""
+    next_try = LONG_PAGES
+
+    def after_commit(connection: apsw.Connection, database: str, pages: int) -> int:
+        nonlocal next_try
+        if pages < CHECKPOINT_PAGES:
+            next_try = LONG_PAGES
+            return apsw.SQLITE_OK
+        with contextlib.suppress(apsw.Error):
+            length, moved = connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
+            if length >= next_try and moved >= RECENT * length:
+                next_try = 2 * length
+                empty(connection, min(length * SECONDS_PER_PAGE, MAX_WAIT_SECONDS))
+        return apsw.SQLITE_OK
+
+    writer.set_wal_hook(after_commit)
+
+
+def empty(connection: apsw.Connection, seconds: float) -> None:
+    """Empty the log, and wait for readers while nobody can write. Raises apsw.BusyError.
+
+    SQLite can wait in vain for a read mark that readers of the newest state have taken over, so each wait is short.
+    """
+    deadline = time.monotonic() + seconds
+    with waiting_at_most(connection, SHORT_WAIT_SECONDS):
+        while True:
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+            else:
+                return
+
+
+def erase_if_unread(connection: apsw.Connection) -> bool:
+    """Empty the log if it may contain deleted bytes, unless a process is reading from it, and record that.
+
+    False: it was not emptied, and the record that bytes have to be erased stays.
+    """
+    try:
+        with waiting_at_most(connection, 0):
+            if (delete := unerased(connection)) is not None:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                note_erased(connection, delete)
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.Error as error:
+        logger.info("Deleted bytes remain in the write-ahead log for now: %s", type(error).__name__)
+        return False
+    return True
+
+
+def count_delete(connection: apsw.Connection) -> None:
+    """Record, in the transaction that deletes, that bytes have to be erased."""
+    connection.execute("update erasure set deletes = deletes + 1")
+
+
+def unerased(connection: apsw.Connection) -> int | None:
+    """Return the number of the last deletion if its bytes may remain; None if all are erased."""
+    number: int | None = connection.execute("select deletes from erasure where deletes > erased").get
+    return number
+
+
+def note_erased(connection: apsw.Connection, delete: int) -> None:
+    """Record that the log was emptied after this deletion. Later ones, by other processes, stay recorded."""
+    connection.execute("update erasure set erased = ? where erased < ?", (delete, delete))

@@ -14,28 +14,29 @@ from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockE
 from vector_memory.storage.base import Storage
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import migrations
-from vector_memory.storage.sqlite.checkpointer import erase_if_unread, keep_log_short, unerased
 from vector_memory.storage.sqlite.connecting import (
     UnwritableFile,
     closed_on_error,
     create_private_file,
+    erase_if_unread,
     forbid_writes,
     full_disk_detected,
     is_there,
     is_writable,
+    keep_log_short,
     noting,
     require_creatable,
     require_safe_sqlite,
     set_up,
     stop_when_unwanted,
+    unerased,
     use_write_ahead_log,
     wait_for_locks,
     waiting_at_most,
 )
-from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.legacy import Cut
-from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.rows import fetch_value, translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Reservation, WriteLock

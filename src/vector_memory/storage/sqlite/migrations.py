@@ -12,14 +12,13 @@ import apsw
 from vector_memory.domain import utc_now
 from vector_memory.domain.fields import REVISION
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.base import EXPORT_AND_IMPORT
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
-from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT
 from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.sqlite import legacy, schema
-from vector_memory.storage.sqlite.errors import RUN_FIX
-from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.rows import RUN_FIX, fetch_column, fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 RECORD_TABLE = (

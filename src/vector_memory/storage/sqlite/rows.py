@@ -3,16 +3,21 @@
 SQLite stores any value in any column, so types are checked here, once; the code that reads the values relies on them.
 """
 
+import contextlib
 import itertools
-from collections.abc import Callable, Collection, Sequence
+import json
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import apsw
 
+from vector_memory.errors import DatabaseError, DatabaseLockError, where
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.damaged import WRONG_TYPE, DamagedError
+from vector_memory.storage.write_lock import LOCK_ADVICE
 
 T = TypeVar("T")
 
@@ -92,3 +97,53 @@ def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
     highest = fetch_value(connection, f"select max(id) from {table}")
     last = max(given or 0, highest or 0)
     return list(range(last + 1, last + 1 + count))
+
+
+logger = logging.getLogger(__name__)
+
+RUN_FIX = (
+    "The tables of the database were altered: run `vector-memory doctor --fix`, or restore the database "
+    "from a backup if that does not help."
+)
+FULL = "The disk or the database is full. Nothing was changed; free some space and repeat the call."
+UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
+# sqlite-vec also fails with this error when the disk fails; it does not pass on the reason.
+BROKEN = (
+    "A statement failed, and nothing was changed: check the disk and repeat the call. If that does not help, run "
+    "`vector-memory doctor --fix` to repair the tables, or restore a backup."
+)
+FAILURES: dict[type[apsw.Error], str] = {
+    apsw.FullError: FULL,
+    apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
+    apsw.ReadOnlyError: "The database cannot be written: check the permissions of its file and folder.",
+    apsw.PermissionsError: "The database cannot be opened: check the permissions of its file and folder.",
+    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and is writable.",
+    apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
+    apsw.CorruptError: "The database is damaged: restore it from a backup.",
+    apsw.SQLError: BROKEN,
+    apsw.MismatchError: RUN_FIX,
+}
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Translate errors of SQLite into errors of this package.
+
+    SQLite's messages can contain SQL or stored text, so they are not passed on.
+    """
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise DatabaseLockError(LOCK_ADVICE) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DatabaseError("The database contains unreadable text: restore it from a backup.") from error
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        # Values are checked where they are read, but not against each other.
+        logger.error("Invalid value: %s", where(error))  # noqa: TRY400 - a traceback would contain its message
+        raise DamagedError(UNUSABLE) from error
+    except apsw.Error as error:
+        advice = (
+            "The database reported an unknown failure. Nothing was changed: check the disk and its free space, "
+            "repeat the call, and restore the database from a backup if that does not help."
+        )
+        raise DatabaseError(FAILURES.get(type(error), advice)) from error

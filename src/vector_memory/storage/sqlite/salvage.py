@@ -17,16 +17,15 @@ import apsw
 from vector_memory.domain import Fingerprint, utc_now
 from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType, MemoryField
 from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.storage.base import WholeMemory
 from vector_memory.storage.connection import UNLIMITED
 from vector_memory.storage.damaged import object_in, texts_in
-from vector_memory.storage.maintenance_api import WholeMemory
 from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations
-from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.legacy import CHUNKED
-from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, translated_errors
 from vector_memory.storage.sqlite.schema import TEXT_TABLES, TYPES, ModelTables, tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0 import load_vector_search

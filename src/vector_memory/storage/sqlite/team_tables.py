@@ -13,8 +13,8 @@ from vector_memory.settings import DATABASE_NAME
 from vector_memory.storage.disk.filesystem import log_of, make_private_folders, size_of
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.sqlite.connecting import closed_on_error, create_private_file, set_up, wait_for_locks
-from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.identity import Identity, identity_of
+from vector_memory.storage.sqlite.rows import translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteConnection
 from vector_memory.storage.teams import KEY_BYTES, Sizes, Teams, TeamTables
 

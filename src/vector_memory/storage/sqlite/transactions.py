@@ -19,7 +19,7 @@ from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, P
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations, rows
-from vector_memory.storage.sqlite.checkpointer import count_delete
+from vector_memory.storage.sqlite.connecting import count_delete
 from vector_memory.storage.sqlite.dialect import as_sqlite, bound
 from vector_memory.storage.sqlite.schema import SIGNATURE_BITS, ModelTables, tables_of
 from vector_memory.storage.transactions import Reader, Writer

@@ -13,8 +13,7 @@ from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
-from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.maintenance_api import WholeMemory
+from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.postings import LENGTH, POSTING, indexed
 from vector_memory.storage.queries.portions import WordBlock
 from vector_memory.storage.records import EmbeddedPassage, StoredPassage

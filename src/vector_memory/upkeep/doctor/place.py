@@ -17,7 +17,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.weights import find_model
 from vector_memory.errors import ConfigurationError, DatabaseError, VectorMemoryError
 from vector_memory.settings import MEMORY_FOLDER, MemoryAddress, Settings, export_folder_of
-from vector_memory.settings.repository import repository_of
+from vector_memory.settings.locations import repository_of
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import REMARK, RULES, escaped, holds_only, patterns_of, rules_in
 from vector_memory.storage.sqlite import connecting, inspection

@@ -9,16 +9,16 @@ from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
 from vector_memory.settings import Settings
+from vector_memory.storage.base import EXPORT_AND_IMPORT, WholeMemory
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of
-from vector_memory.storage.maintenance_api import EXPORT_AND_IMPORT, WholeMemory
 from vector_memory.storage.sqlite import inspection
-from vector_memory.storage.sqlite.checkpointer import unerased
+from vector_memory.storage.sqlite.connecting import unerased
 from vector_memory.storage.sqlite.copying import replace_database
 from vector_memory.storage.sqlite.database import Connection, Database, SqliteStorage
-from vector_memory.storage.sqlite.errors import translated_errors
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import altered_in, is_record_wrong
+from vector_memory.storage.sqlite.rows import translated_errors
 from vector_memory.storage.sqlite.salvage import Salvaged, misfiled_memories, salvage, unsound_tables
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.upkeep.backfill import Progress

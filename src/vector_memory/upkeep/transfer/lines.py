@@ -29,9 +29,8 @@ from vector_memory.domain.validation import (
 )
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import DatabaseError, ValidationError
-from vector_memory.storage.disk.drafts import Rules, draft_of
-from vector_memory.storage.disk.protection import DATABASE
-from vector_memory.storage.sqlite.import_tagged import ForeignNote, foreign_notes
+from vector_memory.storage.disk.drafts import DATABASE, Rules, draft_of
+from vector_memory.storage.sqlite.copying import ForeignNote, foreign_notes
 from vector_memory.tagged.tags import CATEGORIES, OTHER, normalized_tag
 from vector_memory.texts.redaction import require_no_secret
 from vector_memory.writing.writer import hash_of

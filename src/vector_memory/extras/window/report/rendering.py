@@ -12,8 +12,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
-from vector_memory.texts.front_matter import read_front_matter
-from vector_memory.texts.structure import nesting_deeply, without_attributes
+from vector_memory.texts.structure import nesting_deeply, read_front_matter, without_attributes
 
 WEB = re.compile(r"(https?://|mailto:)", re.IGNORECASE)
 OUTER_HEADINGS = 3
