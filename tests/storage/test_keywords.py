@@ -251,6 +251,23 @@ def test_an_identifier_as_a_whole_ranks_before_its_parts(connection: apsw.Connec
     assert [match.memory_id for match in find(connection, "store_report")] == [whole, parts]
 
 
+@pytest.mark.parametrize(
+    ("text", "found", "missed"),
+    [
+        ("an hour has 1,000 calls", ["1000", "1,000"], ["000", "10.000", "Version 10.000"]),
+        ("12,345,678 rows, 12,34 or 1,0000", ["12345678"], ["123456", "1234", "10000"]),
+        ("on 2026-03-14 it rained", ["March 14, 2026", "14.3.2026", "14 March", "2026/3/14"], ["14 May", "14.3.2025"]),
+        ("the mails of the 14th of May", ["May 14", "14.05.2026"], ["March 14", "2026-05-15"]),
+        ("ready by Feb. 3 or 31.02.2026", ["2026-02-03", "Feb 3"], ["4 Feb. 2026", "31.3.2026"]),
+        ("2026-03-14T10:20:00Z", ["14. M\u00e4rz 2026"], ["14. Mai 2026"]),
+    ],
+)
+def test_numbers_and_days_are_found_in_any_notation(text: str, found: list[str], missed: list[str]) -> None:
+    of_text = set(terms(text))
+    assert [query for query in found if not of_text & set(query_terms(query))] == []
+    assert [query for query in missed if of_text & set(query_terms(query)) - {"version"}] == []
+
+
 @pytest.mark.parametrize("inside", ["store_report", "#42", "v1.2.3", "a/b/c.py", "std::io"])
 def test_an_identifier_is_a_term_as_it_stands(inside: str) -> None:
     assert inside in query_terms(f"what is {inside}?")

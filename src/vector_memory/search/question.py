@@ -14,7 +14,7 @@ from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.spelling import Spelling
-from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of
+from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of, without_days
 
 LOADING_SECONDS = 10.0
 """Seconds a search waits for a model that is still loading before it answers by words. A busy machine needs several."""
@@ -166,8 +166,8 @@ def is_reference(query: str) -> bool:
 
     Such words have no meaning that vectors could compare: for the model, any two hashes are near each other.
     """
-    words = NUMBERED.sub("", query).split()
-    return bool(words) and all(map(REFERENCE.fullmatch, words))
+    words = NUMBERED.sub("", rest := without_days(query)).split()
+    return all(map(REFERENCE.fullmatch, words)) and bool(words or rest != query)
 
 
 def is_name(query: str) -> bool:

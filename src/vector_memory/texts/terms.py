@@ -3,13 +3,14 @@
 Equal words are written equally first (`folding`). FTS5's `unicode61` splits the text into words, and its `porter` stems
 them. Added are whole identifiers, which `unicode61` splits, with the parts of camel-case names; what identifiers are
 also called: a version without its "v", the ends of a path or URL, the first characters of a hash, a hexadecimal number
-without its "0x"; names with signs, as C++; German words with "ae" for "ä"; emoji; and, for scripts without spaces
-between words, each character and each pair of neighbouring characters. Words in Cyrillic letters are stemmed as
-Russian (Snowball).
+without its "0x"; days, in any usual notation; names with signs, as C++; German words with "ae" for "ä"; emoji; and, for
+scripts without spaces between words, each character and each pair of neighbouring characters. Words in Cyrillic letters
+are stemmed as Russian (Snowball).
 """
 
 import re
 import unicodedata
+from calendar import month_abbr, month_name
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -19,7 +20,7 @@ import apsw
 
 from vector_memory.domain import Chunk
 
-RULES = 2
+RULES = 3
 """The number of the rules by which terms are made, and texts cut into units. Blocks of words carry it; those that carry
 an earlier one are indexed again (`KeywordIndex.index_again`). Count it up whenever the terms of a text change."""
 
@@ -64,6 +65,34 @@ LONG_NUMBER = re.compile(r"\s*([0-9]{8,64})\s*")
 DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
 """Translates hexadecimal digits to "x". Few texts have seven in a row, and looking for hashes takes much longer."""
 
+THOUSANDS = re.compile(r"\d,\d{3}")
+GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])", re.ASCII)
+"""A number with separators of thousands: 25,000 is 25000, and has no 000."""
+
+MONTHS = {name: number for names in (month_name, month_abbr) for number, name in enumerate(names) if name}
+MONTHS |= {"Sept": 9, "Januar": 1, "Februar": 2, "M\u00e4rz": 3, "Marz": 3, "Mai": 5, "Juni": 6, "Juli": 7}
+MONTHS |= {"Oktober": 10, "Dezember": 12}
+_MONTH = rf"(?P<month{{0}}>{'|'.join(sorted(MONTHS, key=len, reverse=True))})\b\.?"
+_DAY = r"(?P<day{0}>[0-3]?\d)(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year{0}>(?:19|20)\d\d)"
+DATE = re.compile(
+    rf"\b(?:{_YEAR}([-/])(?P<month{{0}}>[01]?\d)\2(?P<day{{0}}>[0-3]?\d)(?=T\d|\b)".format(1)
+    + rf"|(?P<day2>[0-3]?\d)\.[ ]?(?P<month2>[01]?\d)\.[ ]?{_YEAR.format(2)}\b"
+    + rf"|{_MONTH.format(3)}[ ]+(?:the[ ]+)?{_DAY.format(3)}\b(?![.:,]\d|%)(?:,?[ ]+{_YEAR.format(3)}\b)?"
+    + rf"|{_DAY.format(4)}\.?[ ]+(?:of[ ]+)?{_MONTH.format(4)}(?:,?[ ]+{_YEAR.format(4)}\b)?)"
+)
+"""A day: 2026-03-14, 14.3.2026, March 14, 2026, 14th of March."""
+_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+DAY_TERM = re.compile(r"(?:\d{4}-|--|~)(\d\d-\d\d)")
+SIGNS_OF_DAYS = (
+    re.compile(r"[JFMASOND][a-z\u00e4]{2,8}\.?[ ]+(?:the[ ]+)?\d"),
+    re.compile(
+        r"\d(?:(?<=\d{4})[-/]\d|\.[ ]?[01]?\d\.[ ]?(?:19|20)\d"
+        r"|(?:st|nd|rd|th|\.)?[ ]+(?:of[ ]+)?[JFMASOND][a-z\u00e4]{2})"
+    ),
+)
+"""What a text must contain to be searched for days: to look for one of these takes much less time."""
+
 LANGUAGE = re.compile(r"\b[A-Za-z](?:\+\+|\#)(?![A-Za-z_])")
 """C++, C#: their letter alone is the name of another language."""
 WITH_SIGN = re.compile(r"\b[A-Za-z]{1,2}&[A-Za-z]{1,2}\b|(?<![\w.])\.NET\b")
@@ -104,29 +133,68 @@ _stems = _connection.fts5_tokenizer("porter", ["unicode61", *_CATEGORIES])
 
 def terms(text: str) -> list[str]:
     """Return the terms of a text in no particular order. A term is repeated as often as it occurs."""
-    plain = text if text.isascii() else folded(text)
+    plain = ungrouped(text if text.isascii() else folded(text))
     compounds, others = _names(plain)
     words = [_spaced(plain), *compounds, *_with_e(text)]
-    return [*_tokens(_stems, " ".join(words)), *others, *_short_hashes(plain), *_unspaced(plain)]
+    return [*_tokens(_stems, " ".join(words)), *others, *_short_hashes(plain), *_unspaced(plain), *days_in(plain)]
 
 
 def query_terms(text: str) -> list[str]:
     """Return the terms to search for, without duplicates, and without stop words unless the text has nothing else.
 
     There is no query syntax: every part of the text is either a term or ignored. A query that is only a number may
-    also be the beginning of a hash.
+    also be the beginning of a hash. A day is one term, and not the numbers that it is written with.
     """
-    plain = text if text.isascii() else folded(text)
+    plain = ungrouped(text if text.isascii() else folded(text))
+    days = dict.fromkeys(asked_days(plain))
+    if days:
+        plain = without_days(plain)
     compounds, names = _names(plain)
     without_versions = IN_CAPITALS.sub(lambda found: found[0].lower(), LONG_VERSION.sub(" ", plain))
     words = _tokens(_words, " ".join([_spaced(without_versions), *compounds, *_with_e(text)]))
     hashes = list(_short_hashes(plain))
     # The stem of a short hash is another word: 3f2a9 of 3f2a9ed.
     wanted = [word for word in words if word not in STOP_WORDS and word not in hashes]
-    others = [*names, *hashes, *_unspaced(plain)]
+    others = [*names, *hashes, *_unspaced(plain), *days]
     if number := LONG_NUMBER.fullmatch(plain):
         others.append(number[1][:SHORT_HASH])
     return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))
+
+
+def ungrouped(text: str) -> str:
+    """Return a text whose numbers have no separators of thousands."""
+    return GROUPED.sub(lambda found: found[0].replace(",", ""), text) if THOUSANDS.search(text) else text
+
+
+def days_in(text: str) -> Iterator[str]:
+    """Yield terms for the days that a text names: 2026-03-14 and --03-14, or without a year --03-14 and ~03-14."""
+    for date, of_year in _days(text):
+        yield from (date, f"--{of_year}") if date else (f"--{of_year}", f"~{of_year}")
+
+
+def asked_days(text: str) -> Iterator[str]:
+    """Yield terms for the days of a question. Those of a year are also found where a text names none."""
+    for date, of_year in _days(text):
+        yield from (date, f"~{of_year}") if date else (f"--{of_year}",)
+
+
+def _days(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each day that a text names, empty without a year, and the day of the year."""
+    for found in DATE.finditer(text) if any(sign.search(text) for sign in SIGNS_OF_DAYS) else ():
+        yield from _day_of(found)
+
+
+def without_days(text: str) -> str:
+    """Return a text without the days that it names."""
+    return DATE.sub(lambda found: " " if [*_day_of(found)] else found[0], text)
+
+
+def _day_of(found: re.Match[str]) -> Iterator[tuple[str, str]]:
+    parts = {name[:-1]: value for name, value in found.groupdict().items() if value}
+    month, day = MONTHS.get(parts["month"]) or int(parts["month"]), int(parts["day"])
+    if 1 <= month <= len(_DAYS) and 1 <= day <= _DAYS[month - 1]:
+        of_year = f"{month:02}-{day:02}"
+        yield f"{parts['year']}-{of_year}" if "year" in parts else "", of_year
 
 
 def stems_of(words: Sequence[str]) -> list[str]:
@@ -137,9 +205,11 @@ def stems_of(words: Sequence[str]) -> list[str]:
 def named_by(term: str) -> str:
     """Return one term for all that name the same.
 
-    These are a hash and its beginning, a version with and without its "v", a number with and without its "0x", and a
-    word with and without the "e" of an umlaut.
+    These are a day with and without its year, a hash and its beginning, a version with and without its "v", a number
+    with and without its "0x", and a word with and without the "e" of an umlaut.
     """
+    if day := DAY_TERM.fullmatch(term):
+        return day[1]
     if number := HEXADECIMAL.fullmatch(term):
         term = number[1]
     if HASH.fullmatch(term) or (term.isdecimal() and len(term) > SHORT_HASH):
