@@ -59,8 +59,9 @@ def test_a_second_subject_of_the_question_is_kept_though_it_is_far_behind() -> N
     assert matches(parts)[:3] == [(1, "strong"), (3, "related"), (2, "weak")]
 
 
-def test_of_a_few_texts_none_is_weak() -> None:
-    assert {hit.match for hit in weighed(found([0.2, 0.1]), question())} == {"related"}
+def test_of_a_few_texts_those_that_are_far_or_far_behind_are_weak() -> None:
+    assert [hit.match for hit in weighed(found([0.6, 0.5, 0.29]), question())] == ["strong", "related", "weak"]
+    assert {hit.match for hit in weighed(found([0.2, 0.1]), question())} == {"weak"}
 
 
 def test_if_nothing_is_near_the_question_all_are_weak() -> None:

@@ -27,6 +27,9 @@ class Calibration:
     evidence. `weight`: the share of its weight in a score that the cosine has, as much as the model can read of the
     question; 0: only words are compared. docs/lab/retrieval.md says how the figures were found.
 
+    `answers`: what the evidence of the best passage, and `farthest` times the nearness of the question's farthest
+    words, must reach together (`search.gate`); None: it is not known.
+
     Two texts are on the same subject from the evidence `same_subject` on (`search.same_subject`); None: cosines do not
     tell. `shared_words`, `change`: what common words, and words of change in the newer one, add to their cosine.
     """
@@ -37,17 +40,22 @@ class Calibration:
     words: float = 0.0
     by_words: float = 1.0
     weight: float = 1.0
+    answers: float | None = None
+    farthest: float = 0.0
     same_subject: float | None = None
     shared_words: float = 0.0
     change: float = 0.0
 
     def level(self, cosine: float, covered: float = 0.0, late: float | None = None) -> MatchLevel:
         """Return how well a text matches. `covered`: its share of the words. `late`: None: not compared."""
-        late = cosine + INSTEAD_OF_TOKENS if late is None else late
-        evidence = (1 - self.late) * cosine + self.late * late + self.words * covered
+        evidence = self.evidence(cosine, late) + self.words * covered
         if covered >= self.by_words or evidence >= self.strong:
             return "strong"
         return "related" if self.related is None or evidence >= self.related else "weak"
+
+    def evidence(self, cosine: float, late: float | None) -> float:
+        """Return the evidence of a text without its words."""
+        return (1 - self.late) * cosine + self.late * (cosine + INSTEAD_OF_TOKENS if late is None else late)
 
     def are_strong(self, cosine: Any, covered: Any) -> Any:
         """Return for each of several texts, whose tokens were not compared, whether its level is `strong`."""

@@ -50,7 +50,16 @@ MINILM = KnownModel(
         name="all-MiniLM-L6-v2",
         tokens=254,  # sentence-transformers' max_seq_length of 256; it was trained on 128
         late_interaction=True,
-        confidence=Calibration(strong=0.54, related=0.3, late=0.72, same_subject=0.62, shared_words=0.35, change=0.1),
+        confidence=Calibration(
+            strong=0.54,
+            related=0.3,
+            late=0.72,
+            same_subject=0.62,
+            shared_words=0.35,
+            change=0.1,
+            answers=0.8,
+            farthest=0.65,
+        ),
         foreign=Calibration(strong=1.3, words=1.5),
     ),
     repository="sentence-transformers/all-MiniLM-L6-v2",

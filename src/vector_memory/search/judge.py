@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vector_memory.answers.forms import FORM
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
+from vector_memory.answers.forms import FORM
+from vector_memory.search.gate import LOOKED_AT, Fit, fit_of, is_answered
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -147,15 +150,22 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
     if not question.tells_matches:
         return found.hits
     levels = level_of_each(found, question)
+    answered, others = gated(found, question, levels)
     if best_of(levels[:CANDIDATES]) != "strong":  # how many more were found does not change the best match
         levels = ["related" if level == "strong" else level for level in levels]
-    kept = set(range(len(levels)))
+    least = (
+        LOWEST_SHARE * max((hit.score for hit in found.hits), default=0.0) if question.calibration.tells_weak else 0.0
+    )
+    kept = {place for place, hit in enumerate(found.hits) if levels[place] != "weak" and hit.score >= least}
     if question.calibration.tells_weak and len(levels) > FOREGROUND:
         kept = standing_out(found.hits, found.compared)
         if "strong" not in {levels[place] for place in kept}:
             kept |= {place for place, level in enumerate(levels) if level == "strong"}
         kept = kept if best_of([levels[place] for place in kept if place < CANDIDATES]) != "weak" else set()
         kept |= further_parts(found, kept)
+    if not answered:
+        kept = set()
+    kept -= others
     return [
         hit._replace(match="weak" if place not in kept else "strong" if level == "strong" else "related")
         for place, (hit, level) in enumerate(zip(found.hits, levels, strict=True))
@@ -173,6 +183,26 @@ def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
         else question.calibration.level(hit.similarity, hit.covered or coverage * (hit.words or 0.0), hit.late)
         for hit in found.hits
     ]
+
+
+def gated(found: SearchHits, question: Question, levels: list[MatchLevel]) -> tuple[bool, set[int]]:
+    """Lower the levels of hits that lack what decides; return whether the best of the others answer.
+
+    Also return the places of those that have another number, code or day in the place of the question's.
+    """
+    first, others = list[tuple[float, NDArray[np.float32]]](), set[int]()
+    for place, hit in enumerate(found.hits):
+        text = found.texts.get(hit.id)
+        fit = Fit.WHOLE if text is None else fit_of(question.text, text)
+        if fit is Fit.OTHER:
+            others.add(place)
+        if fit is not Fit.WHOLE:
+            levels[place] = "related" if levels[place] == "strong" else levels[place]
+        elif place < LOOKED_AT and hit.id in found.compared:
+            evidence = question.calibration.evidence(hit.similarity or 0.0, hit.late)
+            first.append((evidence, found.compared[hit.id].nearest))
+    tells = bool(found.compared) and question.calibration.tells_weak
+    return not tells or is_answered(question, first), others
 
 
 def standing_out(hits: Sequence[Hit], compared: Mapping[int, Compared]) -> set[int]:

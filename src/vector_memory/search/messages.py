@@ -98,7 +98,7 @@ def read_as(respelt: Sequence[Spelling]) -> str:
     return " ".join(f"No '{one.typed}'; searched '{one.word}'." for one in respelt)
 
 
-NO_MATCH = "No match: nothing here is near the question."
+NO_MATCH = "No match: nothing here answers the question."
 """Said instead of results if all are weak."""
 
 NO_CLOSE_MATCH = "No close match: these results may be unrelated."

@@ -12,6 +12,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
+from vector_memory.search.gate import parts_of
 from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.spelling import Spelling
 from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of, without_days
@@ -71,7 +72,7 @@ class Question:
     `is_unread`: it has none to the model. `calibration`: when an answer to it is close. `weight`: of the cosine in a
     score. `states`: of its tokens, by which the best units are compared again; None: they are not. `plain`: the words
     that may be misspelt, by their terms. `respelt`: what they were read as. `reworded`: prepares it again with such
-    words, if its meaning is compared.
+    words, if its meaning is compared. `text`: the query. `parts`: its words, by the places of their states (`gate`).
     """
 
     vector: Vectors | None
@@ -85,6 +86,8 @@ class Question:
     plain: Mapping[str, str] = field(default_factory=dict)
     respelt: Sequence[Spelling] = ()
     reworded: "Callable[[Collection[Spelling]], Question] | None" = None
+    text: str = ""
+    parts: Sequence[Sequence[int]] = ()
 
     @property
     def tells_matches(self) -> bool:
@@ -133,8 +136,9 @@ def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
         vector, states = model.encode_query(query)
         if calibration is not UNKNOWN:  # the vocabulary of a model that is known has the usual words whole
             plain = {term: word for term, word in plain.items() if model.token_count(word) > 1}
+        parts = parts_of(query, model.token_spans(query)) if states is not None and calibration.answers else ()
         return Question(
-            vector, terms, calibration=calibration, weight=weight, states=states, plain=plain,
+            vector, terms, calibration=calibration, weight=weight, states=states, plain=plain, text=query, parts=parts,
             reworded=lambda respelt: _prepared(with_spellings(query, respelt), model, mode),
         )  # fmt: skip
     except EmbeddingUnavailableError as error:

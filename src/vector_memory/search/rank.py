@@ -115,6 +115,7 @@ class SearchHits(NamedTuple):
     `partial`: not every unit could be compared, so other units may be as good. `covered`: as in `WordScores`; None: no
     words compared. `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by
     token, by id. `links`: of their memories, with each other. `origins`: of memories, as far as they were read.
+    `texts`: of the hits that were compared, with titles and headings, by id, if words of the question decide.
     """
 
     hits: list[Hit]
@@ -125,6 +126,7 @@ class SearchHits(NamedTuple):
     compared: Mapping[int, Compared] = MappingProxyType({})
     links: Sequence[Link] = ()
     origins: Mapping[int, Origin] = MappingProxyType({})
+    texts: Mapping[int, str] = MappingProxyType({})
 
     @property
     def coverage(self) -> float:
@@ -187,6 +189,7 @@ def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
         compared={unit: one for part in found for unit, one in part.compared.items()},
         links=[link for part in found for link in part.links],
         origins={number: one for part in found for number, one in part.origins.items()},
+        texts={unit: one for part in found for unit, one in part.texts.items()},
     )
 
 

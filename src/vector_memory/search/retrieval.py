@@ -16,7 +16,9 @@ from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
+from vector_memory.writing.background import BackgroundVectors
 from vector_memory.search.later import LaterFields, later_fields
+from vector_memory.search.gate import asks_for_amount, deciding_words
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.search.rank import (
@@ -42,6 +44,7 @@ from vector_memory.storage.damaged import require_all
 from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.records import ChunkOutline, Memory, Origin, Pending, StoredChunk
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, Vectors
+from vector_memory.texts.terms import searchable_text
 
 if TYPE_CHECKING:
     from vector_memory.writing.background import BackgroundVectors
@@ -353,9 +356,11 @@ class Retrieval:
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
         if memories:
-            best = {hit.memory_id: units.compared[hit.id] for hit in reversed(hits) if hit.id in units.compared}
+            best = {hit.memory_id: hit.id for hit in reversed(hits)}
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
-            units = others._replace(compared=best, links=units.links, origins=units.origins)
+            compared = {number: units.compared[unit] for number, unit in best.items() if unit in units.compared}
+            texts = {number: units.texts[unit] for number, unit in best.items() if unit in units.texts}
+            units = others._replace(compared=compared, links=units.links, origins=units.origins, texts=texts)
             hits = best_of_each_memory([*hits, *behind])
         return units._replace(hits=hits[:count])
 
@@ -379,16 +384,25 @@ class Retrieval:
         first = units.hits[:LATE_UNITS]
         if any(hit.similarity is None for hit in first):
             return self._known(units, kind, memories)
-        states, linked, origins = self._read(
+        asked = self.question.text
+        decides = bool(deciding_words(asked)) or asks_for_amount(asked)
+        wanted = [hit.id for hit in first] if decides else []
+        chunked = TRAITS[kind].chunked
+        states, linked, chunks, whole, origins = self._read(
             units,
             kind,
             memories,
             self.reader.vectors.token_states.steps(kind, [hit.id for hit in first]),
             self.reader.links.among.steps(sorted({hit.memory_id for hit in first})),
+            self.reader.chunks.get_all.steps(wanted if chunked else []),
+            self.reader.memories.get_all.steps([] if chunked else wanted),
         )
+        texts = {unit: searchable_text(one.title, (), one.content) for unit, one in whole.items()}
+        for unit, one in chunks.items():
+            texts[unit] = searchable_text(origins[one.memory_id].title, one.chunk.headings, one.chunk.text)
         late: Mapping[int, Compared] = compare(question, states)
         links = [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
-        return units._replace(compared=late, links=links if late else [], origins=origins)
+        return units._replace(compared=late, links=links if late else [], origins=origins, texts=texts if late else {})
 
     def _known(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit] = ()) -> SearchHits:
         """Read ahead what is needed of the first units whose tokens are not compared."""

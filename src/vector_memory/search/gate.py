@@ -1,0 +1,175 @@
+"""Tells whether the best passages answer a question, or are only on its topic.
+
+A word of the question may decide: a number, a code, a version, an address, a day. A passage without it does not answer,
+and one that has another in its place is about something else. Of the other words, those that no passage comes near to
+decide: the topic is there, what is asked is not. docs/lab/retrieval.md has the measurements.
+"""
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import Span
+from vector_memory.embedding.token_states import MAX_QUESTION_TOKENS, is_content
+from vector_memory.texts.terms import (
+    DATE,
+    DAY_TERM,
+    WORD,
+    asked_days,
+    days_in,
+    folded,
+    stems_of,
+    ungrouped,
+    without_days,
+)
+
+if TYPE_CHECKING:
+    from vector_memory.search.question import Question
+
+LOOKED_AT = 3
+"""So many of the best passages are looked at together."""
+
+MOST_PARTS = 6
+"""A question with more words asks for several things, or tells a story: no single word decides."""
+
+LOWEST = 0.2
+"""The share of the words that may be farther away than the one that counts."""
+
+GENERAL = frozenset(
+    """
+    able actually allowed another anybody anyone anything best big called came come comes currently different else
+    exactly far fast find first found gave get gets getting give given gives go goes good got happen happened happening
+    happens keep keeps kept kind know known large last left let like lived lives located long look looks made make
+    makes many may mean means meant might much must name named need needed needs new often old one ones people please
+    possible put ran really recommended right run runs said say says see seen set shall show somebody someone something
+    soon sort state still store stored take taken takes tell thing things today told took type use used uses using
+    valid want wants way ways went work works wrong yet
+    """.split()  # noqa: SIM905 - a hundred lines shorter
+)
+"""Words that ask: a text that answers has others."""
+
+DECIDING = re.compile(r"(?=[^\s\d]*\d|\S*\w@\w|[^\W_]+_\w)[\w@#][\w@#./:+_-]*[\w+]|\d\d+|\d(?=\s*%)")
+YEAR = re.compile(r"(?:19|20)\d\d")
+DIGITS, LETTERS = re.compile(r"\d+"), re.compile(r"[a-z]+")
+
+HOW_MANY = re.compile(r"\bhow many (\w+)(?: (\w+))?", re.IGNORECASE)
+HOW_MUCH = re.compile(r"\bhow (?:long|often|much|large|big|high|far|old)\b", re.IGNORECASE)
+AMOUNT = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|once|twice|no|none|each|every|both|half|all"
+    r"|hour|day|week|month|year|hourly|daily|nightly|weekly|monthly|always|never|after|until|when|on)\b",
+    re.IGNORECASE,
+)
+NUMBER = re.compile(r"\d|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|no|both|half|each)$")
+ASKS = re.compile(
+    r"^(?!.*\bshould\b|\s*how (?:can|could|do|does|would)\b)"
+    r"(?:.*\?|\s*(?:\w+\s+)?(?:who|whose|what|when|where|which|why|how|is|are|was|were|do|does|did|can|may|has|have)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What a question of fact has. For a list of words, a statement, or who asks for advice, the topic is enough."""
+SEVERAL = re.compile(r"[,;]|\b(?:and|or)\b", re.IGNORECASE)
+WITHIN = 5
+"""A number stands by so many words near to what is counted."""
+
+
+class Fit(IntEnum):
+    """How a passage has the words that decide: `OTHER`: others in their place."""
+
+    OTHER = 0
+    LACKING = 1
+    WHOLE = 2
+
+
+def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
+    """Return the words of a question that are more than general, as the places of their tokens among its states.
+
+    What decides, and days, are compared as they stand. `spans`: of its tokens.
+    """
+    exact = [found.span() for pattern in (DATE, DECIDING) for found in pattern.finditer(query)]
+    content = [span for span in spans if is_content(folded(query[span.start : span.end]).casefold())] or [*spans]
+    words: list[list[int]] = []
+    for place, span in enumerate(content[:MAX_QUESTION_TOKENS]):
+        follows = place and content[place - 1].end == span.start and query[span.start - 1].isalnum()
+        words[-1:] = [[*words[-1], place]] if words and follows else [*words[-1:], [place]]
+    special = []
+    for word in words:
+        start, end = content[word[0]].start, content[word[-1]].end
+        is_exact = any(first <= start and end <= last for first, last in exact)
+        if not is_exact and query[start:end].casefold() not in GENERAL:
+            special.append(tuple(word))
+    return tuple(special)
+
+
+@lru_cache(maxsize=64)
+def deciding_words(query: str) -> tuple[str, ...]:
+    """Return the words of a question that decide, and its days as terms. A single digit decides only within a word."""
+    plain = ungrouped(query)
+    words = (found[0].casefold() for found in DECIDING.finditer(without_days(plain)))
+    days = [day for day in asked_days(plain) if not day.startswith("~")]
+    return tuple(dict.fromkeys([*(word for word in words if not YEAR.fullmatch(word)), *days]))
+
+
+def asks_for_amount(query: str) -> bool:
+    """Return whether a question asks for a number, or for a time."""
+    return HOW_MANY.search(query) is not None or HOW_MUCH.search(query) is not None
+
+
+def fit_of(query: str, text: str) -> Fit:
+    """Return how a passage has what the question asks for by a word that decides, or as an amount."""
+    plain, fit = ungrouped(text).casefold(), Fit.WHOLE
+    for word in deciding_words(query):
+        if DAY_TERM.fullmatch(word):
+            fit = min(fit, day_in(word, text))
+        elif (
+            not re.search(rf"(?<![\w.]){re.escape(word)}(?![\w]|\.\d)", plain)
+            and word.lstrip("v#") not in plain.split()
+        ):
+            shape = shape_of(word)
+            others = any(shape_of(found[0]) == shape for found in DECIDING.finditer(plain))
+            fit = min(fit, Fit.OTHER if others else Fit.LACKING)
+    return fit if has_amount(query, text) else min(fit, Fit.LACKING)
+
+
+def day_in(day: str, text: str) -> Fit:
+    """Return whether a text has a day, or none, or another one."""
+    named = set(days_in(text))
+    return Fit.WHOLE if named & {day, f"~{day[5:]}"} else Fit.OTHER if named else Fit.LACKING
+
+
+def shape_of(word: str) -> str:
+    """Return a word with one sign for each run of digits and of letters."""
+    return LETTERS.sub("a", DIGITS.sub("9", word))
+
+
+def has_amount(query: str, text: str) -> bool:
+    """Return whether a passage has a number that the question may ask for: near what is counted, if it has that."""
+    asked = set(WORD.findall(ungrouped(query).casefold()))
+    words = [word for word in WORD.findall(ungrouped(text).casefold()) if not (word.isdecimal() and word in asked)]
+    counted = HOW_MANY.search(query)
+    if counted is None:
+        return HOW_MUCH.search(query) is None or AMOUNT.search(" ".join(words)) is not None
+    stems = {stem for word in counted.groups("") if word.isascii() and word.isalpha() for stem in stems_of([word])}
+    numbers = [place for place, word in enumerate(words) if NUMBER.match(word)]
+    things = [
+        place for place, word in enumerate(words) if word.isascii() and word.isalpha() and stems & {*stems_of([word])}
+    ]
+    return bool(numbers) and (not things or any(abs(one - other) <= WITHIN for one in things for other in numbers))
+
+
+def is_answered(question: "Question", passages: Sequence[tuple[float, NDArray[np.float32]]]) -> bool:
+    """Return whether one of the best passages has what is asked, beside its topic; or several, if it has several parts.
+
+    `passages`: the evidence of each, and how near it comes to each token of the question.
+    """
+    rule, parts = question.calibration, question.parts
+    if not passages or rule.answers is None or not parts or len(parts) > MOST_PARTS or not ASKS.search(question.text):
+        return bool(passages)
+    nearest = np.array([[near[list(part)].mean() for part in parts] for _, near in passages])
+    if SEVERAL.search(question.text):
+        nearest[:] = nearest.max(axis=0)
+    farthest = np.sort(nearest, axis=1)[:, int((len(parts) - 1) * LOWEST)]
+    return bool((np.array([evidence for evidence, _ in passages]) + rule.farthest * farthest).max() >= rule.answers)

@@ -1,0 +1,94 @@
+"""A memory is silent where it knows nothing: another number stands there, or only the topic of the question."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from vector_memory.domain import Page, Scope
+from vector_memory.search.gate import Fit, fit_of
+from vector_memory.store import SessionMemoryStore
+
+MEMORIES = (
+    "Error 4012 means that the voucher of the customer has expired.",
+    "The mail relay listens on port 2525 and accepts 1,000 mails an hour.",
+    "Incident 2026-03-14: the queue's disk was full, and mails were late.",
+    "Release 4.2 of the learning platform brought peer reviews.",
+    "Lecture videos are kept for two semesters.",
+)
+SCOPE = Scope("working_memory")
+
+
+@pytest.fixture(scope="module", params=[0, 60], ids=["five", "many"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    with SessionMemoryStore(tmp_path_factory.mktemp("gate") / "memory.db") as opened:
+        for text in MEMORIES:
+            opened.store_memory("working_memory", text, session_id="s")
+        for number in range(request.param):
+            opened.store_memory("working_memory", f"Tree {number} of the orchard bears red apples.", session_id="s")
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("question", "memory"),
+    [
+        ("What does error 4012 mean?", 1),
+        ("On which port does the mail relay listen?", 2),
+        ("How many mails an hour does the relay accept?", 2),
+        ("Which relay accepts 1000 mails an hour?", 2),
+        ("What happened to the mails on March 14, 2026?", 3),
+        ("What came with release 4.2 of the learning platform?", 4),
+        ("For how long are lecture videos kept?", 5),
+    ],
+)
+def test_what_is_known_is_claimed(store: SessionMemoryStore, question: str, memory: int) -> None:
+    answer = store.search_chunks(question, SCOPE)
+    assert (answer.results[0].memory_id, answer.results[0].match, answer.confidence) == (memory, "strong", "strong")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What does error 4021 mean?",
+        "Which service listens on port 5252?",
+        "What happened to the mails on 14 May 2026?",
+        "What came with release 4.3 of the learning platform?",
+        "Which teacher recorded the lecture videos about volcanoes?",
+        "How do volcanoes erupt?",
+    ],
+)
+def test_what_is_not_known_is_left_out_and_can_be_reached(store: SessionMemoryStore, question: str) -> None:
+    answer = store.search_chunks(question, SCOPE, Page(limit=5))
+    assert (answer.results, answer.confidence, answer.weak, answer.next_offset) == ([], "weak", 5, 1)
+    assert "No match" in (answer.message or "")
+    rest = store.search_chunks(question, SCOPE, Page(limit=5, offset=1))
+    assert {result.match for result in rest.results} == {"weak"}
+    assert len(rest.results) == 5
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "fit"),
+    [
+        ("Who mended #42?", "Issue #42 was mended.", Fit.WHOLE),
+        ("Who mended #42?", "Issue #24 was mended.", Fit.OTHER),
+        ("Who mended #42?", "The issue was mended.", Fit.LACKING),
+        ("What is LB-260741?", "Sample LB-260417 passed.", Fit.OTHER),
+        ("Is v1.2 out?", "1.2 is out since May.", Fit.WHOLE),
+        ("Is 1.2 out?", "1.2.3 is out.", Fit.LACKING),
+        ("Who owns ann@example.org?", "bob@example.org is Bob's.", Fit.OTHER),
+        ("What happened on May 3?", "On 3 May 2026 it rained.", Fit.WHOLE),
+        ("What happened on May 3, 2025?", "On 3 May 2026 it rained.", Fit.OTHER),
+        ("What happened on May 3?", "It rained.", Fit.LACKING),
+        ("How many disks has it?", "It has six disks.", Fit.WHOLE),
+        (
+            "How many disks has it?",
+            "It has disks, and the server is from the year before: all in all 12 boxes.",
+            Fit.LACKING,
+        ),
+        ("How long does it take?", "It takes a while.", Fit.LACKING),
+        ("What was planned in 2026?", "A new roof was planned.", Fit.WHOLE),
+    ],
+)
+def test_a_word_that_decides_is_there_or_missing_or_another_one_is_in_its_place(
+    question: str, text: str, fit: Fit
+) -> None:
+    assert fit_of(question, text) is fit
