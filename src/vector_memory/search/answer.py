@@ -52,7 +52,17 @@ from vector_memory.search.copies import (
     suspects,
     whole_runs,
 )
-from vector_memory.search.judge import CANDIDATES, J, Judgement, judged, judging, latest_first, nothing_stored, on_page
+from vector_memory.search.judge import (
+    CANDIDATES,
+    J,
+    Judgement,
+    current_first,
+    judged,
+    judging,
+    latest_first,
+    nothing_stored,
+    on_page,
+)
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
 from vector_memory.search.messages import said_with
@@ -172,6 +182,8 @@ def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, pag
     if page.is_part:
         return found
     found = folded(found, places)
+    if page.prefer is None:
+        return current_first(reader, retrieval.question.text, found, judgement.links)
     return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
 
 

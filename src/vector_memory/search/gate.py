@@ -19,6 +19,7 @@ from vector_memory.embedding.token_states import MAX_QUESTION_TOKENS, is_content
 from vector_memory.texts.terms import (
     DATE,
     DAY_TERM,
+    STOP_WORDS,
     WORD,
     asked_days,
     days_in,
@@ -74,6 +75,33 @@ ASKS = re.compile(
 SEVERAL = re.compile(r"[,;]|\b(?:and|or)\b", re.IGNORECASE)
 WITHIN = 5
 """A number stands by so many words near to what is counted."""
+
+
+STATE = re.compile(
+    r"\b(?:is|are|has|have|do|does|can|may|which|where|who|whose|how|what|when|now|still|currently)\b", re.IGNORECASE
+)
+PAST = re.compile(
+    r"\b(?:was|were|did|had|been|ago|used to|before|formerly|former|previous(?:ly)?|originally|first|initially|earlier"
+    r"|old|history|change[sd]?|happened|yesterday|last|until|why|since|(?:19|20)\d\d)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_state(query: str) -> bool:
+    """Return whether a question asks what is so now: not what was, nor why, nor for a day."""
+    return bool(STATE.search(query)) and not PAST.search(query) and not [*asked_days(query)]
+
+
+def says_instead(query: str, older: str, newer: str) -> bool:
+    """Return whether a newer text on a subject answers what an older one does: it has those words of the question."""
+    asked = [word for word in WORD.findall(query.casefold()) if word not in GENERAL and word not in STOP_WORDS]
+    gone = stems_in(" ".join(asked)) & stems_in(older) - stems_in(newer)
+    return not gone and fit_of(query, newer) is not Fit.OTHER
+
+
+def stems_in(text: str) -> set[str]:
+    """Return the stems of the words of a text."""
+    return set(stems_of([word for word in WORD.findall(text.casefold()) if word.isascii() and word.isalpha()]))
 
 
 class Fit(IntEnum):

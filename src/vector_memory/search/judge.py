@@ -17,7 +17,7 @@ from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.answers.forms import FORM
-from vector_memory.search.gate import LOOKED_AT, Fit, fit_of, is_answered
+from vector_memory.search.gate import LOOKED_AT, Fit, asks_for_state, fit_of, is_answered, says_instead
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -44,8 +44,9 @@ from vector_memory.search.retrieval import (
     comes_soon,
 )
 from vector_memory.storage.base import Reader
-from vector_memory.storage.records import Origin
+from vector_memory.storage.records import Link, Memory, Origin
 from vector_memory.storage.scoring import LATE_UNITS
+from vector_memory.texts.terms import searchable_text
 
 CANDIDATES = LATE_UNITS
 """How many of the best are looked at: those behind the first eight are taken for the background. Without any, nothing
@@ -140,6 +141,27 @@ def latest_first(found: Sequence[J], newer: Mapping[int, Sequence[int]]) -> list
         if latest > place and ordered[place].match != "weak":
             ordered.insert(place, ordered.pop(latest).leading())
     return [*ordered, *found[CANDIDATES:]]
+
+
+def current_first(reader: Reader, query: str, found: Sequence[J], links: Iterable[Link]) -> Sequence[J]:
+    """Return results with what is so now just before what it corrects, if the question asks for a state."""
+    ids = {one.memory_id for one in found[:CANDIDATES]}
+    pairs = [link for link in links if {link.older_id, link.newer_id} <= ids] if asks_for_state(query) else []
+    if not pairs:
+        return found
+    memories = reader.memories.get_all(sorted({number for link in pairs for number in link[:2]}))
+    newer: dict[int, list[Memory]] = {}
+    for link in pairs:
+        one, other = memories[link.older_id], memories[link.newer_id]
+        if says_instead(
+            query, searchable_text(one.title, (), one.content), searchable_text(other.title, (), other.content)
+        ):
+            newer.setdefault(one.id, []).append(other)
+    latest = {
+        number: [one.id for one in sorted(several, key=lambda one: (one.turn, one.created_at, one.id), reverse=True)]
+        for number, several in newer.items()
+    }
+    return latest_first(found, latest)
 
 
 def weighed(found: SearchHits, question: Question) -> list[Hit]:
@@ -248,6 +270,7 @@ class Judgement:
 
     `confidence`: the best match; None if the query has a meaning that was not compared. `elsewhere`: how many units
     near the question there are in other scopes, by their names. `notes`: sentences. `origins`: of known memories.
+    `links`: of the memories of the best hits.
     """
 
     hits: Sequence[Hit] = ()
@@ -255,6 +278,7 @@ class Judgement:
     elsewhere: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     origins: Mapping[int, Origin] = field(default_factory=dict)
+    links: Sequence[Link] = ()
 
 
 @contextmanager
@@ -286,13 +310,13 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
         return Judgement(hits, notes=tuple(notes), origins=found.origins)
     confidence = best_of([hit.match for hit in hits]) or "weak"
     if confidence == "strong":
-        return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins)
+        return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins, links=found.links)
     if hits:
         notes.append(NO_MATCH if confidence == "weak" else NO_CLOSE_MATCH)
     elsewhere = {} if only_here else matches_elsewhere(retrieval)
     if elsewhere:
         notes.append(somewhere_else(elsewhere, advise=True))
-    return Judgement(hits, confidence, elsewhere, tuple(notes), found.origins)
+    return Judgement(hits, confidence, elsewhere, tuple(notes), found.origins, found.links)
 
 
 def judged(found: SearchHits, question: Question) -> list[Hit]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,13 +13,14 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.search import rank
 from vector_memory.search.later import BEHIND
+from vector_memory.search.gate import NUMBER, shape_of
 from vector_memory.search.question import Question
 from vector_memory.search.rank import USUAL, Method, Ranking, ScopeData, reads
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import key_of
 from vector_memory.storage.records import NO_LINKS, Links
 from vector_memory.storage.scoring import SCALE, Numbers, Vectors, are_in
-from vector_memory.texts.terms import query_terms
+from vector_memory.texts.terms import STOP_WORDS, query_terms, stems_of
 
 # Tells whether a newer text speaks of the subject of an older one, so that it may say what is true now.
 #
@@ -34,6 +36,44 @@ CHANGE = re.compile(
 )
 """What a text often has that says what is different now."""
 
+UNSETTLED = re.compile(
+    r"""
+    \?["')\u00bb\u201d]*(?=\s|$)  # asks
+    | \b(?:propos(?:al|e[sd]?|ing) | consider(?:ed|ing)? | would | should | might | maybe | perhaps
+        | suggest(?:s|ed|ions?)? | intend(?:s|ed)? | rfc | todo | roadmap | sketch | recommends? | will | soon
+        | undecided)\b
+    | (?<!as[ ])\b(?:is|are|was|were|we)[ ](?:already[ ])?plan(?:s|ned|ning)?\b | ^\W*plan(?:ned|s)?\b
+    | \b(?:wants?|supposed[ ]to|going[ ]to|could[ ](?:be|go)|next[ ](?:year|quarter|month|experiment)|in[ ]a[ ]year)\b
+    | \b(?:not|no|nobody[ ]has|nothing|never)[ ](?:\w+[ ]){0,3}(?:decided|decision|approved|begun|started)\b
+    | \b(?:design[ ]note|recommendation[ ]is|let[ ]the)\b | ^(?:once|try)\b | \btry[ ] | \bif[ ]we\b
+    | \b(?:rumou?r | untrue | hoax | myth | misread | mistaken | reverted | unchanged | unfounded
+        | untouched)\b  # denies
+    | \b(?:is|are|was|were)[ ](?:false|wrong|not[ ]true|about[ ]another|not[ ](?:set|left|moved|switched|touched))\b
+    | \b(?:nothing|not)[ ](?:has[ ]|was[ ])?changed?\b | \bno[ ]change\b | \bcontrary[ ]to\b
+    | \b(?:says?|said|reads?|wr(?:ote|ites)|claims?|claimed|quoted?|mail|post|article|forum|paper|chat)\b
+        [^."]{0,40}["\u201c\u00ab]
+    | ["\u201d\u00bb][ ]?(?:says|said|wrote|claims)\b | ^>[ ]
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What a sentence has that asks, plans, denies or quotes: it says nothing of what is so now."""
+SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+MOST_UNSETTLED = 3
+"""If every third sentence has it, so has the text."""
+
+NUMBERED = frozenset(
+    """
+    chapter day error house order part pass phase room round run sample seed session shard slice sprint step task wave
+    week
+    """.split()  # noqa: SIM905 - as in `gate`
+)
+"""What the number behind it names, in texts of one subject another part of it."""
+NAME = re.compile(r"[^\W_][\w./:@-]*\w|\w")
+MOST_NAMES, EARLY = 2, 0.6
+"""A name that differs behind so much of a text is rather what changed."""
+SHORT = 80
+"""Words. The names in longer texts are not compared."""
+
 SERIES = 8
 """So many others on a subject, or nearly on it, make a series."""
 NEARLY = 0.08
@@ -44,6 +84,52 @@ STANDS_OUT = 0.25
 
 PASSAGES_KNOWN = 4_096
 """The keys of so many passages are kept, in 4 MB: memories stored one after the other are compared with the same."""
+
+
+def is_settled(text: str) -> bool:
+    """Return whether a text says what is so, in most of its sentences."""
+    sentences = [sentence for sentence in SENTENCE.split(text.strip()) if sentence]
+    return MOST_UNSETTLED * sum(map(bool, map(UNSETTLED.search, sentences))) < len(sentences)
+
+
+def is_other_thing(older: str, newer: str) -> bool:
+    """Return whether two short texts say the same of different things: one has another name where the other has one.
+
+    What differs at the end, or is written as a number or in capitals, is what changed.
+    """
+    (names, stems), (new_names, new_stems) = map(named_words, (older, newer))
+    if max(len(stems), len(new_stems)) > SHORT:
+        return False
+    codes = SequenceMatcher(None, stems, new_stems, autojunk=False).get_opcodes()
+    end = max((first for code, first, *_ in codes if code == "equal"), default=0)
+    for code, first, last, start, stop in codes:
+        gone = [name for name, stem in zip(names[first:last], stems[first:last], strict=True) if stem not in new_stems]
+        come = [
+            name for name, stem in zip(new_names[start:stop], new_stems[start:stop], strict=True) if stem not in stems
+        ]
+        if code != "replace" or not gone or not come:
+            continue
+        is_numbered = gone[0].isdigit() and come[0].isdigit()
+        if is_numbered and first and stems[first - 1] in NUMBERED:
+            return True
+        is_alike = shape_of(gone[0].casefold()) == shape_of(come[0].casefold()) and not gone[0].isalpha()
+        are_names = max(len(gone), len(come)) <= MOST_NAMES and all(
+            is_name_of_thing(name, first) for name in (*gone, *come)
+        )
+        if first < end and not is_numbered and (is_alike or (are_names and first <= EARLY * len(stems))):
+            return True
+    return False
+
+
+def is_name_of_thing(word: str, place: int) -> bool:
+    """Return whether a word may name the thing that a text is about, and not what it says of it."""
+    return not NUMBER.match(word) and (word.islower() or place == 0) and ("-" in word or "_" in word or word.isalpha())
+
+
+def named_words(text: str) -> tuple[list[str], list[str]]:
+    """Return the words of a text without stop words, and their stems."""
+    words = [word for word in NAME.findall(text) if word.casefold() not in STOP_WORDS]
+    return words, [stems_of([word])[0] if word.isascii() and word.isalpha() else word.casefold() for word in words]
 
 
 class Subject(NamedTuple):
@@ -147,8 +233,16 @@ def links_of(
     nearest = nearest_memories(reader, MemoryKind(kind), model.fingerprint, vectors, besides)
     others = passages_of(reader, nearest)
     distinct = {tuple(passages): number for number, (passages, _) in others.items()}.values()
+    if not is_settled(" ".join(texts)):
+        return NO_LINKS
     subjects = {number: Subject(own, list(map(passage_keys, passages))) for number, (passages, own) in others.items()}
-    return links(rule, {number: evidence(rule, one, new) for number, one in subjects.items()}, distinct)
+    found = links(rule, {number: evidence(rule, one, new) for number, one in subjects.items()}, distinct)
+    other_things = {
+        number
+        for number in found.evidence
+        if len(texts) == len(others[number][0]) == 1 and is_other_thing(others[number][0][0], texts[0])
+    }
+    return found._replace(evidence={one: value for one, value in found.evidence.items() if one not in other_things})
 
 
 def nearest_memories(
