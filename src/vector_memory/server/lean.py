@@ -13,8 +13,10 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
+from vector_memory.domain import LINES, Page, Span
 from vector_memory.answers.documents import DocumentResult, ExpandedChunkResult
 from vector_memory.answers.forms import Form, text_of
+from vector_memory.answers.overview import SessionEntry
 from vector_memory.answers.models import (
     Beginning,
     FoundBeginning,
@@ -247,10 +249,10 @@ def passage_at(passage: FoundText, span: Span) -> FoundText:
     return passage.model_copy(update={"text": text, "start_line": first, "end_line": first + text.count("\n")})
 
 
-def leads(hits: Sequence[FoundChunk | FoundSection], position: int, page: Page) -> bool:
-    """Return whether a hit stands before an older one on its subject because the page prefers the latest."""
+def leads(hits: Sequence[FoundChunk | FoundSection], position: int) -> bool:
+    """Return whether a hit stands before an older one on its subject."""
     number = hits[position].memory_id
-    return page.prefer == LATEST and any(number == one.id for hit in hits[position + 1 :] for one in hit.later)
+    return any(number == one.id for hit in hits[position + 1 :] for one in hit.later)
 
 
 def room_of(hit: FoundChunk | FoundSection, page: Page, share: float, *, leads: bool = False) -> int:
@@ -302,7 +304,7 @@ class LeanForm(Form):
 
     def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:
         """Return hits cut around the wanted terms, with the offsets to read on from."""
-        rooms = [room_of(hit, page, SHARE**place, leads=leads(hits, place, page)) for place, hit in enumerate(hits)]
+        rooms = [room_of(hit, page, SHARE**place, leads=leads(hits, place)) for place, hit in enumerate(hits)]
         return [
             _cut(hit, wanted, len(sources[hit.memory_id].content.rstrip()), room)
             for hit, room in zip(hits, rooms, strict=True)
