@@ -29,7 +29,7 @@ HELLO = {"protocolVersion": "", "capabilities": {}, "clientInfo": {"name": "", "
 LISTS = ("prompts/list", "resources/list", "resources/templates/list")
 LEGACY = (("initialize", HELLO), ("tools/list", {}), *((name, {}) for name in LISTS))
 MODERN = (("server/discover", META), ("tools/list", META), *((name, META) for name in LISTS))
-VARIES = {"tools", "protocolVersion"}
+VARIES = "protocolVersion"
 """What an answer does not share with all others of its method."""
 
 
@@ -103,7 +103,7 @@ def lines() -> Iterator[str]:
         ]
         configurations[key_of(offer)] = {"tools": tools} | {
             era: {
-                method: number({key: one for key, one in result.items() if key not in VARIES})
+                method: number({key: None if key == "tools" else one for key, one in result.items() if key != VARIES})
                 for method, result in results.items()
             }
             for era, results in eras.items()

@@ -168,7 +168,12 @@ class EarlyAnswers:
         if (number := self._offered[self._era].get(method)) is None:
             return None
         result: dict[str, Any] = self._described["values"][number]
-        return {"tools": tools_of(self._described, self._offered), **result} if method == "tools/list" else result
+        if method != "tools/list":
+            return result
+        tools = tools_of(self._described, self._offered)
+        if self._era == "modern":  # the SDK puts the type first there, and nowhere else
+            tools = [tool | {"inputSchema": {"type": "object"} | tool["inputSchema"]} for tool in tools]
+        return {**result, "tools": tools}
 
 
 def is_common(line: bytes) -> bool:
