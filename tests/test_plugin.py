@@ -68,6 +68,14 @@ def test_every_variable_is_filled_in_or_has_a_default(server: dict[str, Any]) ->
     assert all(name in FILLED_IN or default for name, default in found)
 
 
+def test_no_tool_of_the_core_has_a_name_that_a_client_would_cut() -> None:
+    """64 characters are the most that models' interfaces accept; the other clients' prefixes are shorter."""
+    (name,), plugin = read(PLUGIN / ".mcp.json")["mcpServers"], read(PLUGIN / ".claude-plugin" / "plugin.json")["name"]
+    names = [tool.name for tool in offered((Toolset.SESSION,), profile=Profile.CORE)]
+    assert max(len(f"mcp__plugin_{plugin}_{name}__{tool}") for tool in names) <= 64
+    assert max(len(f"mcp__vector-memory__{tool.name}") for tool in offered(Toolset, profile=Profile.ALL)) <= 64
+
+
 @pytest.mark.skipif(shutil.which("uv") is None, reason="the plugin starts its server with uv")
 def test_the_command_answers_with_the_tools_of_the_core(server: dict[str, Any], tmp_path: Path) -> None:
     values = {"CLAUDE_PLUGIN_ROOT": str(PLUGIN), "CLAUDE_PROJECT_DIR": str(tmp_path), "HOME": str(tmp_path)}

@@ -42,7 +42,7 @@ def test_each_hook_calls_the_running_server_of_the_plugin(hooks: dict[str, list[
 
 
 def test_install_writes_the_same_hooks_for_a_server_of_another_name(hooks: dict[str, list[dict[str, Any]]]) -> None:
-    assert {event: [hook] for event, hook in handlers_for("plugin:vector-memory:vector-memory").items()} == hooks
+    assert {event: [hook] for event, hook in handlers_for("plugin:vector-memory:memory").items()} == hooks
 
 
 def test_each_hook_hands_over_the_fields_that_its_tool_reads(hooks: dict[str, list[dict[str, Any]]]) -> None:

@@ -30,7 +30,7 @@ from typing import Any, Self
 from real_client import messages_api, responses_api
 from real_client.received import Answer, Request
 
-PLUGIN = "mcp__plugin_vector-memory_vector-memory__"
+PLUGIN = "mcp__plugin_vector-memory_memory__"
 """How Claude Code begins the names of the tools of this project's plugin."""
 
 SERVER = "mcp__vector-memory__"
