@@ -12,6 +12,8 @@ from mcp_types import Tool
 
 from eras import Call
 from tool_calls import ADDED_TOOLS, SESSION_TOOLS, wire_list
+from vector_memory.texts.tokens import find_token_counter, has_cl100k
+from vector_memory.server import early
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.settings import ServerOptions, Toolset
@@ -207,13 +209,31 @@ async def test_parameters_are_the_contracts(client: Client) -> None:
             assert properties[parameter].get("default") == default, f"{name}.{parameter}"
 
 
-async def test_ids_may_be_text_or_number(client: Client) -> None:
-    """Ids and session_iter accept text and whole numbers in every tool that has them."""
-    for tool in await client.list_tools():
-        for name in {"memory_id", "chunk_id", "parent_report_id", "session_iter"} & set(
-            tool.input_schema["properties"]
-        ):
-            assert {"string", "integer"} <= set(tool.input_schema["properties"][name]["type"])
+def test_a_parameter_has_one_type_whatever_a_server_offers() -> None:
+    """Gemini refuses lists of types, alternatives and references."""
+    described = early.description()
+    tools = [tool for one in described["configurations"].values() for tool in early.tools_of(described, one)]
+    schemas = [schema for tool in tools for schema in tool["inputSchema"]["properties"].values()]
+    assert schemas
+    assert [schema for schema in schemas if not has_one_type(schema)] == []
+
+
+def has_one_type(schema: dict[str, Any]) -> bool:
+    return isinstance(schema.get("type"), str) and ("items" not in schema or has_one_type(schema["items"]))
+
+
+@pytest.mark.parametrize("sent", [1, "1", 1.0])
+async def test_ids_may_be_text_or_number(call: Call, sent: object) -> None:
+    """Whatever the schema names."""
+    await call("store_report", content=REPORT, session_id="s", session_iter=sent)
+    calls: dict[str, dict[str, object]] = {
+        "store_report_observation": {"content": "Wrong.", "session_id": "s", "parent_report_id": sent},
+        "get_memory_by_id": {"memory_id": sent},
+        "expand_chunk_context": {"chunk_id": sent},
+        "search_reports_specific_chunks": {"query": "storage", "session_id": "s", "session_iter": sent},
+        "search_changes": {"session_id": "s", "since": sent},
+    }
+    assert [name for name, given in calls.items() if (await call(name, **given)).is_error] == []
 
 
 async def test_every_tool_answers_with_the_contracts_keys(call: Call, client: Client) -> None:

@@ -14,10 +14,10 @@ from vector_memory.server.tools.params import (
     InSession,
     Limit,
     MaxTokens,
-    Number,
     Parameters,
     Store,
     Switch,
+    TextOrNumber,
     WholeNumber,
     all_but,
     declared,
@@ -36,7 +36,7 @@ WAIT = "Seconds to wait while nothing is new, up to 50; answers once something i
 PARAMETERS: Parameters = {
     "store": (Store,),
     "session_id": (InSession,),
-    "since": (Annotated[str | Number | None, Field(description=SINCE)], None),
+    "since": (Annotated[TextOrNumber | None, Field(description=SINCE)], None),
     "own_agent_id": (Annotated[str | None, Field(description="Your agent_id: omits what you stored")], None),
     "query": (Annotated[str | None, Field(description="Best matches first, instead of oldest first")], None),
     "memory_type": (

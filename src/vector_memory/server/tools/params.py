@@ -16,7 +16,7 @@ from fastmcp.dependencies import Depends
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
-from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
+from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema
 
 from vector_memory.domain import LATEST, LINES, SearchMode, SearchOrder
 from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS, FieldType
@@ -82,6 +82,9 @@ def _whole(value: object) -> object:
 Number = Annotated[StrictInt, BeforeValidator(_whole)]
 """A number where a text is accepted too, so that no text is read as one."""
 WholeNumber = Annotated[Number, BeforeValidator(from_json)]
+Id = Number | Annotated[str, WithJsonSchema({"type": "integer"})]
+TextOrNumber = str | Annotated[Number, WithJsonSchema({"type": "string"})]
+"""Both accept a text and a number. A schema names the usual type only: Gemini refuses lists of them."""
 Switch = Annotated[StrictBool, BeforeValidator(from_json)]
 
 
@@ -103,7 +106,7 @@ SENT_AS: dict[FieldType, tuple[Any, ...]] = {
     FieldType.TEXT: (str,),
     FieldType.TIME: (str, BeforeValidator(_year_as_text)),
     FieldType.NUMBER: (WholeNumber,),
-    FieldType.ITERATION: (str | Number,),
+    FieldType.ITERATION: (Id,),
     # Stop at the first bad tag, so that a million bad tags give one message.
     FieldType.LABELS: (list[str], Field(fail_fast=True), BeforeValidator(from_json)),
     FieldType.OBJECT: (dict[str, object], BeforeValidator(from_json)),
@@ -139,7 +142,7 @@ else:
     CreatedAfter, CreatedBefore, AsOf = (FILTERED[name][0] for name in ("created_after", "created_before", "as_of"))
 
 InSession = Annotated[str, Field(description='Session id, or "last"')]
-LatestIteration = Annotated[str | Number | None, Field(description="Iteration; default: the latest")]
+LatestIteration = Annotated[Id | None, Field(description="Iteration; default: the latest")]
 
 # Content.
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]
@@ -159,7 +162,7 @@ Skip = Annotated[WholeNumber, Field(description="next_offset")]
 After = Annotated[str | None, Field(description="next_cursor")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Cap")]
 Explain = Annotated[
-    str | Number | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
+    TextOrNumber | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
 ]
 Detail = Annotated[str | None, Field(description="One line each", json_schema_extra={"enum": [LINES]})]
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
@@ -172,9 +175,9 @@ Order = Annotated[
 ]
 
 # Ids, as returned by a store or search.
-MemoryId = Annotated[str | Number, Field(description="From a store or search")]
-ChunkId = Annotated[str | Number, Field(description="chunk_id from a search")]
-ReportId = Annotated[str | Number | None, Field(description="The report")]
+MemoryId = Annotated[Id, Field(description="From a store or search")]
+ChunkId = Annotated[Id, Field(description="chunk_id from a search")]
+ReportId = Annotated[Id | None, Field(description="The report")]
 Corrects = Annotated[Switch, Field(description="Part of it is wrong")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
