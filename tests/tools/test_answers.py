@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -305,6 +305,55 @@ async def test_a_text_that_a_client_does_not_read_is_its_ids(filled: SessionMemo
 
 def test_texts_are_shortened_only_for_versions_that_are_tested() -> None:
     assert READS_ONLY_STRUCTURE == {"claude-code": CLAUDE_CODE}
+
+
+LIMITS: dict[str, tuple[str, Callable[[Any, str], int], int]] = {
+    "cline": ("@cline/core", lambda body, text: len(json.dumps([body, text], indent=2, ensure_ascii=False)), 8_000),
+    "copilot": ("copilot-cli", lambda _, text: len(text.encode()), 20_480),
+    "qwen": ("qwen-cli-mcp-client-memory", lambda _, text: len(text), 28_000),
+    "codex": ("codex-mcp-client", lambda body, _: len(json.dumps(body, ensure_ascii=False)), 48_000),
+    "opencode": ("opencode", lambda _, text: len(text.encode()), 50 * 2**10),
+}
+"""What each counts of the structured part and the text, and how much of it is handed on whole."""
+
+LONG_CALLS: dict[str, dict[str, object]] = {
+    "search_reports_specific_chunks": {"query": "invoices \u00fc", "limit": 100},
+    "search_reports_full_documents": {"limit": 100, "max_tokens": 100_000},
+    "get_memory_by_id": {"memory_id": 1},
+    "reconstruct_document": {"memory_id": 1},
+    "expand_chunk_context": {"chunk_id": 1, "surrounding_chunks": 50},
+    "load_session_context_for_task": {"session_id": "s", "max_tokens": 100_000},
+    "search_changes": {"session_id": "s", "limit": 100, "max_tokens": 100_000},
+}
+
+
+@pytest.fixture(scope="module")
+def long_texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    settings = Settings(embedding_model="toy", warm_start_embedding_model=False, max_response_tokens=100_000)
+    path = tmp_path_factory.mktemp("long") / "memory.db"
+    with SessionMemoryStore(path, settings, embedder=ToyEngine()) as store:
+        for number in range(4):
+            store.store_memory(
+                "report", f"# Invoices {number}\n\n" + 'An "invoice" of \u00fc.\n' * 3_000, session_id="s"
+            )
+        yield store
+
+
+@pytest.mark.parametrize("answers", Answers)
+@pytest.mark.parametrize("client", LIMITS)
+async def test_no_client_cuts_an_answer(long_texts: SessionMemoryStore, client: str, answers: Answers) -> None:
+    name, counted, most = LIMITS[client]
+    server = create_server(lambda: nullcontext(long_texts), ServerOptions(answers=answers))
+    sizes = {}
+    async with Client(server, client_info=Implementation(name=name, version="1")) as caller:
+        for tool, arguments in LONG_CALLS.items():
+            answer = await caller.call_tool(tool, arguments)
+            body, text = answer.structured_content, answer.content[0].text
+            sizes[tool] = counted(body, text)
+            compact = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+            if client in ("copilot", "qwen"):
+                assert text == re.sub(r"(?<=[:,\[])(\d+)\.0(?=[,\]}])", r"\1", compact), "else both are handed on"
+    assert most / 2 < max(sizes.values()) <= most, sizes
 
 
 async def test_a_date_has_its_time_where_another_memory_is_of_that_day(lean: Client) -> None:

@@ -1,6 +1,8 @@
 """Keeps answers within a number of tokens: every cut is marked."""
 
+import sys
 from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
 from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -23,6 +25,9 @@ BYTES_PER_TOKEN = 3
 
 Counting with a tokenizer would take longer than the search itself for long documents.
 """
+
+LONGEST: ContextVar[int] = ContextVar("LONGEST", default=sys.maxsize)
+"""The maximum length of the current call's answer in bytes of JSON, whatever the budget."""
 
 LEAST_CONTENT = 200
 """Minimum bytes shown of a longer content; a memory with less room is omitted."""
@@ -62,8 +67,10 @@ class Cut(NamedTuple):
 class ResponseBudget:
     """Fits results into answers of at most `max_tokens` tokens, measured as a whole; see `fit`."""
 
-    def __init__(self, max_tokens: int) -> None:
+    def __init__(self, max_tokens: int, *, is_part: bool = False) -> None:
+        """`is_part`: for what becomes a part of an answer, and may be longer than any."""
         self._max_tokens = max_tokens
+        self._is_part = is_part
         self._bytes = max_tokens * BYTES_PER_TOKEN
         self._shortened: set[str] = set()
 
@@ -73,7 +80,9 @@ class ResponseBudget:
 
     def for_page(self, page: Page) -> "ResponseBudget":
         """Return a budget for the answer with a page of results."""
-        return ResponseBudget(self._max_tokens * MAX_LIMIT) if page.is_part else self.within(page.max_tokens)
+        if page.is_part:
+            return ResponseBudget(self._max_tokens * MAX_LIMIT, is_part=True)
+        return self.within(page.max_tokens)
 
     def fit(self, build: Callable[["ResponseBudget"], A]) -> A:
         """Return the answer that `build` creates from the budget passed to it; the answer fits.
@@ -81,14 +90,14 @@ class ResponseBudget:
         The room for results is known only once the rest of the answer is, so the answer is built again with less room
         until it fits. If it is still too long, its fields are shortened.
         """
-        room = self._bytes
+        most = room = self._bytes if self._is_part else min(self._bytes, LONGEST.get())
         while True:
             budget = self._with_room(room)
             answer = build(budget)
             answer = noted(answer, budget._shortened)  # noqa: SLF001 - one of our own
-            excess = size(answer) - self._bytes
+            excess = size(answer) - most
             if excess <= 0 or not room:
-                return answer if excess <= 0 else bounded(answer, self._bytes)
+                return answer if excess <= 0 else bounded(answer, most)
             room = max(0, room - excess)
 
     @property

@@ -1,11 +1,11 @@
 """Turns a function into a tool: shortens its schemas and turns its failures into answers."""
 
 import json
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
-from contextvars import ContextVar
 from inspect import iscoroutinefunction
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from fastmcp.decorators import get_fastmcp_meta
 from fastmcp.server.context import Context
@@ -14,12 +14,16 @@ from fastmcp.tools import FunctionTool, ToolResult
 from fastmcp.tools.function_tool import ToolMeta
 from mcp_types import TextContent
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from vector_memory.answers.budget import BYTES_PER_TOKEN, bounded, value_size
 from vector_memory.answers.forms import FORM, FULL, Form
 from vector_memory.answers.models import Result
 from vector_memory.domain import LAST
 from vector_memory.domain.validation import MIN_TOKENS
+from vector_memory.answers.budget import BYTES_PER_TOKEN, LONGEST, bounded, value_size
+from vector_memory.answers.forms import FORM, FULL, Form
+from vector_memory.answers.models import Result
 from vector_memory.server.conversation import conversation_of, with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.early import all_tools
@@ -38,9 +42,6 @@ from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.turns import kind_of_read, taken
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
-LONGEST: ContextVar[int] = ContextVar("LONGEST", default=LEAST_LIMIT)
-"""The maximum length of the current call's answer in bytes of JSON."""
-
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 """What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
 
@@ -53,11 +54,42 @@ FOR_EXPERTS = frozenset({"explain", "as_of"})
 UNUSED = frozenset({"similarity_threshold", "neighbours"})
 """Parameters that every search accepts, and ignores unless its schema lists them."""
 
-READS_ONLY_STRUCTURE = {"claude-code": frozenset({"2.1.330"})}
-"""Versions of clients, by name, whose agents see only the structured part of a successful answer.
 
-`tests/real_client` shows it. Orchestrators parse the text, so all other clients get a whole one.
+def ids_alone(body: dict[str, Any]) -> str:
+    """Return the ids of an answer's memories."""
+    return json.dumps({"memory_ids": list(dict.fromkeys(ids_in(body)))})
+
+
+def as_in_javascript(body: dict[str, Any]) -> str:
+    """Return an answer as JavaScript writes it, so that a client which compares the two hands it on once."""
+    return to_json(without_zeros(body)).decode()
+
+
+class Reads(NamedTuple):
+    """What a client hands on of a successful answer.
+
+    `most`: bytes of the structured part that reach its model whole. `text`: what is sent beside it; None: the same,
+    for orchestrators, which parse it.
+    """
+
+    most: int = sys.maxsize
+    text: Callable[[dict[str, Any]], str] | None = None
+
+
+READS = {
+    "@cline/": Reads(6_500, ids_alone),
+    "copilot": Reads(20_000, as_in_javascript),
+    "qwen-": Reads(27_500, as_in_javascript),
+    "codex": Reads(47_500),
+    "opencode": Reads(51_000),
+    "kilo": Reads(51_000),
+}
+"""By the beginning of a client's name: Cline 3.0 cuts the middle out of 8,000 characters of both parts, Codex out of
+48,000; Copilot 1.0 moves more than 20,480 bytes into a file, Qwen Code .24 28,000 characters, opencode and Kilo 50 KiB.
 """
+
+READS_ONLY_STRUCTURE = {"claude-code": frozenset({"2.1.330"})}
+"""Versions of clients, by name, whose agents see only the structured part, as `tests/real_client` shows."""
 
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
@@ -158,7 +190,7 @@ def reads(function: Callable[..., Any]) -> bool:
 
 
 def longest_answer(arguments: dict[str, Any]) -> int:
-    """Return the maximum length of a call's answer in bytes: the lower of its `max_tokens` and the configured limit."""
+    """Return the maximum length of a call's answer in bytes: the lowest of its `max_tokens` and the limits."""
     served = get_context().lifespan_context
     parts = served.keys() & {MEMORY, "files"} or {MEMORY}  # its first call opens it
     tokens: int = min(served[part].settings.max_response_tokens for part in parts)
@@ -166,19 +198,34 @@ def longest_answer(arguments: dict[str, Any]) -> int:
         wanted = TOKENS.validate_python(arguments.get("max_tokens"))
     except ValidationError:
         wanted = tokens
-    return max(LEAST_LIMIT, min(tokens, wanted) * BYTES_PER_TOKEN)
+    return max(LEAST_LIMIT, min(min(tokens, wanted) * BYTES_PER_TOKEN, reads_of(get_context()).most))
 
 
 def for_client(answer: ToolResult, context: Context) -> ToolResult:
-    """Return a successful answer with a text of the ids alone for a client that does not read it."""
-    client = context.session.client_params
-    if client is None or client.client_info.version not in READS_ONLY_STRUCTURE.get(client.client_info.name, ()):
+    """Return an answer with the text that its client needs beside a success."""
+    body, text = answer.structured_content, reads_of(context).text
+    if body is None or answer.is_error or text is None:
         return answer
-    body = answer.structured_content
-    if body is None or answer.is_error:
-        return answer
-    text = json.dumps({"memory_ids": list(dict.fromkeys(ids_in(body)))})
-    return ToolResult(content=[TextContent(type="text", text=text)], structured_content=body)
+    return ToolResult(content=[TextContent(type="text", text=text(body))], structured_content=body)
+
+
+def reads_of(context: Context) -> Reads:
+    """Return what the client of a call hands on."""
+    if (client := context.session.client_params) is None:
+        return Reads()
+    name, version = client.client_info.name, client.client_info.version
+    if version in READS_ONLY_STRUCTURE.get(name, ()):
+        return Reads(text=ids_alone)
+    return next((reads for beginning, reads in READS.items() if name.startswith(beginning)), Reads())
+
+
+def without_zeros(value: Any) -> Any:
+    """Return a JSON value whose whole numbers have no decimals."""
+    if isinstance(value, dict):
+        return {key: without_zeros(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_zeros(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def ids_in(value: Any) -> Iterator[int]:
