@@ -307,8 +307,14 @@ def test_texts_are_shortened_only_for_versions_that_are_tested() -> None:
     assert READS_ONLY_STRUCTURE == {"claude-code": CLAUDE_CODE}
 
 
+def whole_result(body: Any, text: str) -> str:
+    """Return what Cline gives to its model."""
+    result = {"content": [{"text": text, "type": "text"}], "isError": False, "structuredContent": body}
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
+
+
 LIMITS: dict[str, tuple[str, Callable[[Any, str], int], int]] = {
-    "cline": ("@cline/core", lambda body, text: len(json.dumps([body, text], indent=2, ensure_ascii=False)), 8_000),
+    "cline": ("@cline/core", lambda body, text: len(whole_result(body, text)), 8_000),
     "copilot": ("copilot-cli", lambda _, text: len(text.encode()), 20_480),
     "qwen": ("qwen-cli-mcp-client-memory", lambda _, text: len(text), 28_000),
     "codex": ("codex-mcp-client", lambda body, _: len(json.dumps(body, ensure_ascii=False)), 48_000),

@@ -77,7 +77,7 @@ class Reads(NamedTuple):
 
 
 READS = {
-    "@cline/": Reads(6_500, ids_alone),
+    "@cline/": Reads(7_000, ids_alone),
     "copilot": Reads(20_000, as_in_javascript),
     "qwen-": Reads(27_500, as_in_javascript),
     "codex": Reads(47_500),
