@@ -8,8 +8,8 @@ import pytest
 from paging import pages
 from vector_memory.domain import Page, Scope
 from vector_memory.search.gate import asks_for_state, says_instead
-from vector_memory.writing.links import is_other_thing, is_settled
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.links import is_other_thing, is_settled
 
 SCOPE = Scope("working_memory")
 OLD = "The cart service listens on port 8081. The cart service and its port are in the chart."

@@ -16,9 +16,8 @@ from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
-from vector_memory.writing.background import BackgroundVectors
-from vector_memory.search.later import LaterFields, later_fields
 from vector_memory.search.gate import asks_for_amount, deciding_words
+from vector_memory.search.later import LaterFields, later_fields
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.search.rank import (
@@ -45,6 +44,7 @@ from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.records import ChunkOutline, Memory, Origin, Pending, StoredChunk
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, Vectors
 from vector_memory.texts.terms import searchable_text
+from vector_memory.writing.background import BackgroundVectors
 
 if TYPE_CHECKING:
     from vector_memory.writing.background import BackgroundVectors

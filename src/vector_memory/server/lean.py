@@ -13,10 +13,8 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from vector_memory.domain import LINES, Page, Span
 from vector_memory.answers.documents import DocumentResult, ExpandedChunkResult
 from vector_memory.answers.forms import Form, text_of
-from vector_memory.answers.overview import SessionEntry
 from vector_memory.answers.models import (
     Beginning,
     FoundBeginning,
@@ -32,7 +30,7 @@ from vector_memory.answers.models import (
 )
 from vector_memory.answers.overview import SessionEntry
 from vector_memory.answers.tagged import FoundText, StoreTaggedResult, TaggedMemory
-from vector_memory.domain import LATEST, LINES, Page, Span
+from vector_memory.domain import LINES, Page, Span
 from vector_memory.texts.terms import terms
 
 SPARED = 80

@@ -12,8 +12,8 @@ from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.search import rank
-from vector_memory.search.later import BEHIND
 from vector_memory.search.gate import NUMBER, shape_of
+from vector_memory.search.later import BEHIND
 from vector_memory.search.question import Question
 from vector_memory.search.rank import USUAL, Method, Ranking, ScopeData, reads
 from vector_memory.storage.base import Reader
