@@ -10,6 +10,7 @@ from commands.conftest import Run, run, surroundings
 from memory_files import contents
 from repositories import NAME, Git, git, linked, project, seen, store, store_in, stored
 from transcripts.conftest import Write, user, write
+from vector_memory.clients.reading.importing import read_own
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.server.app import project_at
 from vector_memory.settings import DatabaseLocation, FileLocations, export_folder_of, project_of
@@ -17,7 +18,6 @@ from vector_memory.settings import locations as repository
 from vector_memory.settings.locations import checkouts, main_checkout, real_path, repository_of
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts.importing import read_own
 
 __all__ = ["git", "linked", "project", "run", "surroundings", "write"]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.cli.clients import hooks, json_file, toml_file
-from vector_memory.cli.clients.hooks import HookPosition
+from vector_memory.clients.editing import hooks, json_file, toml_file
+from vector_memory.clients.editing.hooks import HookPosition
 from vector_memory.errors import ConfigurationError
 
 ENTRY = {"command": "/bin/vector-memory", "args": ["serve", "--profile", "core"]}

@@ -25,7 +25,7 @@ from over_http.relays import AWAY
 from tool_calls import with_text
 from ui.conftest import serving
 from vector_memory.cli import commands
-from vector_memory.cli.clients.hooks import EVENTS
+from vector_memory.clients.editing.hooks import EVENTS
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.extras.window import routes

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 from cache import CachedEmbedder
 from judged import JudgedSet, load
 
+from vector_memory.clients.reading.conversation import LEAST_ANSWER
 from vector_memory.domain import MemoryKind
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts.conversation import LEAST_ANSWER
 
 TURN = re.compile(r"^\*\*(user|assistant):\*\* ", re.MULTILINE)
 NEW = "new"

@@ -11,10 +11,10 @@ from anyio import create_task_group, sleep
 
 from hook_texts import PROMPT
 from transcripts.conftest import LONG, SHOP, Write, agent, user, write
+from vector_memory.clients.reading import importing
 from vector_memory.domain import Project
 from vector_memory.server.hooks import capture
 from vector_memory.settings import Settings
-from vector_memory.transcripts import importing
 
 __all__ = ["write"]
 

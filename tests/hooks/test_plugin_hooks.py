@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vector_memory.cli.clients.hooks import handlers_for
+from vector_memory.clients.editing.hooks import handlers_for
 from vector_memory.server.hooks import HOOKS
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ import pytest
 from real_client.claude_code import Session, User
 from real_client.received import COMPACT
 from real_client.scripted_model import Call, Say, ScriptedModel, Turn, memory
+from vector_memory.clients.reading.importing import Importer
 from vector_memory.domain import Scope
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts.importing import Importer
 from waiting import eventually
 
 pytestmark = pytest.mark.real_client

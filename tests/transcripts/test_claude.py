@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from transcripts.conftest import LONG, SHOP, Write, agent, tool_call, user
-from vector_memory.transcripts import claude
-from vector_memory.transcripts.conversation import Said
-from vector_memory.transcripts.lines import FormatError
+from vector_memory.clients import claude
+from vector_memory.clients.reading.conversation import Said
+from vector_memory.clients.reading.lines import FormatError
 
 
 def said(path: Path) -> list[Said]:

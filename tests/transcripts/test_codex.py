@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from transcripts.conftest import LONG, SHOP
-from vector_memory.transcripts import codex
-from vector_memory.transcripts.conversation import Transcript
-from vector_memory.transcripts.lines import FormatError, zstd
+from vector_memory.clients import codex
+from vector_memory.clients.reading.conversation import Transcript
+from vector_memory.clients.reading.lines import FormatError, zstd
 
 META = {"id": "c1", "cwd": SHOP, "source": "cli"}
 

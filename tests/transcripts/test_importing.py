@@ -10,13 +10,13 @@ import pytest
 
 from engines import execute
 from transcripts.conftest import LONG, SHOP, Write, agent, user
+from vector_memory.clients import claude
+from vector_memory.clients.reading.importing import BATCH, ImportedSessions, Importer
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts import claude
-from vector_memory.transcripts.importing import BATCH, ImportedSessions, Importer
 
 TOKEN = "gh" + "p_" + "A1b2C3d4E5f6" * 3
 WITHOUT = {"is_dry": False, "redacts": False}

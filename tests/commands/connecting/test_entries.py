@@ -16,8 +16,9 @@ import pytest
 from clients import connected
 from commands.conftest import Run, answered
 from commands.connecting.conftest import everything
-from vector_memory.cli.clients import catalogue, changes, planning
-from vector_memory.cli.clients.catalogue import CLIENTS, Client, InstallScope
+from vector_memory.clients import catalogue
+from vector_memory.clients.catalogue import CLIENTS, Client, InstallScope
+from vector_memory.clients.editing import changes, planning
 
 PLACES = [
     pytest.param(name, scope, id=f"{name} {scope}")

@@ -9,8 +9,8 @@ import pytest
 
 from commands.conftest import Run
 from commands.connecting.conftest import everything
-from vector_memory.cli.clients import hooks
-from vector_memory.cli.clients.catalogue import CLIENTS, InstallScope
+from vector_memory.clients.catalogue import CLIENTS, InstallScope
+from vector_memory.clients.editing import hooks
 
 OURS = hooks.handlers_for("vector-memory")
 OURS_IN = {"claude": OURS, "codex": {event: OURS[event] for event in OURS if event != "PostCompact"}}

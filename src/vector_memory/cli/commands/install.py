@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from vector_memory.cli.clients.catalogue import CLIENTS, InstallScope
 from vector_memory.cli.flags import Switch, given_path, require_folder
 from vector_memory.cli.terminal import agreed, say
+from vector_memory.clients.catalogue import CLIENTS, InstallScope
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
 
 if TYPE_CHECKING:
-    from vector_memory.cli.clients.planning import Change, ClientConfiguration
+    from vector_memory.clients.editing.planning import Change, ClientConfiguration
 
     ClientName = str
     ProfileName = str
@@ -38,7 +38,7 @@ class How:
 
     def place(self, name: str) -> "ClientConfiguration":
         """Return the place that is to change. Raises ConfigurationError for a scope that the client does not have."""
-        from vector_memory.cli.clients.planning import ClientConfiguration
+        from vector_memory.clients.editing.planning import ClientConfiguration
 
         if self.user and self.project:
             raise ConfigurationError("Use either --user or --project, not both.")
@@ -101,7 +101,7 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Give a client's agents the tools, and hooks that remember without being asked. Asks before it changes files."""
-    from vector_memory.cli.clients.planning import entry_for, installation, make, require_hooks, shared_memory
+    from vector_memory.clients.editing.planning import entry_for, installation, make, require_hooks, shared_memory
     from vector_memory.storage.disk.filesystem import make_private_folders
 
     place = how.place(client)
@@ -138,7 +138,7 @@ def install(
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
     """Disconnect a client: remove this server and its hooks. Memories stay. Asks before it changes files."""
-    from vector_memory.cli.clients.planning import make, removal
+    from vector_memory.clients.editing.planning import make, removal
 
     place = how.place(client)
     changes = removal(place)
@@ -154,9 +154,9 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 
 def _plugin(project: Path) -> str | None:
     """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
-    from vector_memory.cli.clients.catalogue import claude_settings_of
-    from vector_memory.cli.clients.changes import plugin_in, read_text
-    from vector_memory.cli.clients.planning import NAME
+    from vector_memory.clients.catalogue import claude_settings_of
+    from vector_memory.clients.editing.changes import plugin_in, read_text
+    from vector_memory.clients.editing.planning import NAME
 
     folders = filter(None, (folder_of_user(".claude", "CLAUDE_CONFIG_DIR"), project / ".claude"))
     files = [*(folder / "settings.json" for folder in folders), claude_settings_of(project)]

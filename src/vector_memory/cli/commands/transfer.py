@@ -34,7 +34,7 @@ from vector_memory.upkeep.copying import copy_all
 from vector_memory.upkeep.transfer import is_sqlite, new_file, notes_as_export
 
 if TYPE_CHECKING:
-    from vector_memory.transcripts.importing import ImportedSessions
+    from vector_memory.clients.reading.importing import ImportedSessions
 
 
 STANDARD = Path("-")
@@ -245,7 +245,7 @@ def import_sessions(
 
     Exit code 0: every transcript was read, 1: some were not.
     """
-    from vector_memory.transcripts.importing import CLIENTS, Importer
+    from vector_memory.clients.reading.importing import CLIENTS, Importer
 
     if project is not None and all_projects:
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")

@@ -20,6 +20,17 @@ from anyio import fail_after
 from anyio.to_thread import run_sync
 from fastmcp import Context
 
+from vector_memory.clients.reading.conversation import (
+    Said,
+    answer_in,
+    hashes_as_stored,
+    prompt_in,
+    report_in,
+    storable,
+    summary_in,
+)
+from vector_memory.clients.reading.importing import is_of_subagent, read_own, reason_of
+from vector_memory.clients.reading.lines import FormatError
 from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
@@ -30,19 +41,6 @@ from vector_memory.server.current_store import SessionMemoryStore, current_calle
 from vector_memory.server.hooks import HEARD_AT
 from vector_memory.server.turns import HOOK, SEARCH, in_worker, taken
 from vector_memory.settings import Recall, Redact
-from vector_memory.transcripts.conversation import (
-    Said,
-    answer_in,
-    hashes_as_stored,
-    prompt_in,
-    report_in,
-    storable,
-    summary_in,
-)
-from vector_memory.transcripts.importing import is_of_subagent, read_own, reason_of
-from vector_memory.transcripts.lines import FormatError
-from vector_memory.writing.outbox import DeliveryOutcome, T
-from vector_memory.writing.writer import hash_of
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vector_memory.clients.reading.lines import FormatError
 from vector_memory.domain import MAIN_AGENT, MemoryKind
 from vector_memory.domain.text import without_halves, without_nul
 from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.texts.redaction import Redacted, redact
-from vector_memory.transcripts.lines import FormatError
 from vector_memory.writing.writer import hash_of
 
 

@@ -10,7 +10,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vector_memory.cli.clients import toml_file
+from vector_memory.clients.editing import toml_file
 from vector_memory.errors import ConfigurationError
 
 EVENTS = {

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vector_memory.cli.clients import hooks, json_file
-from vector_memory.cli.clients.catalogue import Client, InstallScope
-from vector_memory.cli.clients.changes import (
+from vector_memory.clients.catalogue import Client, InstallScope
+from vector_memory.clients.editing import hooks, json_file
+from vector_memory.clients.editing.changes import (
     Backup,
     CommandChange,
     FileChange,
@@ -22,7 +22,7 @@ from vector_memory.cli.clients.changes import (
     read_text,
     require_claude,
 )
-from vector_memory.cli.clients.json_file import content_of
+from vector_memory.clients.editing.json_file import content_of
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings.locations import repository_of

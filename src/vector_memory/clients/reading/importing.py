@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from vector_memory.clients import claude, codex
+from vector_memory.clients.reading.conversation import Said, Transcript, hashes_as_stored, storable
+from vector_memory.clients.reading.lines import COMPRESSED, FormatError
 from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
@@ -13,10 +16,6 @@ from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.settings import Redact, project_of
 from vector_memory.settings.locations import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
-from vector_memory.transcripts import claude, codex
-from vector_memory.transcripts.conversation import Said, Transcript, hashes_as_stored, storable
-from vector_memory.transcripts.lines import COMPRESSED, FormatError
-from vector_memory.writing.writer import hash_of
 
 BATCH = 50
 """So many memories are stored in one transaction: other processes wait for the write lock only for a moment."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 
-from vector_memory.cli.clients import json_file, toml_file
+from vector_memory.clients.editing import json_file, toml_file
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from vector_memory.cli.clients.json_file import load_plain
+from vector_memory.clients.editing.json_file import load_plain
 from vector_memory.domain.user_files import read_file
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_of

@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vector_memory.domain.user_files import folder_of_user, read_file
-from vector_memory.domain.validation import MAX_TITLE
-from vector_memory.transcripts.conversation import Transcript, TranscriptConversation
-from vector_memory.transcripts.lines import (
+from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
+from vector_memory.clients.reading.lines import (
     Branches,
     FormatError,
     Line,
@@ -26,6 +24,8 @@ from vector_memory.transcripts.lines import (
     read_lines,
     time_of,
 )
+from vector_memory.domain.user_files import folder_of_user, read_file
+from vector_memory.domain.validation import MAX_TITLE
 
 FINAL = ("end_turn", "stop_sequence", "refusal")
 """Why a message ends when the agent has nothing more to do."""

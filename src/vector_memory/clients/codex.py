@@ -12,12 +12,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from vector_memory.domain.user_files import folder_of_user
-from vector_memory.domain.validation import MAX_IDENTIFIER
-from vector_memory.errors import ValidationError
-from vector_memory.settings.locations import real_path
-from vector_memory.transcripts.conversation import Said, Transcript, TranscriptConversation
-from vector_memory.transcripts.lines import (
+from vector_memory.clients.reading.conversation import Said, Transcript, TranscriptConversation
+from vector_memory.clients.reading.lines import (
     COMPRESSED,
     FormatError,
     Line,
@@ -27,6 +23,10 @@ from vector_memory.transcripts.lines import (
     read_lines,
     time_of,
 )
+from vector_memory.domain.user_files import folder_of_user
+from vector_memory.domain.validation import MAX_IDENTIFIER
+from vector_memory.errors import ValidationError
+from vector_memory.settings.repository import real_path
 
 AGENT = "codex-mcp-client"
 """The name that Codex gives itself."""

@@ -1,0 +1,1 @@
+"""Adds the server to the configuration of clients, and takes it out again."""
