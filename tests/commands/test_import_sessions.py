@@ -9,6 +9,7 @@ import pytest
 from commands.conftest import TOY, Run
 from inside import database_of
 from original_files import TAGGED, unpacked
+from transcripts.conftest import HOMES
 from vector_memory.store import SessionMemoryStore
 
 SHOP = "/home/ann/shop"
@@ -16,10 +17,10 @@ SHOP = "/home/ann/shop"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a home of Claude Code with real transcripts; there is none of Codex."""
+    """Return a home of Claude Code with real transcripts; there is none of another."""
     shutil.copytree(Path(__file__).parents[1] / "data/transcripts" / "claude", tmp_path / "claude")
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
-    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    for variable, name in HOMES.items():
+        monkeypatch.setenv(variable, str(tmp_path / name))
     return tmp_path / "claude"
 
 
@@ -62,6 +63,7 @@ def test_json_has_every_number(run: Run) -> None:
         "deleted_earlier": 0,
         "redacted": 1,
         "nul_characters": 0,
+        "unknown": {},
         "unread": [],
         "without_vectors": 0,
     }

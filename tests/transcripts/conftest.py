@@ -13,16 +13,29 @@ SHOP = "/home/ann/shop"
 
 LONG = "The import fails because the disk is full: the job writes its temporary files to the root partition. " * 3
 
+HOMES = {
+    "CLAUDE_CONFIG_DIR": "claude",
+    "CODEX_HOME": "codex",
+    "GEMINI_CLI_HOME": "gemini",
+    "QWEN_HOME": "qwen",
+    "COPILOT_HOME": "copilot",
+    "XDG_DATA_HOME": "data",
+    "CLINE_DIR": "cline",
+    "CONTINUE_GLOBAL_DIR": "continue",
+    "GROK_HOME": "grok",
+}
+"""The variable that names the home of each client; opencode and Kilo have the same."""
+
 Write = Callable[..., Path]
 
 
 @pytest.fixture
 def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with the homes of both clients, which the environment names."""
+    """Return a folder with the homes of all clients, which the environment names."""
     folder = tmp_path / "homes"
     shutil.copytree(Path(__file__).parents[1] / "data/transcripts", folder)
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder / "claude"))
-    monkeypatch.setenv("CODEX_HOME", str(folder / "codex"))
+    for variable, name in HOMES.items():
+        monkeypatch.setenv(variable, str(folder / name))
     return folder
 
 
@@ -30,8 +43,9 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Return what writes a transcript of Claude Code, line by line, into a home without any other."""
     home = tmp_path / "home"
+    for variable, name in HOMES.items():
+        monkeypatch.setenv(variable, str(home / name))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home))
-    monkeypatch.setenv("CODEX_HOME", str(home / "codex"))
 
     def written(*lines: dict[str, Any] | str, name: str = "s1.jsonl", ending: str = "\n") -> Path:
         path = home / "projects/-home-ann-shop" / name

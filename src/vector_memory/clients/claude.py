@@ -1,6 +1,6 @@
-"""Reads the transcripts of Claude Code: one file for each session, and one for each of its sub-agents.
+"""Claude Code: its configuration, and its transcripts: a file for each session, and for each of its sub-agents.
 
-They are in `projects/<folder>/<session>.jsonl` and `projects/<folder>/<session>/subagents/agent-<id>.jsonl` below
+Those are in `projects/<folder>/<session>.jsonl` and `projects/<folder>/<session>/subagents/agent-<id>.jsonl` below
 `~/.claude`, where `<folder>` is the path of the project with a hyphen for every other character than letters and
 digits. Beside the transcript of a sub-agent, `agent-<id>.meta.json` names its type and task.
 """
@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
+from vector_memory.clients.client import (
+    Client,
+    InstallScope,
+    Sessions,
+    home_of,
+    in_home,
+    in_project,
+    typed_entry,
+)
+from vector_memory.clients.reading.conversation import Said, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     Branches,
     FormatError,
@@ -39,6 +48,14 @@ AROUND_SUMMARY = re.compile(
     re.DOTALL,
 )
 """What the client writes around the summary of a compacted conversation, for its own model."""
+
+
+KNOWN = re.compile(
+    "user|assistant|attachment|system|summary|agent-color|agent-name|ai-title|api-request[a-z-]*|content-replacement"
+    "|custom-title|file-history-[a-z]+|last-prompt|mode|permission-mode|pr-link|progress|prompt_snapshot"
+    "|queue-operation|relocated|result|saved_hook_context|speculation-accept|tag|task-summary|worktree-state"
+)
+"""The types of lines of all releases that were read; only the first three and summaries say something to keep."""
 
 
 class SaidInLine(NamedTuple):
@@ -177,12 +194,13 @@ def read(path: Path) -> Transcript | None:
 class Reading:
     """The part of a transcript read so far."""
 
-    def __init__(self, *, is_subagent: bool) -> None:
-        self._is_subagent = is_subagent
+    def __init__(self, *, is_subagent: bool, agent: str = AGENT) -> None:
+        self._is_subagent, self._agent = is_subagent, agent
         self._session_id, self._project = "", ""
         self._branches = Branches()
         self._said: list[SaidInLine] = []
         self._unread: list[FormatError] = []
+        self._unknown: list[str] = []
 
     def hear(self, number: int, line: Line | FormatError) -> None:
         """Record the contents of a line, or that it cannot be read."""
@@ -195,6 +213,8 @@ class Reading:
                 self._miss(error)
 
     def _note(self, number: int, line: Line) -> None:
+        if not KNOWN.fullmatch(line["type"]):
+            self._unknown.append(line["type"])
         if line_id := line_id_of(line):
             self._branches.add(
                 line_id, line_id_of(line, "parentUuid"), is_prompt=is_prompt(line), is_first=is_first(line)
@@ -216,9 +236,9 @@ class Reading:
             return None
         is_at_rest = clock.time() - path.stat().st_mtime > REST_SECONDS
         if not self._is_subagent:
-            conversation = self._conversation(AGENT, is_at_rest=is_at_rest)
+            conversation = self._conversation(self._agent, is_at_rest=is_at_rest)
             conversation.finish()
-            return Transcript(path, self._session_id, self._project, tuple(conversation.said), tuple(self._unread))
+            return self._transcript(path, tuple(conversation.said))
         meta = self._meta(path)
         conversation = self._conversation(_text_field(meta, "agentType") or SUBAGENT, is_at_rest=is_at_rest)
         said = (
@@ -226,7 +246,10 @@ class Reading:
             if "agentType" not in meta or meta["agentType"]
             else ()
         )
-        return Transcript(path, self._session_id, self._project, said, tuple(self._unread))
+        return self._transcript(path, said)
+
+    def _transcript(self, path: Path, said: tuple[Said, ...]) -> Transcript:
+        return Transcript(path, self._session_id, self._project, said, tuple(self._unread), tuple(self._unknown))
 
     def _conversation(self, agent_id: str, *, is_at_rest: bool) -> TranscriptConversation:
         """Return what was said, without what the user went back from."""
@@ -258,3 +281,29 @@ def is_first(line: Line) -> bool:
 def _text_field(meta: dict[str, Any], name: str) -> str | None:
     value = meta.get(name)
     return value.strip()[:MAX_TITLE] or None if isinstance(value, str) else None
+
+
+def settings_of(project: Path) -> Path:
+    """Return the user's own settings for a project, which are not shared with others."""
+    return project / ".claude" / "settings.local.json"
+
+
+CLIENT = Client(
+    title="Claude Code",
+    by_command=frozenset({InstallScope.USER}),
+    files={InstallScope.USER: lambda _: home_of("", "CLAUDE_CONFIG_DIR") / ".claude.json", **in_project(".mcp.json")},
+    section="mcpServers",
+    entry=typed_entry,
+    approval={
+        InstallScope.USER: "Nothing needs approval: sessions that start from now on are connected.",
+        InstallScope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
+        '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
+    },
+    hooks={**in_home(".claude", "settings.json", "CLAUDE_CONFIG_DIR"), InstallScope.PROJECT: settings_of},
+    commands=("claude",),
+    hooks_since="2.1.118",
+    checked_with="claude mcp list",
+    sessions=Sessions(home, transcripts, read, "CLAUDE_CONFIG_DIR"),
+    longest_answer="50,000 characters, then only the first 2,000",
+    seen="2.1.330",
+)

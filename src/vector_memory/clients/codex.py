@@ -1,6 +1,7 @@
-"""Reads the transcripts of Codex: `sessions/YYYY/MM/DD/rollout-*.jsonl` and `archived_sessions/` below `~/.codex`.
+"""Codex: its configuration, and its transcripts.
 
-Those of past weeks are compressed: `rollout-*.jsonl.zst`. A line is `{timestamp, type, payload}`. What was said is in
+They are in `sessions/YYYY/MM/DD/rollout-*.jsonl` and `archived_sessions/` below `~/.codex`, those of past weeks
+compressed: `rollout-*.jsonl.zst`. A line is `{timestamp, type, payload}`. What was said is in
 lines of type `response_item`; those of type `event_msg` repeat it for the client's own display, and only those that say
 that a turn is complete, or that the user went back to an earlier one, are read.
 """
@@ -12,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from vector_memory.clients.client import CONNECTED, Client, InstallScope, Sessions, home_of, in_home, in_project
 from vector_memory.clients.reading.conversation import Said, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     COMPRESSED,
@@ -20,13 +22,14 @@ from vector_memory.clients.reading.lines import (
     block_texts,
     content_blocks,
     field_of,
+    heard,
     read_lines,
     time_of,
 )
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
-from vector_memory.settings.repository import real_path
+from vector_memory.settings.locations import real_path
 
 AGENT = "codex-mcp-client"
 """The name that Codex gives itself."""
@@ -49,6 +52,10 @@ SCAFFOLDING = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """Texts that the client adds to the user's."""
+
+
+KNOWN = ("world_state", "turn_context", "token_usage_record", "item_completed", "session_meta")
+"""The types of lines that say nothing to keep."""
 
 
 def home() -> Path | None:
@@ -92,21 +99,20 @@ def read(path: Path) -> Transcript | None:
         return None
     session_id, project = field_of(number, meta, "id", str), field_of(number, meta, "cwd", str)
     subagent = _subagent(meta)
-    conversation = TranscriptConversation(subagent or AGENT)
-    unread = []
-    for number, line in lines:
-        try:
-            _follow(conversation, number, line)
-        except FormatError as error:
-            unread.append(error)
-            conversation.miss()
+    conversation, unknown = TranscriptConversation(subagent or AGENT), []
+
+    def hear(number: int, line: Line) -> None:
+        if not _follow(conversation, number, line):
+            unknown.append(line["type"])
+
+    unread = heard(lines, hear, conversation.miss)
     if subagent:
         root = meta.get("session_id")
         session_id, said = root if isinstance(root, str) else session_id, conversation.report(None)
     else:
         conversation.finish()
         said = tuple(_without_copies(conversation.said, meta))
-    return Transcript(path, session_id, project, said, tuple(unread))
+    return Transcript(path, session_id, project, said, tuple(unread), tuple(unknown))
 
 
 def _meta(lines: Iterator[tuple[int, Line | FormatError]]) -> tuple[int, Line]:
@@ -133,12 +139,10 @@ def _without_copies(said: list[Said], meta: Line) -> list[Said]:
     return said[len(list(copies)) :]
 
 
-def _follow(conversation: TranscriptConversation, number: int, line: Line | FormatError) -> None:
-    """Note what a line says. Raises FormatError."""
-    if isinstance(line, FormatError):
-        raise line
+def _follow(conversation: TranscriptConversation, number: int, line: Line) -> bool:
+    """Note what a line says; return whether its type is known. Raises FormatError."""
     if line["type"] not in ("response_item", "event_msg", "compacted"):
-        return
+        return line["type"] in KNOWN
     payload = field_of(number, line, "payload", dict)
     match line["type"], payload.get("type"), payload.get("role"):
         case "response_item", "message", "user":
@@ -157,6 +161,7 @@ def _follow(conversation: TranscriptConversation, number: int, line: Line | Form
             conversation.summary(field_of(number, payload, "message", str), time_of(number, line))
         case "response_item", kind, _ if not isinstance(kind, str):
             raise FormatError(number, "a string as `payload.type`")
+    return True
 
 
 def _subagent(meta: dict[str, Any]) -> str | None:
@@ -166,3 +171,27 @@ def _subagent(meta: dict[str, Any]) -> str | None:
         return None
     names = [meta.get("agent_role"), meta.get("agent_nickname"), source["subagent"]]
     return next((name.strip()[:MAX_IDENTIFIER] for name in names if isinstance(name, str) and name.strip()), SUBAGENT)
+
+
+CLIENT = Client(
+    title="Codex",
+    files={**in_home(".codex", "config.toml", "CODEX_HOME"), **in_project(".codex/config.toml")},
+    hooks={**in_home(".codex", "hooks.json", "CODEX_HOME"), **in_project(".codex/hooks.json")},
+    commands=("codex",),
+    hooks_since="0.148.0",
+    silent=frozenset({"PostCompact"}),
+    trust='Codex runs no hook that you have not trusted: start `codex`, and when it says "Hooks need review",\n'
+    'choose "Trust all and continue". `codex exec` does not ask.',
+    trust_file=lambda: home_of(".codex", "CODEX_HOME") / "config.toml",
+    section="mcp_servers",
+    format="toml",
+    approval={
+        InstallScope.USER: CONNECTED,
+        InstallScope.PROJECT: "Start `codex` in this project and trust the folder when it asks: Codex ignores the "
+        "configuration of folders that are not trusted.",
+    },
+    checked_with="codex mcp list",
+    sessions=Sessions(home, transcripts, read, "CODEX_HOME"),
+    longest_answer="48,000 characters, the middle is cut",
+    seen="0.169.0",
+)

@@ -1,7 +1,7 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that connect a client to this server, and disconnect it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +10,9 @@ from cyclopts import Parameter
 
 from vector_memory.cli.flags import Switch, given_path, require_folder
 from vector_memory.cli.terminal import agreed, say
-from vector_memory.clients.catalogue import CLIENTS, InstallScope
+from vector_memory.clients.client import InstallScope
+from vector_memory.clients.registry import CLIENTS
+from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
@@ -25,6 +27,9 @@ else:  # cyclopts would offer an enumeration's names, not its values
     ProfileName = Literal[tuple(profile.value for profile in Profile)]
 
 Name = Annotated[ClientName, Parameter(name="CLIENT", help="Client to change.")]
+NameOrAll = Annotated[
+    ClientName | None, Parameter(name="CLIENT", help="Client to change; default: all that are on this machine.")
+]
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class How:
 
     user: Annotated[bool, Switch(help="For all your projects (default, except for vscode).")] = False
     project: Annotated[bool, Switch(help="Only for the project in the current folder.")] = False
+    diff: Annotated[bool, Switch(help="Show the lines that change.")] = False
     dry_run: Annotated[bool, Switch(help="Only show what would change.")] = False
     yes: Annotated[bool, Switch(alias="-y", help="Do not ask.")] = False
 
@@ -78,8 +84,43 @@ When you finish, store what you found with store_report: what, why, where, and w
 """
 
 
+@dataclass(frozen=True)
+class Connection:
+    """A client that is to be connected. `words`: the command line of its server. `is_trusted`: without asking."""
+
+    place: "ClientConfiguration"
+    words: list[str]
+    with_hooks: bool
+    is_trusted: bool
+
+    def changes(self) -> "list[Change]":
+        """Return what has to change. Raises ConfigurationError if the client cannot be connected in this way."""
+        from vector_memory.clients.editing.planning import entry_for, installation, require_hooks
+
+        if self.with_hooks:
+            require_hooks(self.place.client)
+        entry = entry_for(self.place.client, self.words, is_trusted=self.is_trusted)
+        return installation(self.place, entry, with_hooks=self.with_hooks)
+
+    def make(self, changes: "Sequence[Change]") -> None:
+        """Make the changes, and say what follows."""
+        from vector_memory.clients.editing.planning import make, shared_memory
+        from vector_memory.storage.disk.filesystem import make_private_folders
+
+        if str(shared_memory()) in self.words:
+            try:
+                make_private_folders(shared_memory().parent)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"The folder {shared_memory().parent} cannot be made ({error.strerror}): name a file elsewhere "
+                    "with --database-path."
+                ) from None
+        make(changes)
+        _say_what_follows(self)
+
+
 def install(
-    client: Name,
+    client: NameOrAll = None,
     /,
     *,
     database_path: Annotated[
@@ -98,42 +139,79 @@ def install(
     http: Annotated[str | None, Parameter(help="Use the shared memory at this URL; needs --token-file.")] = None,
     token_file: Annotated[Path | None, Parameter(help="File with the token for the shared memory.")] = None,
     tools_only: Annotated[bool, Switch(help="Add no hooks: the memory works only when an agent calls a tool.")] = False,
+    trust: Annotated[bool, Switch(help="Let Gemini CLI call every tool without asking, deletions too.")] = False,
     how: HowFlags = How(),
 ) -> int:
     """Give a client's agents the tools, and hooks that remember without being asked. Asks before it changes files."""
-    from vector_memory.clients.editing.planning import entry_for, installation, make, require_hooks, shared_memory
-    from vector_memory.storage.disk.filesystem import make_private_folders
+    from vector_memory.clients.editing.planning import command_line
 
-    place = how.place(client)
     if database_path is not None and database_url is not None:
         raise ConfigurationError("Name one memory: --database-path or --database-url.")
     here = _file(database_path) or _database(database_url, database_password_file)
     memory = _remote(http, token_file) or here
-    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory)
-    with_hooks = bool(place.hooks_file) and not tools_only
-    if client == "claude" and (plugin := _plugin(place.project)):
+    flags = _flags(profile, toolsets, read_only=read_only)
+
+    def connection(name: str, *, asks: bool) -> Connection:
+        place = how.place(name)
+        words = command_line(place.client, place.scope, flags, memory)
+        is_trusted = trust or (asks and _is_trusted(place, how))
+        return Connection(place, words, bool(place.hooks_file) and not tools_only, is_trusted)
+
+    if client is None:
+        return _install_all(how, lambda name: connection(name, asks=False))
+    if client == "claude" and (plugin := _plugin(how.place(client).project)):
         say(PLUGIN_IS_THERE.format(plugin=plugin))
         return 0
-    if with_hooks:
-        require_hooks(place.client)
-    changes = installation(place, entry, with_hooks=with_hooks)
+    one = connection(client, asks=True)
+    changes = one.changes()
     if not changes:
-        say(f"{place.client.title} is already connected in this way: nothing to change.")
-        _say_trust(place, with_hooks=with_hooks)
+        say(f"{one.place.client.title} is already connected in this way: nothing to change.")
+        _say_trust(one)
         return 0
-    if not _is_agreed(place, changes, how):
+    if not _is_agreed(one.place, changes, how):
         return 0 if how.dry_run else 1
-    if not memory and place.scope in place.client.shared:
-        try:
-            make_private_folders(shared_memory().parent)
-        except OSError as error:
-            raise ConfigurationError(
-                f"The folder {shared_memory().parent} cannot be made ({error.strerror}): name a file elsewhere with "
-                "--database-path."
-            ) from None
-    make(changes)
-    _say_what_follows(place, entry["args"], with_hooks=with_hooks)
+    one.make(changes)
     return 0
+
+
+def _is_trusted(place: "ClientConfiguration", how: How) -> bool:
+    """Ask whether a client may call the tools without asking, if it would not offer them otherwise."""
+    if not place.client.trusted or how.yes or how.dry_run:
+        return False
+    return agreed(f"May {place.client.title} call every tool without asking, those that delete too?", "")
+
+
+def _install_all(how: How, connection: Callable[[str], Connection]) -> int:
+    """Connect all clients on this machine after one question. Return 1 if one cannot be connected."""
+    names = [name for name, client in CLIENTS.items() if client.is_here()]
+    ready, failed = [], False
+    for name in names:
+        title = CLIENTS[name].title
+        if source := next((CLIENTS[one].title for one in CLIENTS[name].inherits if one in names), None):
+            say(f"{title} also starts the servers of {source}: nothing to change.")
+            continue
+        if name == "claude" and (plugin := _plugin(how.place(name).project)):
+            say(f"{title} has the plugin {plugin}, with the same tools: nothing to change.")
+            continue
+        try:
+            one = connection(name)
+            changes = one.changes()
+        except ConfigurationError as error:
+            failed = True
+            say(f"{title} is left out: {error}")
+            continue
+        say(_sentence(one.place, changes) if changes else f"{title} is already connected: nothing to change.")
+        _show(changes, how)
+        ready += [(one, changes)] if changes else []
+    if not ready:
+        say("" if names else "No client is on this machine that is known here.")
+    elif how.yes or (not how.dry_run and agreed(f"Connect {counted(len(ready), 'client')}?", "Nothing was changed.")):
+        for one, changes in ready:
+            say("")
+            one.make(changes)
+    elif not how.dry_run:
+        return 1
+    return int(failed)
 
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
@@ -154,12 +232,12 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 
 def _plugin(project: Path) -> str | None:
     """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
-    from vector_memory.clients.catalogue import claude_settings_of
+    from vector_memory.clients.claude import settings_of
     from vector_memory.clients.editing.changes import plugin_in, read_text
     from vector_memory.clients.editing.planning import NAME
 
     folders = filter(None, (folder_of_user(".claude", "CLAUDE_CONFIG_DIR"), project / ".claude"))
-    files = [*(folder / "settings.json" for folder in folders), claude_settings_of(project)]
+    files = [*(folder / "settings.json" for folder in folders), settings_of(project)]
     return plugin_in(map(read_text, files), NAME)
 
 
@@ -215,35 +293,46 @@ def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
 
 
 def _is_agreed(place: "ClientConfiguration", changes: "Sequence[Change]", how: How) -> bool:
-    """Show the changes and ask whether to make them. Raises ConfigurationError if nobody can answer."""
-    say(f"{place.client.title}, {_where(place)}:\n")
-    for change in changes:
-        say("\n".join(change.shown()) + "\n")
+    """Say what changes and ask whether to make it. Raises ConfigurationError if nobody can answer."""
+    say(_sentence(place, changes))
+    _show(changes, how)
     if how.dry_run or how.yes:
         return not how.dry_run
     return agreed("Make this change?", "Nothing was changed.")
+
+
+def _sentence(place: "ClientConfiguration", changes: "Sequence[Change]") -> str:
+    files = " and ".join(str(change.path) for change in changes)
+    return f"{place.client.title}, {_where(place)}: changes {files}."
+
+
+def _show(changes: "Sequence[Change]", how: How) -> None:
+    for change in changes if how.diff else ():
+        say("\n" + "\n".join(change.shown()) + "\n")
 
 
 def _where(place: "ClientConfiguration") -> str:
     return "for all your projects" if place.scope is InstallScope.USER else f"for the project {place.project}"
 
 
-def _say_what_follows(place: "ClientConfiguration", words: list[str], *, with_hooks: bool) -> None:
-    client = place.client
-    say(f"Connected {client.title}. {client.approval[place.scope]}")
-    _say_trust(place, with_hooks=with_hooks)
-    if with_hooks:
+def _say_what_follows(one: Connection) -> None:
+    client = one.place.client
+    say(f"Connected {client.title}. {client.approval[one.place.scope]}")
+    if client.untrusted and not one.is_trusted:
+        say(client.untrusted)
+    _say_trust(one)
+    if one.with_hooks:
         say(HOOKS)
-    say(f"The memory is {_memory(place, words)}.")
+    say(f"The memory is {_memory(one.place, one.words)}.")
     if client.checked_with:
         say(f"To check: `{client.checked_with}`.")
     if client.instructions:
         say(f"\nTo make sure that agents use it, paste this into {client.instructions}:\n\n{INSTRUCTIONS}")
 
 
-def _say_trust(place: "ClientConfiguration", *, with_hooks: bool) -> None:
-    if with_hooks and place.client.trust:
-        say(place.client.trust)
+def _say_trust(one: Connection) -> None:
+    if one.with_hooks and one.place.client.trust:
+        say(one.place.client.trust)
 
 
 def _memory(place: "ClientConfiguration", words: list[str]) -> str:

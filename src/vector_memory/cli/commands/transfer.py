@@ -24,6 +24,7 @@ from vector_memory.cli.flags import (
     window,
 )
 from vector_memory.cli.terminal import one_line, progress, resumable
+from vector_memory.clients.registry import WITH_SESSIONS
 from vector_memory.domain import ANY, MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import open_regular
@@ -36,6 +37,9 @@ from vector_memory.upkeep.transfer import is_sqlite, new_file, notes_as_export
 if TYPE_CHECKING:
     from vector_memory.clients.reading.importing import ImportedSessions
 
+    SessionsOf = str
+else:  # cyclopts would not offer names that are known only when it runs
+    SessionsOf = Literal[tuple(WITH_SESSIONS)]
 
 STANDARD = Path("-")
 """Standard input or output."""
@@ -230,14 +234,14 @@ def import_sessions(
     *,
     all_projects: Annotated[bool, Switch(name="--all", help="Store the sessions of all projects.")] = False,
     client: Annotated[
-        Literal["claude", "codex"] | None, Parameter(help="Only the sessions of this client; default: both.")
+        SessionsOf | None, Parameter(help="Only the sessions of this client; default: all of them.")
     ] = None,
     dry_run: Annotated[bool, Switch(help="Only show what would be stored.")] = False,
     no_redact: Annotated[bool, Switch(help="Store secrets and <private> parts too.")] = False,
     again: Annotated[bool, Switch(help="Store what was deleted or has expired since, too.")] = False,
     here: StoreFlags = StoreFlags(),
 ) -> int:
-    """Store the past sessions of Claude Code and Codex. Can be interrupted and repeated: it adds only what is new.
+    """Store the past sessions of agents on this machine. Can be interrupted and repeated: it adds only what is new.
 
     What was deleted, cleaned up or has expired stays gone, unless --again brings it back.
     Prompts, long answers, sub-agents' reports and summaries keep their times and session ids.
@@ -245,12 +249,12 @@ def import_sessions(
 
     Exit code 0: every transcript was read, 1: some were not.
     """
-    from vector_memory.clients.reading.importing import CLIENTS, Importer
+    from vector_memory.clients.reading.importing import Importer
 
     if project is not None and all_projects:
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")
     folder = None if all_projects else given_path(project or project_folder())
-    clients = [client] if client else list(CLIENTS)
+    clients = [client] if client else list(WITH_SESSIONS)
     missing, problem = 0, None
     with resumable(), here.store(creatable(here.place), read_only=dry_run) as store:
         with progress("Transcripts") as update:
@@ -270,6 +274,7 @@ def import_sessions(
         "deleted_earlier": result.deleted_earlier,
         "redacted": result.redacted,
         "nul_characters": result.nul_characters,
+        "unknown": dict(result.unknown),
         "unread": [{"file": str(unread.path), "reason": unread.reason} for unread in result.unread],
         "without_vectors": missing,
     }
@@ -296,4 +301,7 @@ def sentences_about(result: "ImportedSessions", *, is_dry: bool) -> list[str]:
         lines.append(f"{replaced} {counted(result.redacted, 'secret or private part', 'secrets or private parts')}.")
     if result.nul_characters:
         lines.append(f"{replaced} {counted(result.nul_characters, 'NUL character')} by U+FFFD.")
+    if result.unknown:
+        kinds = [f"{kind} ({count:,})" for kind, count in result.unknown.most_common()]
+        lines.append(f"Left out {counted(result.unknown.total(), 'line')} of unknown types: {', '.join(kinds)}.")
     return lines

@@ -163,7 +163,7 @@ PATIENCE = 60
 class CommandChange:
     """An entry of Claude Code's file before and after a change; None where there is none."""
 
-    file: Path
+    path: Path
     name: str
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
@@ -171,7 +171,7 @@ class CommandChange:
     def shown(self) -> Iterator[str]:
         """Yield the lines of a diff of the entry, and the commands that make the change."""
         old, new = (_entry_lines(self.name, entry) for entry in (self.before, self.after))
-        yield from difflib.unified_diff(old, new, str(self.file), str(self.file), lineterm="")
+        yield from difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm="")
         yield ""
         yield from (f"$ {shlex.join(words)}" for words in self.commands())
 
@@ -183,7 +183,7 @@ class CommandChange:
     def make(self) -> None:
         """Run the commands. Raises ConfigurationError if one fails; what was removed before is then added again."""
         if self.before is None:
-            keep_copy(self.file)
+            keep_copy(self.path)
         for number, words in enumerate(self.commands()):
             try:
                 _run(words)
@@ -196,15 +196,15 @@ class CommandChange:
 
     def reversed(self) -> "CommandChange":
         """Return the change that takes this one back."""
-        return CommandChange(self.file, self.name, self.after, self.before)
+        return CommandChange(self.path, self.name, self.after, self.before)
 
     def _restore(self) -> None:
         """Write the file as it was before the entry was added, unless more than the entry has changed since."""
-        backup, text = read_text(backup_of(self.file)), read_text(self.file)
+        backup, text = read_text(backup_of(self.path)), read_text(self.path)
         with suppress(ValueError, TypeError):
             if backup is not None and text and load_plain(text) == {"mcpServers": {}} | load_plain(backup):
-                FileChange(self.file, text, backup).make()
-        backup_of(self.file).unlink(missing_ok=True)
+                FileChange(self.path, text, backup).make()
+        backup_of(self.path).unlink(missing_ok=True)
 
     def _adding(self, entry: Mapping[str, Any]) -> list[str]:
         return ["claude", "mcp", "add-json", "--scope", "user", self.name, json.dumps(entry, ensure_ascii=False)]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.catalogue import Client, InstallScope
-from vector_memory.clients.editing import hooks, json_file
+from vector_memory.clients.client import Client, InstallScope
+from vector_memory.clients.editing import hooks, json_file, toml_file
 from vector_memory.clients.editing.changes import (
     Backup,
     CommandChange,
@@ -23,11 +23,20 @@ from vector_memory.clients.editing.changes import (
     require_claude,
 )
 from vector_memory.clients.editing.json_file import content_of
+from vector_memory.clients.editing.yaml_file import YamlFile
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings.locations import repository_of
 
 Held = dict[str, Any]
+
+FORMATS: dict[str, Any] = {
+    "json": json_file,
+    "toml": toml_file,
+    "yaml": YamlFile(is_list=False),
+    "yaml list": YamlFile(is_list=True),
+}
+"""What edits the file of a client."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class Part:
 
 def server_entry(place: ClientConfiguration) -> Part:
     """Return the entry that starts the server."""
-    form, section = place.client.format, place.client.section
+    form, section = FORMATS[place.client.format], place.client.section
     return Part(
         place.file,
         found=lambda text: form.entry(text, section, NAME),
@@ -313,8 +322,8 @@ def program() -> list[str]:
     return [str(Path(known).absolute() if known and Path(known).samefile(script) else script)]
 
 
-def entry_for(client: Client, scope: InstallScope, flags: list[str], memory: Sequence[str]) -> dict[str, Any]:
-    """Return a client's entry for the server.
+def command_line(client: Client, scope: InstallScope, flags: list[str], memory: Sequence[str]) -> list[str]:
+    """Return the command line with which a client starts the server.
 
     `flags`: more flags for `serve`. `memory`: the flags that name the memory; none for the project's own, or for the
     shared one where the client has no projects.
@@ -322,14 +331,17 @@ def entry_for(client: Client, scope: InstallScope, flags: list[str], memory: Seq
     place = memory or client.place
     if not memory and scope in client.shared:
         place = ("--database-path", str(shared_memory()))
-    command, *words = program()
-    transport = {"type": "stdio"} if client.names_transport else {}
-    return {**transport, "command": command, "args": [*words, "serve", *flags, *place]}
+    return [*program(), "serve", *flags, *place]
+
+
+def entry_for(client: Client, words: Sequence[str], *, is_trusted: bool = False) -> dict[str, Any]:
+    """Return a client's entry for the server. `is_trusted`: whether the client may call its tools without asking."""
+    return {**client.entry(*words), **(client.trusted if is_trusted else {})}
 
 
 def merged_entry(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     """Return the new entry with what the user added to the old one, such as variables and permissions of tools."""
-    return {**old, **new} if old and "command" in old else new
+    return {**old, **new} if old and {"command", "cmd", "transport"} & old.keys() else new
 
 
 def require_hooks(client: Client) -> None:
@@ -337,7 +349,7 @@ def require_hooks(client: Client) -> None:
 
     A client that cannot be asked is taken for a recent one.
     """
-    version = _version(client.command)
+    version = _version(client.commands[0])
     if version and _parts_of_version(version) < _parts_of_version(client.hooks_since):
         raise ConfigurationError(
             f"{client.title} {version} does not support hooks that call tools, and ignores files with such hooks: "

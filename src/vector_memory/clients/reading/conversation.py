@@ -31,7 +31,8 @@ class Said:
 class Transcript:
     """What is worth remembering of a transcript. `project`: the absolute path of the folder it is about.
 
-    `unread`: the lines that were left out because they are not as expected.
+    `unread`: the lines that were left out because they are not as expected. `unknown`: the types of those that say
+    something that is not known here.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Transcript:
     project: str
     said: tuple[Said, ...]
     unread: tuple[FormatError, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -4,15 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from vector_memory.clients import claude, codex
+from vector_memory.clients.client import Sessions
 from vector_memory.clients.reading.conversation import Said, Transcript, hashes_as_stored, storable
 from vector_memory.clients.reading.lines import COMPRESSED, FormatError
+from vector_memory.clients.registry import WITH_SESSIONS
 from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
-from vector_memory.errors import ConfigurationError, ValidationError
+from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
+from vector_memory.writing.writer import hash_of
 from vector_memory.settings import Redact, project_of
 from vector_memory.settings.locations import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
@@ -25,22 +27,6 @@ PROJECT = "project"
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far, and all bytes."""
-
-
-class TranscriptReader(Protocol):
-    """What reads the transcripts of a client. `home`: its folder."""
-
-    def home(self) -> Path | None:
-        """Return the folder of the client; None if the user has no home."""
-
-    def transcripts(self, project: Path | None) -> Iterator[Path]:
-        """Yield the transcripts of a project and of the folders below it, or all."""
-
-    def read(self, path: Path) -> Transcript | None:
-        """Return what is worth remembering of a transcript; None if nothing was said."""
-
-
-CLIENTS: dict[str, TranscriptReader] = {"claude": claude, "codex": codex}
 
 
 class Unread(NamedTuple):
@@ -56,7 +42,7 @@ class ImportedSessions:
 
     `nul_characters`: those of their texts that were replaced by U+FFFD.
     `sessions`: those that something was stored of. `skipped`: memories that were stored before. `deleted_earlier`:
-    those that were deleted since.
+    those that were deleted since. `unknown`: lines of types that are not known here.
     """
 
     transcripts: int = 0
@@ -67,6 +53,7 @@ class ImportedSessions:
     redacted: int = 0
     nul_characters: int = 0
     unread: list[Unread] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
 
 
 class Importer:
@@ -92,22 +79,19 @@ class Importer:
 
     def run(self, clients: Sequence[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
         """Import the transcripts of a project, an absolute path, or all. Can be interrupted and repeated."""
-        if not any(CLIENTS[name].home() for name in clients):
-            raise ConfigurationError("There is no home folder with sessions: set CLAUDE_CONFIG_DIR or CODEX_HOME.")
+        kept = [WITH_SESSIONS[name] for name in clients]
+        variables = " or ".join(sorted({one.variable for one in kept}))
+        if not any(one.home() for one in kept):
+            raise ConfigurationError(f"There is no home folder with sessions: set {variables}.")
         folders: list[Path | None] = [None]
         if project is not None:
             folders, project = [project], main_checkout(project)
             folders += checkouts(project)
-        found = (
-            (CLIENTS[name], path) for name in clients for each in folders for path in CLIENTS[name].transcripts(each)
-        )
         # A client may copy a session into the one that continues it: the original is the one that ended before.
         try:
-            paths = sorted(dict.fromkeys(found), key=lambda one: changed(one[1]))
+            paths = sorted(dict.fromkeys(self._found(kept, folders)), key=lambda one: changed(one[1]))
         except PermissionError:
-            raise ConfigurationError(
-                "No permission to list the sessions: check CLAUDE_CONFIG_DIR and CODEX_HOME."
-            ) from None
+            raise ConfigurationError(f"No permission to list the sessions: check {variables}.") from None
         sizes = [bytes_in(path) for _, path in paths]
         done, total = 0, sum(sizes)
         for (client, path), size in zip(paths, sizes, strict=True):
@@ -115,13 +99,21 @@ class Importer:
                 transcript = client.read(path)
                 if transcript is not None and is_about_project(transcript, project):
                     self._add(transcript)
-            except ValidationError as error:
+            except (ValidationError, DatabaseError) as error:
                 self.result.unread.append(Unread(path, str(error)))
             except OSError as error:
                 self.result.unread.append(Unread(path, f"It cannot be read ({error.strerror})."))
             on_progress(done := done + size, total)
         self._store_waiting(least=1)
         return self.result
+
+    def _found(self, kept: Sequence[Sessions], folders: Sequence[Path | None]) -> Iterator[tuple[Sessions, Path]]:
+        """Yield the transcripts of clients; of a client whose database cannot be read, none."""
+        for sessions in kept:
+            try:
+                yield from ((sessions, path) for folder in folders for path in sessions.transcripts(folder))
+            except DatabaseError as error:
+                self.result.unread.append(Unread(sessions.home() or Path(), str(error)))
 
     def _add(self, transcript: Transcript) -> None:
         """Have all that was said stored, and name the lines that could not be read."""
@@ -133,6 +125,7 @@ class Importer:
         self.result.deleted_earlier += found.deleted
         self.result.skipped += len(transcript.said) - len(found.new) - found.deleted
         self.result.transcripts += 1
+        self.result.unknown.update(transcript.unknown)
         if transcript.unread:
             self.result.unread.append(Unread(transcript.path, reason_of(transcript.unread)))
         self._store_waiting(least=BATCH)
@@ -217,7 +210,7 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
     path = path.resolve()
     if not path.name.removesuffix(COMPRESSED).endswith(f"{session_id}.jsonl"):
         return None
-    for client in CLIENTS.values():
+    for client in WITH_SESSIONS.values():
         home = client.home()
         if home and path.is_relative_to(home.resolve()) and path.is_file() and path.stat().st_size <= MAX_BYTES:
             transcript = client.read(path)

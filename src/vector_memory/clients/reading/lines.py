@@ -6,15 +6,16 @@ number: a reader that guesses would store words that were never said.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vector_memory.domain.times import utc
-from vector_memory.domain.user_files import MAX_BYTES, opened
+from vector_memory.domain.times import EPOCH, utc
+from vector_memory.domain.user_files import MAX_BYTES, opened, read_file
 from vector_memory.errors import ValidationError
 
 if sys.version_info >= (3, 14):
@@ -40,8 +41,8 @@ class FormatError(ValidationError):
         self.expected = expected
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, Line | FormatError]]:
-    """Yield the lines with their numbers, and an error for each that is not an object with a `type`.
+def read_lines(path: Path, *, are_typed: bool = True) -> Iterator[tuple[int, Line | FormatError]]:
+    """Yield the lines with their numbers, and an error for each that is not an object, with a `type` if they have one.
 
     A last line that the client is still writing is left out. Raises OSError if the file cannot be read.
     """
@@ -49,7 +50,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, Line | FormatError]]:
     with opened_transcript(path) as file:
         try:
             for number, text in enumerate(file, start=1):
-                if (line := parsed(number, text)) is not None:
+                if (line := parsed(number, text, are_typed=are_typed)) is not None:
                     yield number, line
         except (zstd.ZstdError, EOFError):
             yield number + 1, FormatError(number + 1, "compressed data")
@@ -62,7 +63,7 @@ def opened_transcript(path: Path) -> Iterator[Iterator[bytes]]:
         yield iter(partial(lines.readline, MAX_BYTES), b"")  # a longer line is not JSON
 
 
-def parsed(number: int, text: bytes) -> Line | FormatError | None:
+def parsed(number: int, text: bytes, *, are_typed: bool = True) -> Line | FormatError | None:
     """Return a line; None if it is blank, or not written to its end. A crash can leave NUL characters before it."""
     content = text.lstrip(b"\0")
     if not text.strip():
@@ -71,9 +72,36 @@ def parsed(number: int, text: bytes) -> Line | FormatError | None:
         line = json.loads(content)
     except (ValueError, RecursionError):
         return FormatError(number, "JSON") if text.endswith(b"\n") else None
-    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
-        return FormatError(number, "an object with a `type`")
+    if not isinstance(line, dict) or (are_typed and not isinstance(line.get("type"), str)):
+        return FormatError(number, "an object with a `type`" if are_typed else "an object")
     return line
+
+
+def read_object(path: Path) -> Line:
+    """Return the object that a file holds. Raises FormatError, OSError: also for a file that is too long."""
+    try:
+        found = json.loads(read_file(path))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise FormatError(1, f"an object in `{path.name}`")
+    return found
+
+
+def heard(
+    lines: Iterable[tuple[int, Line | FormatError]], hear: Callable[[int, Line], None], miss: Callable[[], None]
+) -> list[FormatError]:
+    """Hand each line on; return the errors of those that cannot be read, each of which `miss` is told of."""
+    unread = []
+    for number, line in lines:
+        try:
+            if isinstance(line, FormatError):
+                raise line
+            hear(number, line)
+        except FormatError as error:
+            unread.append(error)
+            miss()
+    return unread
 
 
 def field_of(number: int, line: Line, name: str, kind: type[T]) -> T:
@@ -90,6 +118,14 @@ def time_of(number: int, line: Line) -> str:
         return utc(field_of(number, line, "timestamp", str))
     except ValueError:
         raise FormatError(number, "a time as `timestamp`") from None
+
+
+def time_in_ms(number: int, milliseconds: object) -> str:
+    """Return a time in milliseconds since 1970 in the format of the memory. Raises FormatError."""
+    try:
+        return utc((EPOCH + timedelta(milliseconds=float(str(milliseconds)))).isoformat())
+    except (ValueError, OverflowError):
+        raise FormatError(number, "a time in milliseconds") from None
 
 
 def content_blocks(number: int, content: object) -> list[Line]:

@@ -1,0 +1,81 @@
+"""Cline: its configuration, and its transcripts: `data/sessions/<session>/*.messages.json` below `~/.cline`.
+
+Those of the session have its name, those of its sub-agents others; `<session>.json` names the project.
+"""
+
+import re
+from functools import partial
+from pathlib import Path
+
+from vector_memory.clients.client import CONNECTED, Client, Entry, InstallScope, Sessions, found_below, in_home
+from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
+from vector_memory.clients.reading.lines import (
+    Line,
+    block_texts,
+    content_blocks,
+    field_of,
+    heard,
+    read_object,
+    time_in_ms,
+)
+from vector_memory.domain.user_files import folder_of_user
+from vector_memory.domain.validation import MAX_IDENTIFIER
+
+TYPED = re.compile(r"<user_input\b[^>]*>(.*?)</user_input>", re.DOTALL)
+"""What the user wrote, within what the client adds."""
+
+LEAD = "lead"
+
+MESSAGES = ".messages.json"
+
+
+def cline_session(path: Path) -> Transcript | None:
+    """Return what is worth remembering of a transcript. Raises FormatError, OSError."""
+    content = read_object(path)
+    about = read_object(path.with_name(f"{path.parent.name}.json"))
+    agent = str(content.get("agent") or LEAD)
+    conversation = TranscriptConversation("@cline/core" if agent == LEAD else agent[:MAX_IDENTIFIER])
+    messages = enumerate(field_of(1, content, "messages", list), 1)
+    unread = heard(messages, partial(_note, conversation), conversation.miss)
+    if agent == LEAD:
+        conversation.finish()
+        said = tuple(conversation.said)
+    else:
+        said = conversation.report(None)
+    session_id, project = field_of(1, about, "session_id", str), field_of(1, about, "cwd", str)
+    return Transcript(path, session_id, project, said, tuple(unread))
+
+
+def _note(conversation: TranscriptConversation, number: int, message: Line) -> None:
+    blocks = content_blocks(number, message.get("content"))
+    text = "\n".join(block_texts(number, blocks, ("text",)))
+    if message.get("role") == "assistant" and text:
+        is_final = not any(block["type"] == "tool_use" for block in blocks)
+        conversation.answer(text, time_in_ms(number, message.get("ts")), is_final=is_final)
+    elif message.get("role") == "user" and (typed := "\n".join(TYPED.findall(text))):
+        conversation.prompt(typed, time_in_ms(number, message.get("ts")))
+
+
+def cline_entry(command: str, *words: str) -> Entry:
+    """Return an entry with its transport."""
+    return {"transport": {"type": "stdio", "command": command, "args": list(words)}}
+
+
+cline_home = partial(folder_of_user, ".cline", "CLINE_DIR")
+
+CLIENT = Client(
+    title="Cline",
+    files=in_home(".cline", "data/settings/cline_mcp_settings.json", "CLINE_DIR"),
+    section="mcpServers",
+    entry=cline_entry,
+    # All projects have one server, which runs in the first one.
+    shared=frozenset({InstallScope.USER}),
+    approval={InstallScope.USER: CONNECTED},
+    commands=("cline",),
+    instructions="AGENTS.md",
+    sessions=Sessions(cline_home, found_below(cline_home, f"data/sessions/*/*{MESSAGES}"), cline_session, "CLINE_DIR"),
+    longest_answer="8,000 characters, the middle is cut",
+    traps="starts one server for all projects; leaves out a server that needs more than 3 seconds; shows no "
+    "instructions of servers",
+    seen="3.0.65",
+)

@@ -1,0 +1,127 @@
+"""Copilot CLI: its configuration, and its transcripts: `session-state/<session>/events.jsonl` below `~/.copilot`.
+
+The events of sub-agents are among those of the session and name their agent.
+"""
+
+import re
+from functools import partial
+from pathlib import Path
+
+from vector_memory.clients.client import CONNECTED, Client, Entry, InstallScope, Sessions, found_below, in_home
+from vector_memory.clients.reading.conversation import Said, Transcript, TranscriptConversation
+from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, time_of
+from vector_memory.domain.user_files import folder_of_user
+from vector_memory.domain.validation import MAX_TITLE
+
+FAMILIES = re.compile(
+    "agent|assistant|auto_mode_switch|capabilities|commands?|elicitation|exit_plan_mode|external_tool|hook"
+    "|human_response|mcp|mcp_app|model|pending_messages|permission|sampling|sandbox|session|session_limits_exhausted"
+    "|skill|subagent|system|tool|tool_search|ui|user|user_input|workflow"
+)
+"""The first words of the types in the client's own schema."""
+
+REWOUND = "session.snapshot_rewind"
+
+
+def copilot_session(path: Path) -> Transcript | None:
+    """Return what is worth remembering of a transcript; None if it is empty. Raises FormatError, OSError."""
+    reading = _Reading()
+    unread = heard(_kept(list(read_lines(path))), reading.hear, reading.main.miss)
+    if not reading.project:
+        if unread:
+            raise unread[0]
+        return None
+    reading.main.finish()
+    said = (*reading.main.said, *reading.reports)
+    return Transcript(path, reading.session_id, reading.project, said, tuple(unread), tuple(reading.unknown))
+
+
+def _kept(lines: list[tuple[int, Line | FormatError]]) -> list[tuple[int, Line | FormatError]]:
+    """Return the events without those that the user went back from."""
+    left: set[object] = set()
+    ids = [None if isinstance(line, FormatError) else line.get("id") for _, line in lines]
+    for place, (_, line) in enumerate(lines):
+        if not isinstance(line, FormatError) and line["type"] == REWOUND and isinstance(line.get("data"), dict):
+            first = line["data"].get("upToEventId")
+            listed = line["data"].get("eventIds")
+            left |= set(listed or (ids[ids.index(first) : place] if first in ids else ()))
+    return [one for one, event_id in zip(lines, ids, strict=True) if event_id is None or event_id not in left]
+
+
+class _Reading:
+    """What the events have said so far, in the session and to its sub-agents."""
+
+    def __init__(self) -> None:
+        self.session_id = self.project = ""
+        self.main = TranscriptConversation("copilot-cli")
+        self.reports: list[Said] = []
+        self.unknown: list[str] = []
+        self._agents: dict[str, tuple[TranscriptConversation, str]] = {}
+
+    def hear(self, number: int, line: Line) -> None:
+        """Note what an event says. Raises FormatError."""
+        kind, agent_id = line["type"], line.get("agentId")
+        if not FAMILIES.fullmatch(kind.partition(".")[0]):
+            self.unknown.append(kind)
+            return
+        if kind in ("session.start", "session.resume"):
+            self._begin(number, line)
+        if kind == "subagent.started":
+            data = field_of(number, line, "data", dict)
+            agent = TranscriptConversation(field_of(number, data, "agentName", str))
+            self._agents[str(agent_id)] = agent, str(data.get("agentDescription") or "")[:MAX_TITLE]
+        elif agent_id in self._agents:
+            self._of_agent(number, line, *self._agents[str(agent_id)])
+        elif agent_id is None:
+            _note(self.main, number, line)
+
+    def _begin(self, number: int, line: Line) -> None:
+        data = field_of(number, line, "data", dict)
+        if context := data.get("context"):
+            self.project = field_of(number, context, "cwd", str)
+        self.session_id = self.session_id or field_of(number, data, "sessionId", str)
+
+    def _of_agent(self, number: int, line: Line, agent: TranscriptConversation, title: str) -> None:
+        if line["type"] in ("subagent.completed", "subagent.failed"):
+            self.reports += agent.report(title or None)
+        else:
+            _note(agent, number, line)
+
+
+def _note(conversation: TranscriptConversation, number: int, line: Line) -> None:
+    """Note what was said in one conversation. Raises FormatError."""
+    kind = line["type"]
+    if kind not in ("user.message", "assistant.message", "session.compaction_complete"):
+        return
+    data = field_of(number, line, "data", dict)
+    if kind == "user.message" and not data.get("source"):
+        conversation.prompt(field_of(number, data, "content", str), time_of(number, line), line_id=line.get("id"))
+    elif kind == "assistant.message" and (text := field_of(number, data, "content", str)):
+        is_final = not data.get("toolRequests")
+        conversation.answer(text, time_of(number, line), line_id=line.get("id"), is_final=is_final)
+    elif kind == "session.compaction_complete" and isinstance(data.get("summaryContent"), str):
+        conversation.summary(data["summaryContent"], time_of(number, line), line_id=line.get("id"))
+
+
+def copilot_entry(command: str, *words: str) -> Entry:
+    """Return an entry that offers all tools: without `tools` there are none."""
+    return {"type": "local", "command": command, "args": list(words), "tools": ["*"]}
+
+
+copilot_home = partial(folder_of_user, ".copilot", "COPILOT_HOME")
+
+CLIENT = Client(
+    title="Copilot CLI",
+    files=in_home(".copilot", "mcp-config.json", "COPILOT_HOME"),
+    section="mcpServers",
+    entry=copilot_entry,
+    approval={InstallScope.USER: CONNECTED},
+    commands=("copilot",),
+    instructions="AGENTS.md",
+    sessions=Sessions(
+        copilot_home, found_below(copilot_home, "session-state/*/events.jsonl"), copilot_session, "COPILOT_HOME"
+    ),
+    longest_answer="20,480 bytes, then a file and 500 characters",
+    traps="shows no instructions of servers; in trusted folders it also starts the servers of `.mcp.json`",
+    seen="1.0.102",
+)

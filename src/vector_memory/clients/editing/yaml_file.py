@@ -1,0 +1,114 @@
+"""Edits one entry of a YAML file, in a mapping or in a list of named ones; every other character stays.
+
+The parser says where values are, and the text is changed there. What cannot be changed in that way is refused.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from vector_memory.errors import ConfigurationError
+
+
+class YamlFile:
+    """A file whose section is a mapping, or a list of entries with a `name`."""
+
+    def __init__(self, *, is_list: bool) -> None:
+        self._is_list = is_list
+
+    def entry(self, text: str, section: str, name: str) -> dict[str, Any] | None:
+        """Return the entry of this name. Raises ConfigurationError for text that is not such a file."""
+        found = self._entries(_content_of(text), section).get(name)
+        return dict(found) if isinstance(found, dict) else None
+
+    def put(self, text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
+        """Return the text with this entry added, or in place of the one that is there."""
+        if self.entry(text, section, name) == dict(value):
+            return text
+        left = self.remove(text, section, name)
+        content = _content_of(left)
+        held = self._entries(content, section)
+        lines = self._rendered(name, dict(value))
+        if held:
+            node = _section_of(left, section)
+            indent = " " * (node.start_mark.column if self._is_list else node.value[0][0].start_mark.column)
+            end = len(left[: node.end_mark.index].rstrip())
+            end = left.find("\n", end) if "\n" in left[end:] else len(left)
+            changed = left[:end] + "".join(f"\n{indent}{line}" for line in lines) + (left[end:] or "\n")
+        elif section in content:
+            raise ConfigurationError(f'"{section}" is empty: remove it')
+        else:
+            gap = "" if not left or left.endswith("\n") else "\n"
+            changed = left + gap + "\n".join([f"{section}:", *(f"  {line}" for line in lines)]) + "\n"
+        self._check(changed, content, section, held | {name: dict(value)})
+        return changed
+
+    def remove(self, text: str, section: str, name: str, _original: str = "") -> str:
+        """Return the text without this entry, and without a section that would be empty."""
+        content = _content_of(text)
+        held = self._entries(content, section)
+        if name not in held:
+            return text
+        root, node = _composed(text), _section_of(text, section)
+        if len(held) == 1:
+            key = next(key for key, _ in root.value if key.value == section)
+            start, end = key.start_mark.index, node.end_mark.index
+        else:
+            place = list(held).index(name)
+            nodes = node.value if self._is_list else [key for key, _ in node.value]
+            start = text.rfind("\n", 0, nodes[place].start_mark.index) + 1
+            is_last = place + 1 == len(nodes)
+            end = node.end_mark.index if is_last else text.rfind("\n", 0, nodes[place + 1].start_mark.index) + 1
+        removed = text[start:end]
+        remarks = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", removed, re.MULTILINE)
+        changed = text[:start] + (remarks[0] if remarks else "") + text[end:]
+        self._check(changed, content, section, {key: one for key, one in held.items() if key != name})
+        return changed
+
+    def by_hand(self, _text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
+        """Return what to tell a user whose file cannot be edited."""
+        lines = [f"{section}:", *(f"  {line}" for line in self._rendered(name, dict(value)))]
+        return "put this into the file:\n\n" + "\n".join(lines)
+
+    def _rendered(self, name: str, value: dict[str, Any]) -> list[str]:
+        shown: Any = [value] if self._is_list else {name: value}
+        return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=10_000).splitlines()
+
+    def _entries(self, content: Mapping[str, Any], section: str) -> dict[str, Any]:
+        held = content.get(section) or ([] if self._is_list else {})
+        if not isinstance(held, list if self._is_list else dict):
+            raise ConfigurationError(f'"{section}" must be a {"list" if self._is_list else "mapping"}')
+        if isinstance(held, dict):
+            return held
+        return {
+            str(one.get("name", place)) if isinstance(one, dict) else str(place): one for place, one in enumerate(held)
+        }
+
+    def _check(self, changed: str, before: Mapping[str, Any], section: str, held: Mapping[str, Any]) -> None:
+        """Raise ConfigurationError if the text has not this section, and everything else as before."""
+        expected: Any = list(held.values()) if self._is_list else held
+        wanted = {key: one for key, one in before.items() if key != section} | ({section: expected} if held else {})
+        if _content_of(changed) != wanted:
+            raise ConfigurationError(
+                "the entry for this server cannot be edited alone, because of the way it is written"
+            )
+
+
+def _content_of(text: str) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(text) or {}
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigurationError(" ".join(str(error).split()) or "it is nested too deeply") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError("the file must hold a mapping")
+    return content
+
+
+def _composed(text: str) -> Any:
+    return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
+def _section_of(text: str, section: str) -> Any:
+    return next(value for key, value in _composed(text).value if key.value == section)

@@ -1,0 +1,99 @@
+"""Grok Build: its configuration, and its transcripts: `sessions/<project>/<session>/updates.jsonl` below `~/.grok`.
+
+A sub-agent has a session of its own; `subagents/<its id>/meta.json` in the one that started it names type and task.
+"""
+
+import re
+from functools import partial
+from pathlib import Path
+
+from vector_memory.clients.client import AT_ONCE, Client, Sessions, found_below, in_home, in_project
+from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
+from vector_memory.clients.reading.lines import Line, field_of, heard, read_lines, read_object, time_in_ms
+from vector_memory.domain.user_files import folder_of_user
+from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE
+
+USER, AGENT_CHUNK = "user_message_chunk", "agent_message_chunk"
+
+SILENT = re.compile(
+    "agent_thought_chunk|tool_call|tool_call_update|plan|available_commands_update|current_mode_update"
+    "|subagent_spawned|subagent_finished|session_info_update|usage_update"
+)
+
+
+def grok_session(path: Path) -> Transcript | None:
+    """Return what is worth remembering of a transcript; None if it is empty. Raises FormatError, OSError."""
+    summary = read_object(path.with_name("summary.json"))
+    info = field_of(1, summary, "info", dict)
+    session_id, project = field_of(1, info, "id", str), field_of(1, info, "cwd", str)
+    is_subagent = summary.get("session_kind") == "subagent"
+    meta = _meta(path, session_id) if is_subagent else {}
+    reading = _Reading(str(meta.get("subagent_type") or "subagent")[:MAX_IDENTIFIER] if is_subagent else "grok")
+    unread = heard(read_lines(path, are_typed=False), reading.hear, reading.conversation.miss)
+    reading.end_text()
+    if is_subagent:
+        session_id = str(meta.get("parent_session_id") or session_id)
+        said = reading.conversation.report(str(meta.get("description") or "")[:MAX_TITLE] or None)
+    else:
+        reading.conversation.finish()
+        said = tuple(reading.conversation.said)
+    return Transcript(path, session_id, project, said, tuple(unread), tuple(reading.unknown))
+
+
+def _meta(path: Path, session_id: str) -> Line:
+    """Return what the session that started a sub-agent says of it; nothing if that is gone."""
+    found = sorted(path.parents[1].glob(f"*/subagents/{session_id}/meta.json"))
+    return read_object(found[0]) if found else {}
+
+
+class _Reading:
+    """A transcript read so far. Texts come in chunks."""
+
+    def __init__(self, agent: str) -> None:
+        self.conversation = TranscriptConversation(agent)
+        self.unknown: list[str] = []
+        self._text, self._kind, self._time = "", "", ""
+
+    def hear(self, number: int, line: Line) -> None:
+        """Note what an update says. Raises FormatError."""
+        params = field_of(number, line, "params", dict)
+        update = field_of(number, params, "update", dict)
+        kind = field_of(number, update, "sessionUpdate", str)
+        if kind != self._kind:
+            self.end_text()
+        if kind in (USER, AGENT_CHUNK):
+            content = field_of(number, update, "content", dict)
+            if content.get("type") == "text":
+                moment = params.get("_meta")
+                self._time = time_in_ms(number, moment.get("agentTimestampMs") if isinstance(moment, dict) else None)
+                self._text, self._kind = self._text + field_of(number, content, "text", str), kind
+        elif kind == "turn_completed":
+            self.conversation.end_turn()
+        elif not SILENT.fullmatch(kind):
+            self.unknown.append(kind)
+
+    def end_text(self) -> None:
+        """Note the text whose chunks were read."""
+        if self._kind == USER:
+            self.conversation.prompt(self._text, self._time)
+        elif self._kind:
+            self.conversation.answer(self._text, self._time)
+        self._text, self._kind = "", ""
+
+
+grok_home = partial(folder_of_user, ".grok", "GROK_HOME")
+
+CLIENT = Client(
+    title="Grok Build",
+    files={**in_home(".grok", "config.toml", "GROK_HOME"), **in_project(".grok/config.toml")},
+    section="mcp_servers",
+    format="toml",
+    approval=AT_ONCE,
+    commands=("grok",),
+    inherits=("claude", "cursor"),
+    checked_with="grok mcp list",
+    sessions=Sessions(grok_home, found_below(grok_home, "sessions/*/*/updates.jsonl"), grok_session, "GROK_HOME"),
+    traps="the model finds the tools with `search_tool`; also starts the servers of `~/.claude.json`, `.mcp.json` and "
+    "Cursor",
+    seen="1.0.41",
+)

@@ -1,0 +1,133 @@
+"""opencode, and what Kilo shares with it: their configuration, and their sessions, which are in an SQLite file.
+
+A session is named by a path below that of the file. A sub-agent has a session of its own, with a parent.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vector_memory.clients.client import AT_ONCE, Client, Entry, InstallScope, Sessions, home_of
+from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
+from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, time_in_ms
+from vector_memory.domain.user_files import folder_of_user
+from vector_memory.domain.validation import MAX_TITLE
+from vector_memory.storage.sqlite.opencode_file import OpencodeSession, session_ids, session_in
+
+PARTS = re.compile("agent|compaction|file|patch|reasoning|retry|snapshot|step-finish|step-start|subtask|text|tool")
+"""The types of the parts of messages. Only texts say something to keep."""
+
+QUOTED = re.compile(r'\A"([^"]*\s[^"]*)"\s*\Z')
+"""`opencode run` adds quotes to a prompt of several words."""
+
+OF_SUBAGENT = re.compile(r"\s*\(@[^)]* subagent\)\Z")
+
+
+@dataclass(frozen=True)
+class SessionsInFile:
+    """The sessions in the file of a client. `name`: of the client, and of its folder and file."""
+
+    name: str
+    agent: str
+
+    def home(self) -> Path | None:
+        """Return the folder of the client; None if the user has no home."""
+        data = folder_of_user(".local/share", "XDG_DATA_HOME")
+        return data / self.name if data else None
+
+    def transcripts(self, _project: Path | None) -> Iterator[Path]:
+        """Yield a path for each session. Raises DatabaseError."""
+        file = (self.home() or Path()) / f"{self.name}.db"
+        if file.is_file():
+            yield from (file / session_id for session_id in session_ids(file))
+
+    def read(self, path: Path) -> Transcript | None:
+        """Return what is worth remembering of a session; None if it is gone. Raises ValidationError, DatabaseError."""
+        session = session_in(path.parent, path.name)
+        if session is None:
+            return None
+        messages = list(_messages(session))
+        agents = [message.get("agent") for _, message in messages if not isinstance(message, FormatError)]
+        is_subagent = session.root != path.name
+        agent = str(next(iter(agents), None) or "subagent") if is_subagent else self.agent
+        conversation = TranscriptConversation(agent)
+        unread = heard(messages, lambda number, line: _note(conversation, number, line), conversation.miss)
+        if is_subagent:
+            said = conversation.report(OF_SUBAGENT.sub("", session.title)[:MAX_TITLE] or None)
+        else:
+            conversation.finish()
+            said = tuple(conversation.said)
+        unknown = tuple(kind for kind in session.kinds if not PARTS.fullmatch(kind))
+        return Transcript(path, session.root, session.folder, said, tuple(unread), unknown)
+
+
+def _messages(session: OpencodeSession) -> Iterator[tuple[int, Line | FormatError]]:
+    """Yield the messages, each with its texts, without those that the user went back from."""
+    undone = _loaded(session.revert).get("messageID")
+    for number, (message_id, data, parts) in enumerate(session.messages, 1):
+        if isinstance(undone, str) and message_id >= undone:
+            return
+        message = _loaded(data)
+        texts = [_loaded(part) for part in parts]
+        said = [str(one.get("text", "")) for one in texts if not one.get("synthetic") and not one.get("ignored")]
+        yield number, message | {"text": "\n".join(said)} if message else FormatError(number, "JSON in `message.data`")
+
+
+def _loaded(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _note(conversation: TranscriptConversation, number: int, message: Line) -> None:
+    times = field_of(number, message, "time", dict)
+    time, text = time_in_ms(number, times.get("completed") or times.get("created")), message["text"]
+    if message.get("role") == "user" and text:
+        quoted = QUOTED.match(text)
+        conversation.prompt(quoted[1] if quoted else text, time)
+    elif message.get("role") == "assistant" and text:
+        if message.get("summary") is True:
+            conversation.summary(text, time)
+        else:
+            conversation.answer(text, time, is_final=message.get("finish") == "stop")
+
+
+def local_entry(command: str, *words: str) -> Entry:
+    """Return an entry whose command is a list."""
+    return {"type": "local", "command": [command, *words], "enabled": True}
+
+
+def either(folder: Path, *names: str) -> Path:
+    """Return the file with one of these names that is there, or else the first."""
+    return next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
+
+
+def configuration(name: str, ending: str) -> Path:
+    """Return the user's configuration of a client, with or without comments."""
+    other = {".json": ".jsonc", ".jsonc": ".json"}[ending]
+    return either(home_of(".config", "XDG_CONFIG_HOME") / name, f"{name}{ending}", f"{name}{other}")
+
+
+OF_OPENCODE = SessionsInFile("opencode", "opencode")
+
+CLIENT = Client(
+    title="opencode",
+    files={
+        InstallScope.USER: lambda _project: configuration("opencode", ".json"),
+        InstallScope.PROJECT: lambda project: either(project, "opencode.json", "opencode.jsonc"),
+    },
+    section="mcp",
+    entry=local_entry,
+    reads_comments=True,
+    approval=AT_ONCE,
+    commands=("opencode",),
+    checked_with="opencode mcp list",
+    sessions=Sessions(OF_OPENCODE.home, OF_OPENCODE.transcripts, OF_OPENCODE.read, "XDG_DATA_HOME"),
+    longest_answer="50 KiB or 2,000 lines, then a file",
+    seen="1.18.33",
+)

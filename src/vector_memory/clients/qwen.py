@@ -1,0 +1,68 @@
+"""Qwen Code: its configuration, and its transcripts, which are like those of Claude Code.
+
+They are in `projects/<project>/chats/<session>.jsonl` below `~/.qwen`, those of sub-agents in
+`projects/<project>/subagents/<session>/agent-*.jsonl`. Texts are in the parts of Gemini's API.
+"""
+
+import re
+from functools import partial
+from pathlib import Path
+
+from vector_memory.clients.claude import Reading
+from vector_memory.clients.client import AT_ONCE, Client, Sessions, found_below, in_home, in_project
+from vector_memory.clients.reading.conversation import Transcript
+from vector_memory.clients.reading.lines import FormatError, Line, field_of, read_lines
+from vector_memory.domain.user_files import folder_of_user
+
+OF_HOOKS = re.compile(r"<qwen:user-prompt-submit-context>.*?</qwen:user-prompt-submit-context>", re.DOTALL)
+
+SILENT = ("system", "tool_result")
+
+
+def qwen_session(path: Path) -> Transcript | None:
+    """Return what is worth remembering of a transcript; None if it is empty. Raises FormatError, OSError."""
+    reading = Reading(is_subagent=path.name.startswith("agent-"), agent="qwen-cli-mcp-client-vector-memory")
+    for number, line in read_lines(path):
+        try:
+            reading.hear(number, line if isinstance(line, FormatError) else _as_of_claude(number, line))
+        except FormatError as error:
+            reading.hear(number, error)
+    return reading.transcript(path)
+
+
+def _as_of_claude(number: int, line: Line) -> Line:
+    """Return a line as Claude Code writes it. Raises FormatError."""
+    if line["type"] in SILENT:
+        return line | {"type": "system"}
+    if line["type"] not in ("user", "assistant"):
+        return line
+    parts = field_of(number, field_of(number, line, "message", dict), "parts", list)
+    said = [part for part in parts if isinstance(part, dict) and not part.get("thought")]
+    texts = [OF_HOOKS.sub("", str(part["text"])).strip() for part in said if "text" in part]
+    is_typed = line.get("provenance", "real_user") == "real_user"
+    stop = "tool_use" if any("functionCall" in part for part in said) else "end_turn"
+    content = [{"type": "text", "text": text} for text in texts if text]
+    is_note = line["type"] == "user" and not is_typed
+    return line | {"message": {"content": content, "stop_reason": stop}, "isMeta": is_note}
+
+
+qwen_home = partial(folder_of_user, ".qwen", "QWEN_HOME")
+
+CLIENT = Client(
+    title="Qwen Code",
+    files={**in_home(".qwen", "settings.json", "QWEN_HOME"), **in_project(".qwen/settings.json")},
+    section="mcpServers",
+    reads_comments=True,
+    approval=AT_ONCE,
+    commands=("qwen",),
+    checked_with="qwen mcp list",
+    sessions=Sessions(
+        qwen_home,
+        found_below(qwen_home, "projects/*/chats/*.jsonl", "projects/*/subagents/*/agent-*.jsonl"),
+        qwen_session,
+        "QWEN_HOME",
+    ),
+    longest_answer="28,000 characters, then a file and 2,000",
+    traps="the model finds the tools with `tool_search`",
+    seen="0.24.4",
+)
