@@ -13,7 +13,7 @@ from forked import finished
 from http_page import FOUND, snippet
 from over_http.conftest import Team
 from servers import QUICK
-from vector_memory.clients.catalogue import CLIENTS
+from vector_memory.clients.registry import CLIENTS
 
 pytestmark = pytest.mark.anyio
 

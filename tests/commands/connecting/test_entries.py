@@ -16,9 +16,10 @@ import pytest
 from clients import connected
 from commands.conftest import Run, answered
 from commands.connecting.conftest import everything
-from vector_memory.clients import catalogue
-from vector_memory.clients.catalogue import CLIENTS, Client, InstallScope
+from vector_memory.clients import client as client_module
+from vector_memory.clients.client import Client, InstallScope
 from vector_memory.clients.editing import changes, planning
+from vector_memory.clients.registry import CLIENTS
 
 PLACES = [
     pytest.param(name, scope, id=f"{name} {scope}")
@@ -29,16 +30,19 @@ PLACES = [
 COMMENTED = {
     "json": '{\n  // mine\n  "mcpServers": {"other": {"command": "x"}},\n  "servers": {"other": {"command": "x"}}\n}\n',
     "toml": '# mine\n[mcp_servers.other] # keep\ncommand = "x"',
+    "yaml": "# mine\nextensions:\n  a: # keep\n    cmd: x\nmcpServers:\n  - name: a\n    command: x # keep\nmore: 1",
 }
 THEIRS = {
     "tidy": COMMENTED | {"plain": '{\n  "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]}\n}\n'},
     "odd": {
         "json": '{ "mcpServers" :{\n"other":\t{"command":"x"} } ,"servers":{}, /* mine */ }',
+        "yaml": "---\nmcpServers:\n- {name: a, command: x}\n\n# the end\nextensions:\n    a:\n        cmd: 'x'\n\n\n",
         "toml": "\n\n[mcp_servers]\n  [mcp_servers.'other']\n  command='x'\n\n\n# the end\n\n",
         "plain": '{"hooks" :{ "Stop":[ \n {"hooks":[{"type":"command","command":"x"}  ]}\n\n]} ,\n"mcpServers":{} }',
     },
     "of Windows": {
         "json": '\ufeff{\r\n\t"mcpServers": {}\r\n}\r\n',
+        "yaml": "extensions:\r\n  other:\r\n    cmd: x\r\n# mine\r\nmcpServers:\r\n  - name: other\r\n",
         "toml": 'model = "m"\r\n[mcp_servers.other]\r\ncommand = "x"\r\n',
         "plain": '\ufeff{\r\n\t"hooks": {\r\n\t}\r\n}',
     },
@@ -52,7 +56,14 @@ def file_of(client: Client, scope: InstallScope) -> Path:
 
 def written(client: Client, scope: InstallScope) -> dict[str, Any]:
     text = file_of(client, scope).read_text(encoding="utf-8")
-    return dict(client.format.entry(text, client.section, planning.NAME))
+    return dict(planning.FORMATS[client.format].entry(text, client.section, planning.NAME))
+
+
+def words_in(entry: dict[str, Any]) -> list[str]:
+    """Return the command line that an entry starts."""
+    start = entry.get("transport", entry)
+    command = start.get("command", start.get("cmd"))
+    return command if isinstance(command, list) else [command, *start["args"]]
 
 
 def write_all(name: str, scope: InstallScope, texts: dict[str, str]) -> None:
@@ -60,9 +71,10 @@ def write_all(name: str, scope: InstallScope, texts: dict[str, str]) -> None:
     client = CLIENTS[name]
     hooks = client.hooks.get(scope)
     for file in (file_of(client, scope), *([hooks(Path.cwd())] if hooks else [])):
-        reads_plain = file.suffix == ".json" and not client.reads_comments
+        is_json = file.suffix.startswith(".json")
+        kind = ("json" if client.reads_comments else "plain") if is_json else file.suffix.removeprefix(".")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(texts["plain" if reads_plain else file.suffix.removeprefix(".")].encode())
+        file.write_bytes(texts[kind].encode())
 
 
 @pytest.mark.parametrize(("name", "scope"), PLACES)
@@ -76,9 +88,9 @@ def test_uninstall_leaves_every_file_as_it_was_before_install(
         Path(".gitignore").write_text("*.log", encoding="utf-8")
     before = everything(tmp_path)
     assert run("install", name, f"--{scope}", "--yes").code == 0
-    assert written(client, scope)["args"][:3] == ["serve", "--profile", "core"]
+    assert words_in(written(client, scope))[1:4] == ["serve", "--profile", "core"]
     assert run("install", name, f"--{scope}", "--profile", "full", "--yes").code == 0, "it can be changed"
-    assert "--profile" not in written(client, scope)["args"]
+    assert "--profile" not in words_in(written(client, scope))
     assert run("uninstall", name, f"--{scope}", "--yes").code == 0
     assert everything(tmp_path) == before
     assert not [path for path in tmp_path.rglob("*") if path.name in {".cursor", ".codex", ".vscode"} and not there]
@@ -91,15 +103,17 @@ def test_a_file_that_changed_after_install_keeps_the_changes_and_no_copy_stays(
     client = CLIENTS[name]
     file = file_of(client, scope)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(b"{}" if file.suffix == ".json" else b'model = "m"\n')
+    file.write_bytes({"json": b"{}", "toml": b'model = "m"\n'}.get(client.format, b"model: m\n"))
     run("install", name, f"--{scope}", "--yes")
     assert file.with_name(f"{file.name}.before-vector-memory").is_file()
     text = file.read_text(encoding="utf-8")
-    file.write_text(client.format.put(text, client.section, "other", {"command": "x"}), encoding="utf-8")
+    form = planning.FORMATS[client.format]
+    other = {"name": "other", "command": "x"}
+    file.write_text(form.put(text, client.section, "other", other), encoding="utf-8")
     run("uninstall", name, f"--{scope}", "--yes")
     left = file.read_text(encoding="utf-8")
-    assert client.format.entry(left, client.section, "other") == {"command": "x"}
-    assert client.format.entry(left, client.section, planning.NAME) is None
+    assert form.entry(left, client.section, "other") == other
+    assert form.entry(left, client.section, planning.NAME) is None
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 
@@ -114,17 +128,17 @@ def test_install_again_changes_nothing(name: str, scope: InstallScope, run: Run,
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", ["codex", "cursor", "desktop"])
+@pytest.mark.parametrize("name", ["codex", "cursor", "desktop", "copilot", "opencode", "cline", "continue", "goose"])
 async def test_the_entry_starts_a_server_with_no_path_in_another_folder(
     name: str, run: Run, tmp_path: Path, home: Path
 ) -> None:
     run("install", name, "--yes")
     entry = written(CLIENTS[name], InstallScope.USER)
-    words = [word.replace("${workspaceFolder}", str(tmp_path / "project")) for word in entry["args"]]
+    words = [word.replace("${workspaceFolder}", str(tmp_path / "project")) for word in words_in(entry)]
     variables = {"HOME": str(home), "PATH": "/nowhere", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
     report = {"agent_id": "a", "session_id": "s", "content": "Words."}
     folder = tmp_path / "project"
-    async with connected([entry["command"], *words], folder, variables) as client:
+    async with connected(words, folder, variables) as client:
         assert len(await client.list_tools()) == 8
         await client.call_tool("store_report", report)
     shared = home / ".vector-memory" / "memory.db"
@@ -135,7 +149,7 @@ def test_the_change_is_shown_and_not_made_in_a_dry_run(run: Run, tmp_path: Path)
     Path(".vscode").mkdir()
     Path(".vscode/mcp.json").write_text(COMMENTED["json"], encoding="utf-8")
     before = everything(tmp_path)
-    shown = run("install", "vscode", "--dry-run")
+    shown = run("install", "vscode", "--dry-run", "--diff")
     assert shown.code == 0
     assert '\n+  "servers": {"other": {"command": "x"}, "vector-memory": {"type": "stdio", ' in shown.out
     assert f"+++ {Path.cwd()}/.gitignore" in shown.out
@@ -147,7 +161,7 @@ def test_another_entry_of_this_name_is_shown_with_what_differs(run: Run, home: P
     theirs = {"command": "/old/vector-memory", "args": ["serve"], "env": {"LOG_LEVEL": "DEBUG"}}
     text = json.dumps({"mcpServers": {"vector-memory": theirs}}, indent=2)
     (home / ".cursor" / "mcp.json").write_text(text, encoding="utf-8")
-    assert '-      "command": "/old/vector-memory",' in run("install", "cursor", "--yes").out
+    assert '-      "command": "/old/vector-memory",' in run("install", "cursor", "--yes", "--diff").out
     assert written(CLIENTS["cursor"], InstallScope.USER)["env"] == {"LOG_LEVEL": "DEBUG"}, "what the user added stays"
     assert (home / ".cursor" / "mcp.json.before-vector-memory").read_text(encoding="utf-8") == text
 
@@ -277,7 +291,7 @@ def test_the_user_is_told_what_to_approve_and_where_the_memory_is(run: Run, home
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["codx"], "accepted: claude, codex, cursor, vscode or desktop"),
+        (["codx"], "accepted: claude, codex, gemini, "),
         (["desktop", "--project"], "Claude Desktop has no projects"),
         (["codex", "--project", "--user"], "either --user or --project"),
         (["codex", "--toolsets", "sessions"], '--toolsets is "sessions"'),
@@ -352,13 +366,13 @@ def test_the_command_on_the_path_is_written_if_it_is_this_one(monkeypatch: pytes
 def test_applications_keep_their_files_where_the_system_says(
     system: str, folder: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue.sys, "platform", system)
+    monkeypatch.setattr(client_module.sys, "platform", system)
     assert CLIENTS["vscode"].files[InstallScope.USER](home) == home / folder / "mcp.json"
 
 
 @pytest.mark.usefixtures("claude")
 def test_the_file_of_claude_code_is_changed_by_its_own_command(run: Run, home: Path) -> None:
-    words = shlex.split(run("install", "claude", "--yes").out.partition("\n$ ")[2].partition("\n")[0])
+    words = shlex.split(run("install", "claude", "--yes", "--diff").out.partition("\n$ ")[2].partition("\n")[0])
     assert words[:6] == ["claude", "mcp", "add-json", "--scope", "user", "vector-memory"]
     held = json.loads((home / ".claude.json").read_text(encoding="utf-8"))
     assert held["mcpServers"]["vector-memory"] == json.loads(words[6])
@@ -419,3 +433,51 @@ def test_a_file_of_claude_code_that_cannot_be_read_is_an_error(text: str, said: 
     assert f"{home}/{said}" in ended.err
     assert "Nothing was changed." in ended.err
     assert (home / ".claude.json").read_text(encoding="utf-8") == text
+
+
+CLIENT_FILES = {"gemini": ".gemini/settings.json", "cline": ".cline/data/settings/cline_mcp_settings.json"}
+
+
+def test_gemini_is_trusted_only_if_that_is_asked_for(run: Run, home: Path) -> None:
+    """Without it `gemini -p` offers no tool, and with it deletions are not confirmed either."""
+    file = home / CLIENT_FILES["gemini"]
+    assert "`gemini -p` does not offer the tools: --trust" in " ".join(run("install", "gemini", "--yes").out.split())
+    assert "trust" not in written(CLIENTS["gemini"], InstallScope.USER)
+    assert "--trust" not in run("install", "gemini", "--trust", "--yes").out
+    assert written(CLIENTS["gemini"], InstallScope.USER)["trust"] is True
+    assert "already connected" in run("install", "gemini").out
+    file.unlink()
+    file.with_name("settings.json.before-vector-memory").unlink(missing_ok=True)
+    for answers, is_trusted in ((b"y\ny\n", True), (b"n\ny\n", None)):
+        code, _, asked = answered(answers, "install", "gemini")
+        assert (code, b"those that delete too?" in asked) == (0, True)
+        assert written(CLIENTS["gemini"], InstallScope.USER).get("trust") is is_trusted
+        file.unlink()
+
+
+def test_install_alone_connects_everything_on_the_machine_after_one_question(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert run("install", "--yes").out == "No client is on this machine that is known here.\n"
+    for command in ("opencode", "grok"):
+        (tmp_path / "bin" / command).symlink_to("/bin/true")
+    (home / ".qwen").mkdir()
+    (home / ".cursor").mkdir()
+    (home / ".gemini").mkdir()
+    (home / ".gemini/settings.json").write_text("{ broken", encoding="utf-8")
+    before = everything(tmp_path)
+    shown = run("install", "--dry-run")
+    assert (shown.code, everything(tmp_path)) == (1, before), "one file is broken"
+    assert f"Qwen Code, for all your projects: changes {home}/.qwen/settings.json." in shown.out
+    assert f"Gemini CLI is left out: {home}/.gemini/settings.json, line 1" in shown.out
+    assert "Grok Build also starts the servers of Cursor: nothing to change." in shown.out
+    assert "+++" not in shown.out
+    assert f"+++ {home}/.config/opencode/opencode.json" in run("install", "--dry-run", "--diff").out
+    code, _, asked = answered(b"y\n", "install")
+    assert (code, asked.count(b"[y/N]"), b"Connect 3 clients?" in asked) == (1, 1, True)
+    changed = {path for path, content in everything(tmp_path).items() if before.get(path) != content}
+    ours = {"home/.qwen/settings.json", "home/.config/opencode/opencode.json", "home/.cursor/mcp.json"}
+    assert ours <= changed
+    assert "already connected" in run("install", "--yes").out

@@ -9,8 +9,9 @@ import pytest
 
 from commands.conftest import Run
 from commands.connecting.conftest import everything
-from vector_memory.clients.catalogue import CLIENTS, InstallScope
+from vector_memory.clients.client import InstallScope
 from vector_memory.clients.editing import hooks
+from vector_memory.clients.registry import CLIENTS
 
 OURS = hooks.handlers_for("vector-memory")
 OURS_IN = {"claude": OURS, "codex": {event: OURS[event] for event in OURS if event != "PostCompact"}}
@@ -50,7 +51,7 @@ def test_a_client_gets_tools_and_hooks_and_loses_both(words: list[str], file: st
     before = everything(tmp_path)
     done = run("install", *words, "--yes")
     assert done.code == 0
-    assert f"+++ {tmp_path / file}" in done.out
+    assert f"{tmp_path / file}." in done.out
     assert "Prompts, long answers and reports of sub-agents are stored" in done.out
     assert hooks_in(tmp_path / file) == OURS_IN[words[0]]
     again = run("install", *words)
@@ -74,7 +75,7 @@ def test_tools_only_adds_no_hooks_and_takes_out_those_that_are_there(name: str, 
 
 def test_a_dry_run_shows_the_diff_of_every_file_and_changes_none(run: Run, settings: Path, tmp_path: Path) -> None:
     before = everything(tmp_path)
-    shown = run("install", "claude", "--dry-run")
+    shown = run("install", "claude", "--dry-run", "--diff")
     assert shown.code == 0
     assert f"\n--- {tmp_path}/home/.claude.json" in shown.out
     assert '\n+  "vector-memory": {' in shown.out
@@ -224,7 +225,7 @@ def test_who_trusted_the_hooks_in_codex_has_the_file_as_before(run: Run, home: P
     )
     with config.open("a", encoding="utf-8") as file:
         file.write(f"\n[hooks.state]\n{noted}")
-    assert run("uninstall", "codex", "--yes").out.count(f"--- {config}\n") == 1
+    assert run("uninstall", "codex", "--yes", "--diff").out.count(f"--- {config}\n") == 1
     assert everything(tmp_path) == before
 
 

@@ -2,7 +2,7 @@
 """The commands that connect a client to this server, and disconnect it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -151,19 +151,21 @@ def install(
     memory = _remote(http, token_file) or here
     flags = _flags(profile, toolsets, read_only=read_only)
 
-    def connection(name: str, *, asks: bool) -> Connection:
+    def connection(name: str) -> Connection:
         place = how.place(name)
         words = command_line(place.client, place.scope, flags, memory)
-        is_trusted = trust or (asks and _is_trusted(place, how))
-        return Connection(place, words, bool(place.hooks_file) and not tools_only, is_trusted)
+        return Connection(place, words, bool(place.hooks_file) and not tools_only, trust)
 
     if client is None:
-        return _install_all(how, lambda name: connection(name, asks=False))
+        return _install_all(how, connection)
     if client == "claude" and (plugin := _plugin(how.place(client).project)):
         say(PLUGIN_IS_THERE.format(plugin=plugin))
         return 0
-    one = connection(client, asks=True)
+    one = connection(client)
     changes = one.changes()
+    if changes and not trust and _is_trusted(one.place, how):
+        one = replace(one, is_trusted=True)
+        changes = one.changes()
     if not changes:
         say(f"{one.place.client.title} is already connected in this way: nothing to change.")
         _say_trust(one)
@@ -186,32 +188,38 @@ def _install_all(how: How, connection: Callable[[str], Connection]) -> int:
     names = [name for name, client in CLIENTS.items() if client.is_here()]
     ready, failed = [], False
     for name in names:
-        title = CLIENTS[name].title
-        if source := next((CLIENTS[one].title for one in CLIENTS[name].inherits if one in names), None):
-            say(f"{title} also starts the servers of {source}: nothing to change.")
-            continue
-        if name == "claude" and (plugin := _plugin(how.place(name).project)):
-            say(f"{title} has the plugin {plugin}, with the same tools: nothing to change.")
-            continue
+        client = CLIENTS[name]
         try:
+            if has_them := _has_the_tools(name, names, how):
+                say(f"{client.title} {has_them}: nothing to change.")
+                continue
             one = connection(name)
             changes = one.changes()
         except ConfigurationError as error:
             failed = True
-            say(f"{title} is left out: {error}")
+            say(f"{client.title} is left out: {error}")
             continue
-        say(_sentence(one.place, changes) if changes else f"{title} is already connected: nothing to change.")
+        say(_sentence(one.place, changes) if changes else f"{client.title} is already connected: nothing to change.")
         _show(changes, how)
         ready += [(one, changes)] if changes else []
-    if not ready:
-        say("" if names else "No client is on this machine that is known here.")
-    elif how.yes or (not how.dry_run and agreed(f"Connect {counted(len(ready), 'client')}?", "Nothing was changed.")):
-        for one, changes in ready:
-            say("")
-            one.make(changes)
-    elif not how.dry_run:
+    if not names:
+        say("No client is on this machine that is known here.")
+    if how.dry_run or not ready:
+        return int(failed)
+    if not how.yes and not agreed(f"Connect {counted(len(ready), 'client')}?", "Nothing was changed."):
         return 1
+    for one, changes in ready:
+        say("")
+        one.make(changes)
     return int(failed)
+
+
+def _has_the_tools(name: str, names: Sequence[str], how: How) -> str:
+    """Return why a client needs no entry of its own; empty if it needs one."""
+    if source := next((CLIENTS[one].title for one in CLIENTS[name].inherits if one in names), ""):
+        return f"also starts the servers of {source}"
+    plugin = _plugin(how.place(name).project) if name == "claude" else None
+    return f"has the plugin {plugin}, with the same tools" if plugin else ""
 
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:

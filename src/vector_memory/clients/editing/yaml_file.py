@@ -27,30 +27,33 @@ class YamlFile:
         """Return the text with this entry added, or in place of the one that is there."""
         if self.entry(text, section, name) == dict(value):
             return text
-        left = self.remove(text, section, name)
+        left = self.remove(text, section, name).replace("\r\n", "\n")
         content = _content_of(left)
         held = self._entries(content, section)
         lines = self._rendered(name, dict(value))
         if held:
             node = _section_of(left, section)
-            indent = " " * (node.start_mark.column if self._is_list else node.value[0][0].start_mark.column)
-            end = len(left[: node.end_mark.index].rstrip())
-            end = left.find("\n", end) if "\n" in left[end:] else len(left)
-            changed = left[:end] + "".join(f"\n{indent}{line}" for line in lines) + (left[end:] or "\n")
-        elif section in content:
-            raise ConfigurationError(f'"{section}" is empty: remove it')
+            indent = node.start_mark.column if self._is_list else node.value[0][0].start_mark.column
+            end = left.find("\n", _last_of(node))
+            place = end if end >= 0 else len(left)
+            changed = f"{left[:place]}{_indented(lines, indent)}{left[place:] or chr(10)}"
+        elif section in content:  # it is empty, such as []
+            node = _section_of(left, section)
+            before, after = left[: node.start_mark.index].rstrip(), left[node.end_mark.index :]
+            changed = f"{before}{_indented(lines, 2)}{after or chr(10)}"
         else:
             gap = "" if not left or left.endswith("\n") else "\n"
-            changed = left + gap + "\n".join([f"{section}:", *(f"  {line}" for line in lines)]) + "\n"
+            changed = f"{left}{gap}{section}:{_indented(lines, 2)}\n"
         self._check(changed, content, section, held | {name: dict(value)})
-        return changed
+        return changed.replace("\n", "\r\n") if "\r\n" in text else changed
 
     def remove(self, text: str, section: str, name: str, _original: str = "") -> str:
         """Return the text without this entry, and without a section that would be empty."""
+        if self.entry(text, section, name) is None:
+            return text
+        has_returns, text = "\r\n" in text, text.replace("\r\n", "\n")
         content = _content_of(text)
         held = self._entries(content, section)
-        if name not in held:
-            return text
         root, node = _composed(text), _section_of(text, section)
         if len(held) == 1:
             key = next(key for key, _ in root.value if key.value == section)
@@ -65,12 +68,11 @@ class YamlFile:
         remarks = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", removed, re.MULTILINE)
         changed = text[:start] + (remarks[0] if remarks else "") + text[end:]
         self._check(changed, content, section, {key: one for key, one in held.items() if key != name})
-        return changed
+        return changed.replace("\n", "\r\n") if has_returns else changed
 
     def by_hand(self, _text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
         """Return what to tell a user whose file cannot be edited."""
-        lines = [f"{section}:", *(f"  {line}" for line in self._rendered(name, dict(value)))]
-        return "put this into the file:\n\n" + "\n".join(lines)
+        return f"put this into the file:\n\n{section}:{_indented(self._rendered(name, dict(value)), 2)}"
 
     def _rendered(self, name: str, value: dict[str, Any]) -> list[str]:
         shown: Any = [value] if self._is_list else {name: value}
@@ -104,6 +106,17 @@ def _content_of(text: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigurationError("the file must hold a mapping")
     return content
+
+
+def _indented(lines: list[str], indent: int) -> str:
+    return "".join(f"\n{' ' * indent}{line}" for line in lines)
+
+
+def _last_of(node: Any) -> int:
+    """Return where the last value in a node ends: blank lines and comments may follow before the node does."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
+    return max(int(node.end_mark.index) - 1, 0)
 
 
 def _composed(text: str) -> Any:
