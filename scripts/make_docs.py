@@ -2,14 +2,17 @@
 
 docs/commands.md comes from the commands' own help, docs/configuration.md from the settings, docs/tools.md from the
 tools, docs/schema.md from an empty memory, and src/vector_memory/server/early.json from the first answers of servers.
-What stands between marks such as "public sets" is made of the results of benchmarks/public.
+What stands between marks such as "public sets" is made of the results of benchmarks/public, and in docs/connecting.md
+of the registry of clients.
 """
 
 import inspect
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from vector_memory.cli import main as cli
 from vector_memory.cli.arguments import MODELS, accepted
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
+from vector_memory.clients.client import FileOf, InstallScope
+from vector_memory.clients.registry import CLIENTS
 from vector_memory.server.early import description
 from vector_memory.server.tools import CURATING, by_purpose, made, offered
 from vector_memory.server.tools.failures import compact
@@ -40,6 +45,9 @@ EARLY = ROOT / "src" / "vector_memory" / "server" / "early.json"
 
 MEASURED = (ROOT / "README.md", DOCS / "quality.md", DOCS / "lab" / "benchmarks.md")
 """Pages with tables of measured figures, which are otherwise written by hand."""
+
+CONNECTING = DOCS / "connecting.md"
+"""A page with tables made of the registry of clients, which is otherwise written by hand."""
 
 TABLES = {
     "schema_migrations": "The versions that the file has had.",
@@ -82,6 +90,7 @@ def main() -> None:
     description().update(json.loads(texts[EARLY]))  # the pages show the tools that it describes
     texts |= {DOCS / name: "\n".join(lines()) + "\n" for name, lines in pages.items()}
     texts |= {page: filled(page.read_text(encoding="utf-8")) for page in MEASURED}
+    texts[CONNECTING] = with_clients(CONNECTING.read_text(encoding="utf-8"))
     stale = []
     for page, text in texts.items():
         if page.is_file() and page.read_text(encoding="utf-8") == text:
@@ -133,6 +142,60 @@ def commands() -> Iterator[str]:
             yield from (f"Settings: {', '.join(settings) if own else '[all](configuration.md)'}.", "")
         lines = inspect.cleandoc(examples_of(name).removeprefix("Examples:\n")).splitlines()
         yield from ("```text", *lines, "```", "")
+
+
+def with_clients(text: str) -> str:
+    """Return the page with its tables made of the registry of clients."""
+    support = [
+        (
+            code(name),
+            client.title,
+            "tools, [hooks](hooks.md)" if client.hooks else "tools",
+            "yes" if client.sessions else "",
+            client.longest_answer,
+            client.seen or "never run here",
+            client.traps,
+        )
+        for name, client in CLIENTS.items()
+    ]
+    heads = ("Client", "Name", "Adds", "Past sessions", "Of an answer the model gets", "Seen with", "To know")
+    files = [
+        (
+            code(name),
+            *(file_in(client.files, scope) + file_in(client.hooks, scope, "hooks: ") for scope in InstallScope),
+        )
+        for name, client in CLIENTS.items()
+    ]
+    for mark, lines in (
+        ("clients", table(heads, support)),
+        ("client files", table(("Client", "`--user`", "`--project`"), files)),
+    ):
+        begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->"
+        before, _, rest = text.partition(begin)
+        text = before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
+    return text
+
+
+def file_in(files: Mapping[InstallScope, FileOf], scope: InstallScope, what: str = "") -> str:
+    """Return the name of a client's file, if it has one in this scope."""
+    if scope not in files:
+        return ""
+    with unnamed_homes():
+        path = str(files[scope](Path())).replace(str(Path.home()), "~")
+    return f"{what and ', ' + what}{code(path)}"
+
+
+@contextmanager
+def unnamed_homes() -> Iterator[None]:
+    """Leave out the variables of this machine that name folders of clients."""
+    kept = dict(os.environ)
+    for name in kept:
+        if name != "HOME" and name.endswith(("_HOME", "_DIR")):
+            del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 def is_setting(argument: Argument) -> bool:

@@ -12,7 +12,6 @@ from mcp_types import Tool
 
 from eras import Call
 from tool_calls import ADDED_TOOLS, SESSION_TOOLS, wire_list
-from vector_memory.texts.tokens import find_token_counter, has_cl100k
 from vector_memory.server import early
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered

@@ -25,8 +25,9 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "audit --verify": "check that no line is missing",
     },
     "install": {
+        "install": "every client on this machine, after one question",
         "install claude": "for all projects of Claude Code, each with its own memory",
-        "install codex --project --dry-run": "show what would change in this project",
+        "install codex --project --dry-run --diff": "show what would change in this project",
         "install cursor --database-path ~/memory.db": "one memory for all projects",
         "install claude --profile full --yes": "all session tools, without a question",
     },

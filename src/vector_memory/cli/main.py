@@ -4,7 +4,7 @@ Usage: vector-memory [COMMAND] [FLAGS]
 
 Server:
   serve            serve an MCP client over standard input and output (default)
-  install          connect a client: claude, codex, cursor, vscode or desktop
+  install          connect the coding agents on this machine, or one of them
   uninstall        disconnect a client
   ui               open a page over the memory in a browser
   demo             store a folder of Markdown files and ask questions about it
@@ -24,7 +24,7 @@ Import and export:
   export           write one session, or everything, to a JSON Lines file
   import           add the memories of an exported file
   copy             copy the memory from a file to PostgreSQL, or back
-  import-sessions  store the past sessions of Claude Code and Codex
+  import-sessions  store the past sessions of agents on this machine
 
 Maintenance:
   supersede        say that a memory replaces others

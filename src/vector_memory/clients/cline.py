@@ -36,7 +36,7 @@ def cline_session(path: Path) -> Transcript | None:
     agent = str(content.get("agent") or LEAD)
     conversation = TranscriptConversation("@cline/core" if agent == LEAD else agent[:MAX_IDENTIFIER])
     messages = enumerate(field_of(1, content, "messages", list), 1)
-    unread = heard(messages, partial(_note, conversation), conversation.miss)
+    unread = heard(messages, partial(_note_cline, conversation), conversation.miss)
     if agent == LEAD:
         conversation.finish()
         said = tuple(conversation.said)
@@ -46,7 +46,7 @@ def cline_session(path: Path) -> Transcript | None:
     return Transcript(path, session_id, project, said, tuple(unread))
 
 
-def _note(conversation: TranscriptConversation, number: int, message: Line) -> None:
+def _note_cline(conversation: TranscriptConversation, number: int, message: Line) -> None:
     blocks = content_blocks(number, message.get("content"))
     text = "\n".join(block_texts(number, blocks, ("text",)))
     if message.get("role") == "assistant" and text:

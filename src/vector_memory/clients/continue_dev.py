@@ -24,7 +24,7 @@ from vector_memory.domain.user_files import folder_of_user, read_file
 INDEX = "sessions.json"
 
 
-def continue_session(path: Path) -> Transcript | None:
+def continue_chat(path: Path) -> Transcript | None:
     """Return what is worth remembering of a transcript; None if it is the index. Raises FormatError, OSError."""
     if path.name == INDEX:
         return None
@@ -32,7 +32,7 @@ def continue_session(path: Path) -> Transcript | None:
     session_id, project = field_of(1, content, "sessionId", str), field_of(1, content, "workspaceDirectory", str)
     time, conversation = _began(path.with_name(INDEX), session_id), TranscriptConversation("continue-cli-client")
     said = enumerate(field_of(1, content, "history", list), 1)
-    unread = heard(said, partial(_note, conversation, time), conversation.miss)
+    unread = heard(said, partial(_note_item, conversation, time), conversation.miss)
     conversation.finish()
     return Transcript(path, session_id, project.removeprefix("file://"), tuple(conversation.said), tuple(unread))
 
@@ -47,7 +47,7 @@ def _began(index: Path, session_id: str) -> str:
     return time_in_ms(1, found)
 
 
-def _note(conversation: TranscriptConversation, time: str, number: int, item: Line) -> None:
+def _note_item(conversation: TranscriptConversation, time: str, number: int, item: Line) -> None:
     message = field_of(number, item, "message", dict)
     content = message.get("content")
     texts = block_texts(number, content_blocks(number, content), ("text",)) if content else ()
@@ -75,7 +75,7 @@ CLIENT = Client(
     commands=("cn",),
     instructions="AGENTS.md",
     sessions=Sessions(
-        continue_home, found_below(continue_home, "sessions/*.json"), continue_session, "CONTINUE_GLOBAL_DIR"
+        continue_home, found_below(continue_home, "sessions/*.json"), continue_chat, "CONTINUE_GLOBAL_DIR"
     ),
     longest_answer="no limit",
     traps="shows no instructions of servers; does not start at all if a server does not answer within 2 minutes",

@@ -25,7 +25,7 @@ REWOUND = "session.snapshot_rewind"
 
 def copilot_session(path: Path) -> Transcript | None:
     """Return what is worth remembering of a transcript; None if it is empty. Raises FormatError, OSError."""
-    reading = _Reading()
+    reading = _EventReading()
     unread = heard(_kept(list(read_lines(path))), reading.hear, reading.main.miss)
     if not reading.project:
         if unread:
@@ -48,7 +48,7 @@ def _kept(lines: list[tuple[int, Line | FormatError]]) -> list[tuple[int, Line |
     return [one for one, event_id in zip(lines, ids, strict=True) if event_id is None or event_id not in left]
 
 
-class _Reading:
+class _EventReading:
     """What the events have said so far, in the session and to its sub-agents."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Reading:
         elif agent_id in self._agents:
             self._of_agent(number, line, *self._agents[str(agent_id)])
         elif agent_id is None:
-            _note(self.main, number, line)
+            _note_event(self.main, number, line)
 
     def _begin(self, number: int, line: Line) -> None:
         data = field_of(number, line, "data", dict)
@@ -85,10 +85,10 @@ class _Reading:
         if line["type"] in ("subagent.completed", "subagent.failed"):
             self.reports += agent.report(title or None)
         else:
-            _note(agent, number, line)
+            _note_event(agent, number, line)
 
 
-def _note(conversation: TranscriptConversation, number: int, line: Line) -> None:
+def _note_event(conversation: TranscriptConversation, number: int, line: Line) -> None:
     """Note what was said in one conversation. Raises FormatError."""
     kind = line["type"]
     if kind not in ("user.message", "assistant.message", "session.compaction_complete"):

@@ -82,7 +82,7 @@ CLIENTS = {
         title="Kiro",
         files={**in_home(".kiro/settings", "mcp.json"), **in_project(".kiro/settings/mcp.json")},
         section="mcpServers",
-        shared=SHARED,
+        shared=frozenset(InstallScope),
         commands=("kiro", "kiro-cli"),
         approval=dict.fromkeys(InstallScope, CONNECTED),
     ),

@@ -32,17 +32,17 @@ def gemini_home() -> Path | None:
 
 def gemini_session(path: Path) -> Transcript | None:
     """Return what is worth remembering of a transcript; None if it is empty. Raises FormatError, OSError."""
-    head, messages = _messages(path)
+    head, messages = _messages_in_file(path)
     root = next((folder / ROOT for folder in path.parents if (folder / ROOT).is_file()), None)
     if not messages or root is None:
         return None
     is_subagent, unknown = head.get("kind") == "subagent", []
     own_id = field_of(1, head, "sessionId", str)
     session_id = path.parent.name if is_subagent else own_id
-    conversation = TranscriptConversation(_subagent(path, own_id) if is_subagent else "gemini-cli-mcp-client")
+    conversation = TranscriptConversation(_subagent_name(path, own_id) if is_subagent else "gemini-cli-mcp-client")
 
     def hear(number: int, line: Line) -> None:
-        if not _note(conversation, number, line):
+        if not _note_message(conversation, number, line):
             unknown.append(str(line.get("type")))
 
     unread = heard(messages, hear, conversation.miss)
@@ -55,7 +55,7 @@ def gemini_session(path: Path) -> Transcript | None:
     return Transcript(path, session_id, project, said, tuple(unread), tuple(unknown))
 
 
-def _subagent(path: Path, own_id: str) -> str:
+def _subagent_name(path: Path, own_id: str) -> str:
     """Return the name of a sub-agent, as the session that started it has it."""
     for parent in path.parent.parent.glob(f"session-*-{path.parent.name[:8]}.jsonl"):
         for _, line in read_lines(parent, are_typed=False):
@@ -75,7 +75,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _messages(path: Path) -> tuple[Line, list[tuple[int, Line | FormatError]]]:
+def _messages_in_file(path: Path) -> tuple[Line, list[tuple[int, Line | FormatError]]]:
     """Return what the file says of the session, and its messages without those that the user went back from."""
     head: Line = {}
     messages: dict[str, tuple[int, Line | FormatError]] = {}
@@ -95,7 +95,7 @@ def _messages(path: Path) -> tuple[Line, list[tuple[int, Line | FormatError]]]:
     return head, list(messages.values())
 
 
-def _note(conversation: TranscriptConversation, number: int, line: Line) -> bool:
+def _note_message(conversation: TranscriptConversation, number: int, line: Line) -> bool:
     """Note what a message says; return whether its type is known. Raises FormatError."""
     match line.get("type"):
         case "user":

@@ -27,8 +27,8 @@ def grok_session(path: Path) -> Transcript | None:
     info = field_of(1, summary, "info", dict)
     session_id, project = field_of(1, info, "id", str), field_of(1, info, "cwd", str)
     is_subagent = summary.get("session_kind") == "subagent"
-    meta = _meta(path, session_id) if is_subagent else {}
-    reading = _Reading(str(meta.get("subagent_type") or "subagent")[:MAX_IDENTIFIER] if is_subagent else "grok")
+    meta = _about_subagent(path, session_id) if is_subagent else {}
+    reading = _UpdateReading(str(meta.get("subagent_type") or "subagent")[:MAX_IDENTIFIER] if is_subagent else "grok")
     unread = heard(read_lines(path, are_typed=False), reading.hear, reading.conversation.miss)
     reading.end_text()
     if is_subagent:
@@ -40,13 +40,13 @@ def grok_session(path: Path) -> Transcript | None:
     return Transcript(path, session_id, project, said, tuple(unread), tuple(reading.unknown))
 
 
-def _meta(path: Path, session_id: str) -> Line:
+def _about_subagent(path: Path, session_id: str) -> Line:
     """Return what the session that started a sub-agent says of it; nothing if that is gone."""
     found = sorted(path.parents[1].glob(f"*/subagents/{session_id}/meta.json"))
     return read_object(found[0]) if found else {}
 
 
-class _Reading:
+class _UpdateReading:
     """A transcript read so far. Texts come in chunks."""
 
     def __init__(self, agent: str) -> None:

@@ -49,12 +49,12 @@ class SessionsInFile:
         session = session_in(path.parent, path.name)
         if session is None:
             return None
-        messages = list(_messages(session))
+        messages = list(_session_messages(session))
         agents = [message.get("agent") for _, message in messages if not isinstance(message, FormatError)]
         is_subagent = session.root != path.name
         agent = str(next(iter(agents), None) or "subagent") if is_subagent else self.agent
         conversation = TranscriptConversation(agent)
-        unread = heard(messages, lambda number, line: _note(conversation, number, line), conversation.miss)
+        unread = heard(messages, lambda number, line: _note_parts(conversation, number, line), conversation.miss)
         if is_subagent:
             said = conversation.report(OF_SUBAGENT.sub("", session.title)[:MAX_TITLE] or None)
         else:
@@ -64,7 +64,7 @@ class SessionsInFile:
         return Transcript(path, session.root, session.folder, said, tuple(unread), unknown)
 
 
-def _messages(session: OpencodeSession) -> Iterator[tuple[int, Line | FormatError]]:
+def _session_messages(session: OpencodeSession) -> Iterator[tuple[int, Line | FormatError]]:
     """Yield the messages, each with its texts, without those that the user went back from."""
     undone = _loaded(session.revert).get("messageID")
     for number, (message_id, data, parts) in enumerate(session.messages, 1):
@@ -84,7 +84,7 @@ def _loaded(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _note(conversation: TranscriptConversation, number: int, message: Line) -> None:
+def _note_parts(conversation: TranscriptConversation, number: int, message: Line) -> None:
     times = field_of(number, message, "time", dict)
     time, text = time_in_ms(number, times.get("completed") or times.get("created")), message["text"]
     if message.get("role") == "user" and text:

@@ -44,7 +44,6 @@ from vector_memory.storage.postings import buckets_of
 from vector_memory.storage.records import ChunkOutline, Memory, Origin, Pending, StoredChunk
 from vector_memory.storage.scoring import LATE_UNITS, NOTHING_TYPED, Vectors
 from vector_memory.texts.terms import searchable_text
-from vector_memory.writing.background import BackgroundVectors
 
 if TYPE_CHECKING:
     from vector_memory.writing.background import BackgroundVectors

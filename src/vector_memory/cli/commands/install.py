@@ -85,7 +85,7 @@ When you finish, store what you found with store_report: what, why, where, and w
 
 
 @dataclass(frozen=True)
-class Connection:
+class Installation:
     """A client that is to be connected. `words`: the command line of its server. `is_trusted`: without asking."""
 
     place: "ClientConfiguration"
@@ -151,17 +151,17 @@ def install(
     memory = _remote(http, token_file) or here
     flags = _flags(profile, toolsets, read_only=read_only)
 
-    def connection(name: str) -> Connection:
+    def planned(name: str) -> Installation:
         place = how.place(name)
         words = command_line(place.client, place.scope, flags, memory)
-        return Connection(place, words, bool(place.hooks_file) and not tools_only, trust)
+        return Installation(place, words, bool(place.hooks_file) and not tools_only, trust)
 
     if client is None:
-        return _install_all(how, connection)
+        return _install_all(how, planned)
     if client == "claude" and (plugin := _plugin(how.place(client).project)):
         say(PLUGIN_IS_THERE.format(plugin=plugin))
         return 0
-    one = connection(client)
+    one = planned(client)
     changes = one.changes()
     if changes and not trust and _is_trusted(one.place, how):
         one = replace(one, is_trusted=True)
@@ -183,7 +183,7 @@ def _is_trusted(place: "ClientConfiguration", how: How) -> bool:
     return agreed(f"May {place.client.title} call every tool without asking, those that delete too?", "")
 
 
-def _install_all(how: How, connection: Callable[[str], Connection]) -> int:
+def _install_all(how: How, planned: Callable[[str], Installation]) -> int:
     """Connect all clients on this machine after one question. Return 1 if one cannot be connected."""
     names = [name for name, client in CLIENTS.items() if client.is_here()]
     ready, failed = [], False
@@ -193,13 +193,13 @@ def _install_all(how: How, connection: Callable[[str], Connection]) -> int:
             if has_them := _has_the_tools(name, names, how):
                 say(f"{client.title} {has_them}: nothing to change.")
                 continue
-            one = connection(name)
+            one = planned(name)
             changes = one.changes()
         except ConfigurationError as error:
             failed = True
             say(f"{client.title} is left out: {error}")
             continue
-        say(_sentence(one.place, changes) if changes else f"{client.title} is already connected: nothing to change.")
+        say(_summary_of(one.place, changes) if changes else f"{client.title} is already connected: nothing to change.")
         _show(changes, how)
         ready += [(one, changes)] if changes else []
     if not names:
@@ -302,14 +302,14 @@ def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
 
 def _is_agreed(place: "ClientConfiguration", changes: "Sequence[Change]", how: How) -> bool:
     """Say what changes and ask whether to make it. Raises ConfigurationError if nobody can answer."""
-    say(_sentence(place, changes))
+    say(_summary_of(place, changes))
     _show(changes, how)
     if how.dry_run or how.yes:
         return not how.dry_run
     return agreed("Make this change?", "Nothing was changed.")
 
 
-def _sentence(place: "ClientConfiguration", changes: "Sequence[Change]") -> str:
+def _summary_of(place: "ClientConfiguration", changes: "Sequence[Change]") -> str:
     files = " and ".join(str(change.path) for change in changes)
     return f"{place.client.title}, {_where(place)}: changes {files}."
 
@@ -323,7 +323,7 @@ def _where(place: "ClientConfiguration") -> str:
     return "for all your projects" if place.scope is InstallScope.USER else f"for the project {place.project}"
 
 
-def _say_what_follows(one: Connection) -> None:
+def _say_what_follows(one: Installation) -> None:
     client = one.place.client
     say(f"Connected {client.title}. {client.approval[one.place.scope]}")
     if client.untrusted and not one.is_trusted:
@@ -338,7 +338,7 @@ def _say_what_follows(one: Connection) -> None:
         say(f"\nTo make sure that agents use it, paste this into {client.instructions}:\n\n{INSTRUCTIONS}")
 
 
-def _say_trust(one: Connection) -> None:
+def _say_trust(one: Installation) -> None:
     if one.with_hooks and one.place.client.trust:
         say(one.place.client.trust)
 

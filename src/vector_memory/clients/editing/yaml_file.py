@@ -20,7 +20,7 @@ class YamlFile:
 
     def entry(self, text: str, section: str, name: str) -> dict[str, Any] | None:
         """Return the entry of this name. Raises ConfigurationError for text that is not such a file."""
-        found = self._entries(_content_of(text), section).get(name)
+        found = self._entries(_yaml_content(text), section).get(name)
         return dict(found) if isinstance(found, dict) else None
 
     def put(self, text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
@@ -28,7 +28,7 @@ class YamlFile:
         if self.entry(text, section, name) == dict(value):
             return text
         left = self.remove(text, section, name).replace("\r\n", "\n")
-        content = _content_of(left)
+        content = _yaml_content(left)
         held = self._entries(content, section)
         lines = self._rendered(name, dict(value))
         if held:
@@ -52,7 +52,7 @@ class YamlFile:
         if self.entry(text, section, name) is None:
             return text
         has_returns, text = "\r\n" in text, text.replace("\r\n", "\n")
-        content = _content_of(text)
+        content = _yaml_content(text)
         held = self._entries(content, section)
         root, node = _composed(text), _section_of(text, section)
         if len(held) == 1:
@@ -92,13 +92,13 @@ class YamlFile:
         """Raise ConfigurationError if the text has not this section, and everything else as before."""
         expected: Any = list(held.values()) if self._is_list else held
         wanted = {key: one for key, one in before.items() if key != section} | ({section: expected} if held else {})
-        if _content_of(changed) != wanted:
+        if _yaml_content(changed) != wanted:
             raise ConfigurationError(
                 "the entry for this server cannot be edited alone, because of the way it is written"
             )
 
 
-def _content_of(text: str) -> dict[str, Any]:
+def _yaml_content(text: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -14,10 +14,10 @@ from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
-from vector_memory.writing.writer import hash_of
 from vector_memory.settings import Redact, project_of
 from vector_memory.settings.locations import checkouts, main_checkout, real_path
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.writer import hash_of
 
 BATCH = 50
 """So many memories are stored in one transaction: other processes wait for the write lock only for a moment."""

@@ -41,6 +41,8 @@ from vector_memory.server.current_store import SessionMemoryStore, current_calle
 from vector_memory.server.hooks import HEARD_AT
 from vector_memory.server.turns import HOOK, SEARCH, in_worker, taken
 from vector_memory.settings import Recall, Redact
+from vector_memory.writing.outbox import DeliveryOutcome, T
+from vector_memory.writing.writer import hash_of
 
 logger = logging.getLogger(__name__)
 

@@ -16,14 +16,11 @@ from mcp_types import TextContent
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from vector_memory.answers.budget import BYTES_PER_TOKEN, bounded, value_size
+from vector_memory.answers.budget import BYTES_PER_TOKEN, LONGEST, bounded, value_size
 from vector_memory.answers.forms import FORM, FULL, Form
 from vector_memory.answers.models import Result
 from vector_memory.domain import LAST
 from vector_memory.domain.validation import MIN_TOKENS
-from vector_memory.answers.budget import BYTES_PER_TOKEN, LONGEST, bounded, value_size
-from vector_memory.answers.forms import FORM, FULL, Form
-from vector_memory.answers.models import Result
 from vector_memory.server.conversation import conversation_of, with_names
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.early import all_tools

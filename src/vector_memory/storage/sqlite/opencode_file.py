@@ -9,8 +9,7 @@ import apsw
 
 from vector_memory.domain.user_files import MAX_BYTES
 from vector_memory.errors import ValidationError
-from vector_memory.storage.sqlite.rows import translated_errors
-from vector_memory.storage.sqlite.rows import fetch_column
+from vector_memory.storage.sqlite.rows import fetch_column, translated_errors
 
 
 class OpencodeSession(NamedTuple):
@@ -28,7 +27,7 @@ class OpencodeSession(NamedTuple):
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[apsw.Connection]:
+def _opencode_file(path: Path) -> Iterator[apsw.Connection]:
     """Open the file for reading. Raises DatabaseError."""
     with translated_errors():
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -41,13 +40,13 @@ def _opened(path: Path) -> Iterator[apsw.Connection]:
 
 def session_ids(path: Path) -> list[str]:
     """Return the sessions in the order in which they began. Raises DatabaseError."""
-    with _opened(path) as connection:
+    with _opencode_file(path) as connection:
         return [str(one) for one in fetch_column(connection, "select id from session order by time_created, id")]
 
 
 def session_in(path: Path, session_id: str) -> OpencodeSession | None:
     """Return a session; None if it is gone. Raises DatabaseError, ValidationError if it is too long to be read."""
-    with _opened(path) as connection, connection:  # one moment of all
+    with _opencode_file(path) as connection, connection:  # one moment of all
         sql = "select directory, title, coalesce(revert, '{}') from session where id = ?"
         rows = connection.execute(sql, (session_id,)).fetchall()
         if not rows:
