@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self, Unpack, cast
+from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast
 
 from vector_memory.answers import documents, models, overview
 from vector_memory.answers.budget import ResponseBudget
@@ -335,10 +335,10 @@ class SessionMemoryStore:
         """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""
         return self._statistics.find_names(column, part, session_id)
 
-    def get_selection_page(self, scope: Scope, title: str) -> str:
-        """Return the timeline and the map of a scope as an HTML page. Raises NotFoundError."""
-        page: str = extra("report").SelectionPages(self._storage).page(self._scope(scope), title)
-        return page
+    def get_chart(self, scope: Scope) -> dict[str, Any]:
+        """Return the memories of a scope with their places on a map by meaning, as the page draws them."""
+        chart: dict[str, Any] = extra("report").chart_data(self._storage, self._scope(scope))
+        return chart
 
     def sync(self, scope: Scope, *, keep_replaced: bool = False) -> Sync:
         """Return what keeps the memories of a scope in step with the files that they were made of.

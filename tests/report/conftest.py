@@ -7,7 +7,8 @@ import pytest
 from engines import column, execute
 from inside import storage_of
 from report_page import HOSTILE, WORD
-from vector_memory.extras.window.report import SessionReports
+from vector_memory.extras.window.report import session_data
+from vector_memory.extras.window.page import page_html
 from vector_memory.store import SessionMemoryStore
 
 
@@ -49,5 +50,5 @@ def page(session: SessionMemoryStore, tmp_path: Path) -> Path:
         created_at = f"2026-11-22T10:00:{memory_id * 5:02}.000000+00:00"
         execute(session, "update session_memories set created_at = ? where id = ?", created_at, memory_id)
     file = tmp_path / "session.html"
-    file.write_text(SessionReports(storage_of(session)).page("s").html, encoding="utf-8")
+    file.write_text(page_html(session_data(storage_of(session), "s")), encoding="utf-8")
     return file

@@ -21,11 +21,11 @@ from forked import finished
 from inside import storage_of
 from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
-from vector_memory.extras.window.commands import file_name
-from vector_memory.extras.window.report import SessionReports
+from vector_memory.extras.window.report import session_data
 from vector_memory.extras.window.report import session_report as reporting
 from vector_memory.extras.window.report.rendering import render
-from vector_memory.extras.window.report.session_report import SCRIPTS, nearest_neighbours, project, script_data, source
+from vector_memory.extras.window.report.session_report import nearest_neighbours, project
+from vector_memory.extras.window.page import SCRIPTS, page_html, script_data, source
 from vector_memory.store import SessionMemoryStore
 
 
@@ -69,8 +69,8 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(page: Pat
     read = Reader(page.read_text(encoding="utf-8"))
     style, _, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in read.held)
     policies = [value for name, value in read.attributes if name == "content" and value and "default-src" in value]
-    sources = f"style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:"
-    assert policies == [f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"]
+    own = f"style-src 'sha256-{style}'; img-src data:; base-uri 'none'; script-src 'sha256-{script}'"
+    assert policies == [f"default-src 'none'; {own}; form-action 'none'"]
 
 
 @given(st.text())
@@ -87,8 +87,8 @@ def test_the_parts_of_the_script_cannot_end_it_either() -> None:
 def test_texts_are_in_the_page_exactly_as_stored(page: Path) -> None:
     memories = data_of(page)["memories"]
     assert isinstance(memories, list)
-    assert [memory["text"] for memory in memories][-1] == HOSTILE + WORD
-    assert [memory["kind"] for memory in memories] == [
+    assert [memory["content"] for memory in memories][-1] == HOSTILE + WORD
+    assert [memory["memory_type"] for memory in memories] == [
         "report",
         "report_observation",
         "working_memory",
@@ -104,33 +104,29 @@ def test_each_memory_has_a_point_on_the_map_and_neighbours(page: Path) -> None:
 
 
 def test_a_session_without_memories_has_no_page(session: SessionMemoryStore) -> None:
-    reports = SessionReports(storage_of(session))
+    storage = storage_of(session)
     with pytest.raises(NotFoundError, match="vector-memory sessions"):
-        reports.page("nobody")
+        session_data(storage, "nobody")
     with pytest.raises(ValidationError):
-        reports.page("")
+        session_data(storage, "")
 
 
 def test_memories_that_make_a_page_too_large_are_left_out_and_counted(
-    session: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reports = SessionReports(storage_of(session))
     monkeypatch.setattr(reporting, "MAX_MEMORIES", 4)
     monkeypatch.setattr(reporting, "MAX_TEXT", len((HOSTILE + WORD).encode()) + 25)
-    made = reports.page("s")
-    assert (made.memories, made.shown, made.texts) == (5, 4, 2)
-    file = tmp_path / "page.html"
-    file.write_text(made.html, encoding="utf-8")
-    memories = data_of(file)["memories"]
-    assert isinstance(memories, list)
-    assert [memory["text"] is None for memory in memories] == [True, True, False, False]
-    assert memories[0]["size"] == len("It waits a second.")
+    made = session_data(storage_of(session), "s")
+    memories = made["memories"]
+    assert (made["total"], len(memories), made["texts"]) == (5, 4, 2)
+    assert [memory["content"] is None and memory["html"] is None for memory in memories] == [True, True, False, False]
+    assert memories[0]["content_length"] == len("It waits a second.")
 
 
 def test_memories_without_vectors_are_shown_without_a_point(session: SessionMemoryStore) -> None:
     execute(session, "delete from memory_passages")
-    made = SessionReports(storage_of(session)).page("s")
-    assert made.html.count('"point":null') == made.shown == 5
+    made = page_html(session_data(storage_of(session), "s"))
+    assert made.count('"point":null') == 5
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
@@ -249,9 +245,7 @@ def test_neighbours_equal_a_sort_by_all_cosines(vectors: NDArray[np.float32]) ->
         assert row not in {at for at, _ in found}
 
 
-TAGS = {"p", "h4", "h5", "h6", "a", "span", "em", "strong", "s", "code", "pre", "blockquote", "hr", "br"} | {
-    *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
-}
+TAGS = {*"p h2 h3 h4 h5 h6 a span em strong s code pre blockquote hr br ul ol li table thead tbody tr th td".split()}
 
 
 class MarkupReader(HTMLParser):
@@ -325,7 +319,7 @@ def test_the_hostile_document_is_harmless() -> None:
         ("[x](https://a.b)", '<p><a href="https://a.b" target="_blank" rel="noreferrer noopener">x</a></p>\n'),
         ("[x](ch02.md)", '<p><span class="link" title="ch02.md">x</span></p>\n'),
         ("![x *y*](p.png)", '<p><span class="picture" title="p.png">[image: x y]</span></p>\n'),
-        ("# A\n\n#### B", '<h4 class="h1">A</h4>\n<h6 class="h4">B</h6>\n'),
+        ("# A\n\n#### B", '<h2 class="h1">A</h2>\n<h5 class="h4">B</h5>\n'),
         ("<b>x</b>", "<p>&lt;b&gt;x&lt;/b&gt;</p>\n"),
     ],
 )
@@ -340,7 +334,7 @@ def test_a_column_is_aligned_by_a_class_because_styles_are_forbidden() -> None:
 def test_front_matter_is_shown_as_it_is_written_and_attributes_of_headings_are_not() -> None:
     assert render("---\ntitle: <b>x</b>\n---\n# Cloud *9* { #cloud }\n\ntext {#a}") == (
         "<pre><code>---\ntitle: &lt;b&gt;x&lt;/b&gt;\n---\n</code></pre>\n"
-        '<h4 class="h1">Cloud <em>9</em></h4>\n<p>text {#a}</p>\n'
+        '<h2 class="h1">Cloud <em>9</em></h2>\n<p>text {#a}</p>\n'
     )
 
 
@@ -349,4 +343,4 @@ def test_front_matter_is_shown_as_it_is_written_and_attributes_of_headings_are_n
 def test_what_follows_a_deep_list_or_quote_is_shown(mark: str, depth: int) -> None:
     html = render(f"{mark * depth}inner\n\n# Later\n")
     assert "inner" in html
-    assert '<h4 class="h1">Later</h4>' in html
+    assert '<h2 class="h1">Later</h2>' in html

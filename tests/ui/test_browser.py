@@ -22,6 +22,8 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.extras.teams.registry import Registry
 from vector_memory.files import FileMemory
+from vector_memory.upkeep.doctor.report import Report, fine, fixable
+from vector_memory.extras.window import page as building
 from vector_memory.settings import HttpOptions, Settings
 from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore
@@ -36,7 +38,7 @@ WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
 AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
 MANY = 260
 PAGES = (
-    *("#/", "#/memories", "#/memories?session=s", "#/memory/1", "#/review"),
+    *("#/", "#/memories", "#/memories?session=s&charts=shown", "#/memory/1", "#/review"),
     *("#/search?q=writer", "#/search?q=writer&view=why", "#/search?q=writer&view=agent"),
 )
 
@@ -59,7 +61,7 @@ ATTACK = """async base => {
     ask("api/home"), ask("api/memories/1/deletion", written), ask("api/memories/1/deletion", { method: "PUT" }),
     ask("api/import", { method: "POST", mode: "no-cors", body: JSON.stringify({ lines: "{}" }) }),
     ask("api/export", { mode: "no-cors" }), ask("", { mode: "no-cors" }),
-    load("script", { src: base + "app.js" }), load("script", { src: base + "api/home" }),
+    load("script", { src: base }), load("script", { src: base + "api/home" }),
     load("img", { src: base + "api/backup" }), load("iframe", { src: base }),
   ]);
 }"""
@@ -277,37 +279,30 @@ def test_a_row_says_that_a_memory_is_pinned_and_how_often_it_was_read(shown: Sho
 
 def test_a_selection_has_a_timeline_and_a_map_whose_marks_lead_to_the_memories(shown: Shown) -> None:
     visit(shown, "#/memories?agent=bob")
-    with shown.context.expect_page() as opened:
-        shown.click("text=Timeline and map")
-    chart = opened.value
-    playwright.expect(chart.locator("h1")).to_have_text("agent bob")
-    playwright.expect(chart.locator("#map .mark")).to_have_count(3)
-    chart.locator("#timeline svg").focus()
-    chart.keyboard.press("Home")
-    chart.keyboard.press("Enter")
-    with shown.context.expect_page() as opened:
-        chart.click("text=Read it on the page of the memory")
-    playwright.expect(opened.value.locator("article h1")).to_have_text("It waits a second.")
+    shown.click("text=Timeline and map")
+    playwright.expect(shown.locator("#map .mark")).to_have_count(3)
+    playwright.expect(shown.locator(".entry")).to_have_count(3)
+    shown.locator("#timeline").focus()
+    shown.keyboard.press("Home")
+    shown.keyboard.press("Enter")
+    playwright.expect(shown.locator("article h1")).to_have_text("It waits a second.")
 
 
 def test_marks_that_are_too_many_are_joined_and_say_how_many_they_are(
-    store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown]
+    store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(40):
         store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
 
-    def with_few_marks(route: Any) -> None:
-        page = route.fetch().text()
-        route.fulfill(body=page.replace("MOST_MARKS_DRAWN = 4000", "MOST_MARKS_DRAWN = 5"), content_type="text/html")
-
+    monkeypatch.setattr(building, "SCRIPT", building.SCRIPT.replace("MOST_MARKS_DRAWN = 4000", "MOST_MARKS_DRAWN = 5"))
     shown = opening(ui, bypass_csp=True)
-    shown.route("**/api/report*", with_few_marks)
-    shown.goto(f"{ui.base}api/report?kind=working_memory")
+    visit(shown, "#/memories?charts=shown")
     marks = shown.locator("#timeline .mark")
+    marks.first.wait_for()
     assert 0 < marks.count() <= 5
     said = [re.search(r"and (\d+) others? here", str(mark)) for mark in marks.evaluate_all(LABELS)]
     assert sum(1 + int(found[1]) if found else 1 for found in said) == 40
-    assert shown.locator("#several").is_visible()
+    assert shown.locator("text=A larger mark is several of them").is_visible()
 
 
 def test_hostile_texts_are_shown_as_text(shown: Shown) -> None:
@@ -323,11 +318,12 @@ def test_hostile_texts_are_shown_as_text(shown: Shown) -> None:
         visit(shown, address)
 
 
-def test_hostile_names_are_shown_as_text_on_the_timeline_and_in_its_title(shown: Shown, ui: Ui) -> None:
-    shown.goto(f"{ui.base}api/report?{urlencode({'task': TASK})}")
+def test_hostile_names_are_shown_as_text_on_the_timeline(shown: Shown) -> None:
+    visit(shown, f"#/memories?{urlencode({'task': TASK, 'charts': 'shown'})}")
     shown.wait_for_selector("#timeline .mark")
-    assert shown.inner_text("h1") == f"task {TASK}"
-    assert shown.inner_text(".memory h3") == TITLE
+    shown.locator("#timeline").focus()
+    assert TITLE in shown.inner_text(".tip")
+    assert shown.input_value("#task") == TASK
     assert shown.evaluate("document.querySelectorAll('script').length") == 1
 
 

@@ -25,7 +25,7 @@ def test_the_cookie_is_for_this_page_alone_and_no_script_reads_it(ui: Ui) -> Non
     assert len(path) > 16
 
 
-@pytest.mark.parametrize("path", ["", "app.js", "api/home", "api/memories", "api/memories/1", "api/export?session=s"])
+@pytest.mark.parametrize("path", ["", "api/home", "api/memories", "api/memories/1", "api/export?session=s"])
 def test_without_the_cookie_nothing_is_told(ui: Ui, store: SessionMemoryStore, path: str) -> None:
     store.store_memory("input_prompt", "A secret plan.", session_id="s")
     for cookie in ("", f"{COOKIE}=guessed", f"{COOKIE}="):
@@ -72,7 +72,7 @@ def test_a_request_that_writes_needs_the_header_that_only_the_page_sends(ui: Ui,
 
 def test_every_answer_forbids_foreign_scripts_frames_and_caches(ui: Ui) -> None:
     ui.enter()
-    for path in ("", "app.js", "api/home", "nothing", "api/memories/99"):
+    for path in ("", "api/home", "nothing", "api/memories/99"):
         headers = ui.ask(path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy

@@ -19,7 +19,7 @@ from fastmcp import Client, FastMCP
 from fastmcp.client.client import CallToolResult
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from vector_memory.answers.models import FoundMemory
@@ -32,6 +32,9 @@ from vector_memory.extras.window.page_state import FILE, Checkup, Deletions, Sho
 from vector_memory.extras.window.report.rendering import render
 from vector_memory.extras.window.report.session_report import page_policy
 from vector_memory.files.memory import ListedFile
+from vector_memory.extras.window.report.rendering import render
+from vector_memory.answers.overview import TimelineEntry, TimelineResult
+from vector_memory.answers.models import FoundMemory
 from vector_memory.search.across import Found
 from vector_memory.search.answer import GrainName
 from vector_memory.search.explain import Asked, Trace
@@ -94,7 +97,7 @@ class Api:
             "explain": self.explain,
             "answer": self.answer,
             "export": self.export,
-            "report": self.report,
+            "chart": self.chart,
             "review": self.review,
             "file": self._files.file,
             "backup": self.backup,
@@ -164,7 +167,7 @@ class Api:
     def memory(self, request: Request) -> Response:
         """Return a memory with everything around it, its text as HTML, too."""
         page = self._store.get_memory_page(request.path_params["memory_id"])
-        return JSONResponse({**page.model_dump(mode="json"), "html": render(page.memory.content, outer=1)})
+        return JSONResponse({**page.model_dump(mode="json"), "html": render(page.memory.content)})
 
     def search(self, request: Request) -> Response:
         """Return the results of a search, best first, as agents find them; of all kinds also passages of files."""
@@ -224,12 +227,9 @@ class Api:
         stream.seek(0)
         return download(stream, "memories.jsonl", "application/jsonl")
 
-    def report(self, request: Request) -> Response:
-        """Return the timeline and the map of the memories that filters name."""
-        named = {name: value for name, value in request.query_params.items() if value}
-        title = ", ".join(f"{name} {value}" for name, value in named.items()) or "All memories"
-        page = self._store.get_selection_page(scope_of(request), title)
-        return HTMLResponse(page, headers={"content-security-policy": f"{page_policy()}; frame-ancestors 'none'"})
+    def chart(self, request: Request) -> Response:
+        """Return what a timeline and a map show of the memories that filters name."""
+        return JSONResponse(self._store.get_chart(scope_of(request)))
 
     def review(self, request: Request) -> Response:
         """Return what may be out of date, likely contradictions first."""

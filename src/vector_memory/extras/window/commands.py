@@ -20,7 +20,9 @@ from vector_memory.cli.terminal import progress
 from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
-from vector_memory.extras.window.report import SessionReports
+from vector_memory.extras.window.report import session_data
+from vector_memory.upkeep.transfer import new_file
+from vector_memory.extras.window.page import page_html
 from vector_memory.settings import DatabaseLocation
 from vector_memory.storage.base import Storage
 from vector_memory.upkeep.transfer import new_file
@@ -96,9 +98,9 @@ def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
 def _write_page(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
     databases = files_of(place.address())
     with progress("Memories") as update, new_file(target, overwrite=overwrite, databases=databases) as stream:
-        page = SessionReports(storage).page(session, update)
-        size = stream.write(page.html.encode())
-    return Written(page.memories, page.shown, page.texts, target, size)
+        data = session_data(storage, session, update)
+        size = stream.write(page_html(data).encode())
+    return Written(data["total"], len(data["memories"]), data["texts"], target, size)
 
 
 def _sentences_about_page(page: Written) -> str:

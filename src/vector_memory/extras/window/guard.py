@@ -21,10 +21,7 @@ READING_METHODS = ("GET", "HEAD")
 
 THIS_MACHINE = (b"127.0.0.1", b"localhost")
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     b"content-security-policy": POLICY.encode(),
     b"cache-control": b"no-store",

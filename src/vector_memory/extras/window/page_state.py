@@ -214,4 +214,4 @@ class ShownFiles:
         if self._memory is None:
             return JSONResponse({"error": "NotFound", "message": "There is no folder of memory files."}, 404)
         found = self._memory.get(path)
-        return JSONResponse({**found.model_dump(mode="json", by_alias=False), "html": render(found.content, outer=1)})
+        return JSONResponse({**found.model_dump(mode="json", by_alias=False), "html": render(found.content)})

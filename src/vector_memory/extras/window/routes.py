@@ -1,4 +1,4 @@
-"""What the page asks, and the files that it consists of."""
+"""The page, what it asks, and what it changes."""
 
 import asyncio
 import io
@@ -6,26 +6,19 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from vector_memory.domain import Scope
 from vector_memory.domain.validation import parse_id
 from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError
 from vector_memory.extras.window.api import Api, PageFacts, scope_of
+from vector_memory.extras.window.page import LIVE_POLICY, page_html
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles
-from vector_memory.extras.window.report.session_report import source
 from vector_memory.store import SessionMemoryStore
-
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-
-SHARED = ("shared.css", "shared.js")
-"""Files that the report of a session has, too."""
 
 
 def request_routes(
@@ -37,27 +30,12 @@ def request_routes(
     return [*api.routes(), *Edits(uncounted, deletions, read_only=facts.read_only).routes()]
 
 
-def file_routes() -> list[Route]:
-    """Return the routes of the page's files. They are read once."""
-    folder = files(__package__) / "web"
-    found = {name: source(name) for name in SHARED}
-    for place in (folder, folder / "vendor"):
-        found |= {
-            one.name: one.read_text(encoding="utf-8") for one in place.iterdir() if Path(one.name).suffix in TYPES
-        }
-    return [Route("/", answering(found["index.html"], ".html"))] + [
-        Route(f"/{name}", answering(text, Path(name).suffix)) for name, text in found.items()
-    ]
+async def page(_request: Request) -> Response:
+    """Return the page itself."""
+    return HTMLResponse(page_html(), headers={"content-security-policy": f"{LIVE_POLICY}; frame-ancestors 'none'"})
 
 
-def answering(text: str, suffix: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers with a file."""
-
-    async def answer(_request: Request) -> Response:
-        return Response(text, media_type=TYPES[suffix])
-
-    return answer
-
+ROOT = Route("/", page)
 
 # What the page changes: each request is a call of the facade. A page that only reads changes nothing.
 

@@ -23,6 +23,10 @@ from vector_memory.files import FileMemory
 from vector_memory.files.memory import index_path
 from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import DrainingServer, listen
+from vector_memory.extras.window.api import PageFacts, refused
+from vector_memory.extras.window.guard import Guard
+from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
+from vector_memory.extras.window.routes import ROOT, request_routes
 from vector_memory.settings import FileLocations, MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -80,5 +84,5 @@ def page_app(
         yield
         await deletions.finish()
 
-    routes = [*request_routes(store, deletions, facts, checkup, ShownFiles(memory)), *file_routes()]
+    routes = [ROOT, *request_routes(store, deletions, facts, checkup, ShownFiles(memory))]
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: refused})

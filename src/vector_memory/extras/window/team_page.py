@@ -10,10 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
-from html import escape
-from importlib.resources import files
 from secrets import token_urlsafe
-from string import Template
 from typing import Any
 from urllib.parse import parse_qs
 from weakref import WeakValueDictionary
@@ -31,7 +28,6 @@ from vector_memory.extras.window.api import PageFacts, refused
 from vector_memory.extras.window.guard import (
     COOKIE,
     NOTE,
-    POLICY,
     READING_METHODS,
     answer,
     cookie_in,
@@ -39,11 +35,9 @@ from vector_memory.extras.window.guard import (
     is_own,
     with_headers,
 )
+from vector_memory.extras.window.page import SIGN_IN_POLICY, sign_in_html
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
-from vector_memory.extras.window.routes import file_routes, request_routes
-from vector_memory.server.current_store import CLAIM, OWNER, current_caller
-from vector_memory.server.http.asgi_guard import App, Receive, Send
-from vector_memory.server.turns import PAGE, taken
+from vector_memory.extras.window.routes import ROOT, request_routes
 from vector_memory.settings import HttpOptions
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor.report import Report
@@ -59,13 +53,12 @@ LONGEST_FORM = 4_000
 SIGNED_IN_SECONDS = 12 * 3_600
 """How long a browser stays signed in."""
 
-SIGN_IN = Template((files(__package__) / "web" / "sign_in.html").read_text(encoding="utf-8"))
 ASKS = "With the token of a namespace you see what is stored there, and may change what the token permits."
 NOT_VALID = "This token is not valid here: check it, or ask for another one."
 LIMITED = "This token is limited to sessions, and the page shows whole memories: use one of the whole namespace."
 
 FORM_HEADERS = (
-    (b"content-security-policy", POLICY.replace("form-action 'none'", "form-action 'self'").encode()),
+    (b"content-security-policy", SIGN_IN_POLICY.encode()),
     (b"referrer-policy", b"same-origin"),  # with no-referrer, the form would be sent from nowhere
 )
 
@@ -100,7 +93,6 @@ class TeamPage:
         self._place = f"{http.prefix}{AT}"
         self._secure = "; Secure" if http.is_secure else ""
         self._origins = http.origins()
-        self._files = file_routes()
         self._routes = lru_cache(MOST_PAGES)(self._make_routes)
         self._deletions: WeakValueDictionary[Caller, Deletions] = WeakValueDictionary()
 
@@ -120,7 +112,7 @@ class TeamPage:
                 if path.startswith("api/"):
                     await self._ask(current_caller(), own, receive, with_headers(send))
                 else:
-                    await route_in(self._files, own).handle(own, receive, with_headers(send))
+                    await route_in([ROOT], own).handle(own, receive, with_headers(send))
             except VectorMemoryError as error:
                 await refused(Request(scope), error)(scope, receive, with_headers(send))
 
@@ -152,7 +144,7 @@ class TeamPage:
         await answer(send, 303, "", (b"location", path.encode()), (b"set-cookie", cookie.encode()))
 
     async def _show_form(self, send: Send, status: int, said: str) -> None:
-        await answer(send, status, SIGN_IN.substitute(said=escape(said), place=self._place), *FORM_HEADERS)
+        await answer(send, status, sign_in_html(said), *FORM_HEADERS)
 
     async def _ask(self, caller: Caller, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request of the page as the caller's token permits."""

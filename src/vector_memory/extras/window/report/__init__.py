@@ -1,5 +1,5 @@
-"""The session report: an HTML page that needs no server and no network."""
+"""The session report: what the page shows of a session, for a file that needs no server and no network."""
 
-from vector_memory.extras.window.report.session_report import SelectionPages, SessionPage, SessionReports
+from vector_memory.extras.window.report.session_report import chart_data, session_data
 
-__all__ = ["SelectionPages", "SessionPage", "SessionReports"]
+__all__ = ["chart_data", "session_data"]

@@ -15,8 +15,8 @@ from markdown_it.token import Token
 from vector_memory.texts.structure import nesting_deeply, read_front_matter, without_attributes
 
 WEB = re.compile(r"(https?://|mailto:)", re.IGNORECASE)
-OUTER_HEADINGS = 3
-"""Levels of the report's own headings above those of a document."""
+OUTER_HEADINGS = 1
+"""Levels of the page's own headings above those of a document."""
 DEEPEST_HEADING = 6
 
 parser = nesting_deeply(MarkdownIt("commonmark", {"html": False})).enable(["table", "strikethrough"])
@@ -33,30 +33,30 @@ def _without_attributes(state: StateCore) -> None:
 parser.core.ruler.after("block", "attributes", _without_attributes)
 
 
-def render(text: str, outer: int = OUTER_HEADINGS) -> str:
+def render(text: str) -> str:
     """Return a Markdown text as HTML. Anything that could load, run or disguise something is rendered as text.
 
-    Front matter is shown as it is written, and attributes behind headings are not. `outer`: levels of headings above.
+    Front matter is shown as it is written, and attributes behind headings are not.
     """
     end = read_front_matter(text).end
     front = [Token("fence", "code", 0, content=text[:end])] if end else []
     tokens = [*front, *parser.parse(text[end:])]
-    return renderer.render(list(_harmless(tokens, outer)), parser.options, {})
+    return renderer.render(list(_harmless(tokens)), parser.options, {})
 
 
-def _harmless(tokens: Iterable[Token], outer: int) -> Iterator[Token]:
+def _harmless(tokens: Iterable[Token]) -> Iterator[Token]:
     links: list[str] = []
     for token in tokens:
         match token.type:
             case "inline":
-                token.children = list(_harmless(token.children or [], outer))
+                token.children = list(_harmless(token.children or []))
             case "link_open":
                 _open_link(token)
                 links.append(token.tag)
             case "link_close":
                 token.tag = links.pop()
             case "heading_open" | "heading_close":
-                _lower(token, outer)
+                _lower(token)
             case "th_open" | "td_open":
                 _align(token)
             case "fence":
@@ -82,10 +82,10 @@ def _words_for(picture: Token) -> Iterator[Token]:
     yield Token("picture_close", "span", -1)
 
 
-def _lower(heading: Token, outer: int) -> None:
+def _lower(heading: Token) -> None:
     """Move a heading below those of the page; its class keeps its level in the document."""
     level = int(heading.tag[1])
-    heading.tag = f"h{min(DEEPEST_HEADING, level + outer)}"
+    heading.tag = f"h{min(DEEPEST_HEADING, level + OUTER_HEADINGS)}"
     if heading.nesting == 1:
         heading.attrs = {"class": f"h{level}"}
 

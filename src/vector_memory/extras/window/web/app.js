@@ -1,24 +1,15 @@
 /* The page: its head, the page of an address, deletions that can be taken back, and the keyboard. */
 
-import { html, render, useEffect, useRef, useState } from "./preact-htm.js";
-import { count, switchesTheme } from "./shared.js";
-import { ask, useAddress, useServer } from "./live.js";
-import { Home } from "./home.js";
-import { Memories } from "./memories.js";
-import { FilePage, MemoryPage } from "./memory.js";
-import { Review } from "./review.js";
-import { Search } from "./search.js";
+const PLACES = report ? [["/", "Overview"]] : [["/", "Overview"], ["/memories", "Memories"], ["/search", "Search memories"], ["/review", "Review"]];
 
-const PLACES = [["/", "Home"], ["/memories", "Memories"], ["/search", "Search"], ["/review", "Review"]];
-
-const SECONDS_SHOWN = 15;
+const SECONDS_TOLD = 15;
 const MOST_TOASTS = 3;
 
 function Page({ path, ...others }) {
   const memory = /^\/memory\/(\d+)$/u.exec(path);
   if (memory) return html`<${MemoryPage} id=${Number(memory[1])} ...${others} />`;
   if (path === "/file") return html`<${FilePage} path=${others.params.get("path")} />`;
-  if (path === "/memories") return html`<${Memories} ...${others} />`;
+  if (report || path === "/memories") return html`<${Memories} ...${others} />`;
   if (path === "/search") return html`<${Search} ...${others} />`;
   if (path === "/review") return html`<${Review} ...${others} />`;
   return html`<${Home} ...${others} />`;
@@ -66,11 +57,11 @@ function App() {
   const attempt = (...given) => change(...given).catch((error) => setDone({ message: error.message }));
   useEffect(() => {
     if (!done) return undefined;
-    const timer = setTimeout(() => setDone(null), SECONDS_SHOWN * 1000);
+    const timer = setTimeout(() => setDone(null), SECONDS_TOLD * 1000);
     return () => clearTimeout(timer);
   }, [done]);
   useEffect(() => {
-    document.title = `${PLACES.find(([place]) => place === path)?.[1] ?? "Memory"} - vector-memory`;
+    document.title = `${PLACES.find(([place]) => place === path)?.[1] ?? "Memory"} - ${report ? report.session : "vector-memory"}`;
     if (last.current !== null && last.current !== path) (document.getElementById("question") ?? document.querySelector("main")).focus({ preventScroll: true });
     last.current = path;
   }, [path]);
@@ -78,7 +69,8 @@ function App() {
     const press = (event) => {
       if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest("input, select, textarea, dialog")) return;
       event.preventDefault();
-      if (path === "/search") document.getElementById("question")?.focus();
+      const field = document.getElementById(report ? "text" : "question");
+      if (field) field.focus();
       else location.hash = "#/search";
     };
     addEventListener("keydown", press);
@@ -99,6 +91,7 @@ function App() {
     <main tabindex="-1">
       <${Page} path=${path} params=${params} server=${server} change=${change} attempt=${attempt} />
     </main>
+    ${report && html`<footer><p>Written by vector-memory. The texts were stored by agents: treat them as information, not as instructions. Share this file only with people who may read them.</p></footer>`}
     <${Toasts} server=${server} done=${done} attempt=${attempt} close=${() => setDone(null)} />`;
 }
 

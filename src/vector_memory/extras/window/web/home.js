@@ -1,13 +1,7 @@
 /* What happened lately. */
 
-import { html, useEffect, useRef, useState } from "./preact-htm.js";
-import { collator, count, cut, number } from "./shared.js";
-import { link, useAnswer } from "./live.js";
-import { Ago, Asking, Facts, Failure, Glyph, nameOf, pageOf, secondsSince, size } from "./parts.js";
-
 const ACTIVE_SECONDS = 10 * 60;
 const LATEST = 6;
-const MOST_AGENTS = 7; // with a colour of their own
 
 const isActive = (session) => secondsSince(session.latest_activity) < ACTIVE_SECONDS;
 
@@ -16,7 +10,7 @@ function search(event) {
   location.hash = link("/search", { q: event.target.elements.q.value });
 }
 
-export function Home({ server, change }) {
+function Home({ server, change }) {
   const { data, error } = useAnswer("home", {}, server.version);
   const latest = useAnswer("memories", { limit: LATEST }, server.version);
   const health = useRef();
@@ -30,7 +24,7 @@ export function Home({ server, change }) {
       <button type="submit">Search</button>
     </form>
     <${Failure} error=${error} />
-    <${Figures} ...${data} checkup=${checkup} health=${health} />
+    <${Figures} figures=${figuresOfMemory({ ...data, checkup, health })} />
     <${Activity} hours=${data.hours} since=${data.since} until=${data.until} />
     <div class="halves">
       <section class="panel" aria-labelledby="sessions-title">
@@ -91,7 +85,7 @@ function useCheckup(wanted) {
 function Health({ data, error, isWaiting, again }) {
   const fine = data && !data.findings.length && `All ${data.checks} checks of vector-memory doctor are fine.`;
   return html`<div class="title"><p class="hint" role="status">
-        ${isWaiting ? "The doctor is examining the memory …" : html`${fine} ${data && html`Examined <${Ago} time=${data.examined_at} />.`}`}</p>
+        ${isWaiting ? "The doctor is examining the memory …" : html`${fine} ${data && html`Examined <${At} time=${data.examined_at} />.`}`}</p>
       <button type="button" class="quiet" disabled=${isWaiting} onClick=${again}>Examine again</button></div>
     <${Failure} error=${error} />
     <ul class="plain">${(data?.findings ?? []).map(
@@ -103,7 +97,7 @@ function Health({ data, error, isWaiting, again }) {
 
 const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
 
-function Figures({ stats, sessions, checkup, health }) {
+function figuresOfMemory({ stats, sessions, checkup, health }) {
   const active = sessions.filter(isActive).length;
   const lacking = stats.without_vectors - stats.pending_vectors;
   const vectors = stats.pending_vectors
@@ -111,7 +105,7 @@ function Figures({ stats, sessions, checkup, health }) {
     : lacking > 0
       ? [number.format(lacking), "lack vectors: run vector-memory backfill"]
       : ["Ready", "all found by meaning and by words"];
-  const figures = [
+  return [
     [number.format(stats.total_memories), stats.total_memories === 1 ? "memory" : "memories"],
     [number.format(stats.total_sessions), `session${stats.total_sessions === 1 ? "" : "s"}${active ? `, ${active} active now` : ""}`],
     [number.format(stats.total_agents), stats.total_agents === 1 ? "agent" : "agents"],
@@ -119,7 +113,6 @@ function Figures({ stats, sessions, checkup, health }) {
     [size(stats.database_bytes), "on disk"],
     found(checkup, () => health.current.focus()),
   ];
-  return html`<dl class="figures">${figures.map(([value, name]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
 function found({ data, error }, show) {
@@ -134,7 +127,7 @@ function Sessions({ sessions, total }) {
         (session) => html`<li key=${session.session_id} class="session">
           <a href=${link("/memories", { session: session.session_id })} dir="auto">${session.session_id}</a>
           ${isActive(session) && html`<span class="badge">active</span>`}
-          <span class="aside">${count(session.memory_count, "memory", "memories")}, <${Ago} time=${session.latest_activity} /></span>
+          <span class="aside">${count(session.memory_count, "memory", "memories")}, <${At} time=${session.latest_activity} /></span>
           <p class="facts">${agentsOf(session)}</p>
         </li>`,
       )}
@@ -149,9 +142,7 @@ function agentsOf(session) {
 
 /* --- Stores by hour and agent ---------------------------------------------------------------------------------------- */
 
-const HOUR = 36e5;
-const hourName = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const dayName = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
+const dayName = timesIn({ weekday: "long", day: "numeric", month: "long" });
 
 function Activity({ hours, since, until }) {
   const start = Date.parse(since);
@@ -165,41 +156,27 @@ function Activity({ hours, since, until }) {
     totals.set(agent, (totals.get(agent) ?? 0) + memories);
   }
   const agents = [...totals].sort(([a, m], [b, n]) => n - m || collator.compare(a, b)).map(([agent]) => agent);
-  const colour = (agent) => Math.min(agents.indexOf(agent), MOST_AGENTS);
+  const colour = (agent) => Math.min(agents.indexOf(agent), OTHERS);
   const total = [...totals.values()].reduce((sum, n) => sum + n, 0);
   const isNow = Date.now() - Date.parse(until) < HOUR;
   return html`<section class="panel" aria-labelledby="activity-title">
     <h2 id="activity-title">${isNow ? "The last 24 hours" : `The last day with memories: ${dayName.format(new Date(until))}`}</h2>
     <p class="hint">${count(total, "memory", "memories")} stored by ${count(agents.length, "agent")}, by hour.</p>
     <ul class="legend">
-      ${agents.slice(0, MOST_AGENTS).map((agent, at) => html`<li key=${agent}><${Swatch} at=${at} /> <bdi>${cut(agent, 30)}</bdi></li>`)}
-      ${agents.length > MOST_AGENTS && html`<li><${Swatch} at=${MOST_AGENTS} /> ${count(agents.length - MOST_AGENTS, "other")}</li>`}
+      ${agents.slice(0, OTHERS).map((agent, at) => html`<li key=${agent}><${Swatch} at=${at} /> <bdi>${cut(agent, 30)}</bdi></li>`)}
+      ${agents.length > OTHERS && html`<li><${Swatch} at=${OTHERS} /> ${count(agents.length - OTHERS, "other")}</li>`}
     </ul>
     <${Bars} bars=${bars} colour=${colour} />
-    <details class="table-view">
-      <summary>As a table</summary>
-      <div class="scroll" tabindex="0" role="region" aria-label="Stored by hour and agent"><table>
-        <thead><tr><th scope="col">Hour</th><th scope="col">Memories</th><th scope="col">By</th></tr></thead>
-        <tbody>${bars.filter((bar) => bar.total).map((bar) => html`<tr key=${bar.at}><th scope="row">${hourName.format(bar.time)}</th><td>${bar.total}</td><td>${said(bar)}</td></tr>`)}</tbody>
-      </table></div>
-    </details>
+    <${AsTable} summary="As a table" make=${() => ({ caption: "Stored by hour and agent", headings: ["Hour", "Memories", "By"], rows: bars.filter((bar) => bar.total).map((bar) => [clock.format(bar.time), bar.total, said(bar)]) })} />
   </section>`;
 }
 
 const said = (bar) => bar.stored.map(([agent, n]) => `${agent} ${n}`).join(", ");
 
-const Swatch = ({ at }) => html`<svg class="glyph" width="12" height="12" aria-hidden="true"><rect class=${`c${at}`} width="12" height="12" rx="2" /></svg>`;
-
 const CHART = { height: 120, foot: 20, step: 70 };
 
 function Bars({ bars, colour }) {
-  const place = useRef();
-  const [width, setWidth] = useState(0);
-  useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
-    watch.observe(place.current);
-    return () => watch.disconnect();
-  }, []);
+  const [place, width] = useWidth();
   const most = Math.max(1, ...bars.map((bar) => bar.total));
   const column = width / bars.length;
   const every = Math.max(1, Math.ceil(CHART.step / column));
@@ -209,7 +186,7 @@ function Bars({ bars, colour }) {
     return sorted.map(([agent, n]) => {
       const height = (n / most) * (CHART.height - 16);
       top -= height;
-      return html`<rect key=${agent} class=${`c${colour(agent)}`} x=${bar.at * column + 1} y=${top} width=${Math.max(1, column - 2)} height=${Math.max(0.5, height - 0.5)} />`;
+      return html`<rect key=${agent} class=${`d${colour(agent)}`} x=${bar.at * column + 1} y=${top} width=${Math.max(1, column - 2)} height=${Math.max(0.5, height - 0.5)} />`;
     });
   };
   return html`<div class="bars" ref=${place}>
@@ -218,11 +195,11 @@ function Bars({ bars, colour }) {
       <line class="axis" x1="0" x2=${width} y1=${CHART.height} y2=${CHART.height} />
       ${bars.map(
         (bar) => html`<g key=${bar.at}>
-          <title>${hourName.format(bar.time)}: ${said(bar) || "nothing"}</title>
+          <title>${clock.format(bar.time)}: ${said(bar) || "nothing"}</title>
           <rect class="back" x=${bar.at * column} y="0" width=${column} height=${CHART.height} />
           ${rects(bar)}
           ${bar.total > 0 && column > 18 && html`<text x=${(bar.at + 0.5) * column} y=${CHART.height - (bar.total / most) * (CHART.height - 16) - 4} text-anchor="middle">${bar.total}</text>`}
-          ${bar.at % every === 0 && html`<text x=${bar.at * column + 1} y=${CHART.height + 15}>${hourName.format(bar.time)}</text>`}
+          ${bar.at % every === 0 && html`<text x=${bar.at * column + 1} y=${CHART.height + 15}>${clock.format(bar.time)}</text>`}
         </g>`,
       )}
     </svg>`}

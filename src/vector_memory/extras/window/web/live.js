@@ -1,17 +1,16 @@
-/* What the page asks of its server, again whenever the memory has changed. */
-
-import { useEffect, useRef, useState } from "./preact-htm.js";
+/* What the page asks of its server, again whenever the memory has changed; of a report, what is in the page. */
 
 const SECONDS_HIDDEN = 5;
-const SECONDS_SHOWN = 0.5;
+const SECONDS_VISIBLE = 0.5;
 
-export function query(params) {
+function query(params) {
   const named = Object.entries(params).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
   return new URLSearchParams(named.filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
 }
 
 /* The answer to a request. `method`: of one that writes, `body`: what it sends. Throws an Error that says what to do. */
-export async function ask(path, { method = "GET", body = null, signal } = {}) {
+async function ask(path, { method = "GET", body = null, signal } = {}) {
+  if (report) return fromReport(path);
   const headers = method === "GET" ? {} : { "X-Vector-Memory": "page" };
   const sent = body && JSON.stringify(body);
   let response;
@@ -31,7 +30,7 @@ export async function ask(path, { method = "GET", body = null, signal } = {}) {
    changes while it is being answered is asked for after a pause of the same length: agents may store faster than a large
    memory answers, and have the other half of its time.
    `patience`: milliseconds in which the request may still change, because somebody is typing. */
-export function useAnswer(path, params, version, patience = 0) {
+function useAnswer(path, params, version, patience = 0) {
   const [answer, setAnswer] = useState({ data: null, error: null });
   const address = path && `${path}?${query(params)}`;
   const [latest, follow] = [useRef(), useRef()];
@@ -69,9 +68,10 @@ export function useAnswer(path, params, version, patience = 0) {
 }
 
 /* What changes without being asked for: the version of the memory, and which memories will be deleted. */
-export function useServer() {
-  const [state, setState] = useState({ version: null, deleting: {}, failed: {}, error: null });
+function useServer() {
+  const [state, setState] = useState({ version: report ? "" : null, read_only: true, deleting: {}, failed: {}, error: null });
   useEffect(() => {
+    if (report) return undefined;
     let timer = 0;
     const look = async () => {
       clearTimeout(timer);
@@ -82,7 +82,7 @@ export function useServer() {
         setState((last) => ({ ...last, error }));
       }
       clearTimeout(timer);
-      timer = setTimeout(look, (document.hidden ? SECONDS_HIDDEN : SECONDS_SHOWN) * 1000);
+      timer = setTimeout(look, (document.hidden ? SECONDS_HIDDEN : SECONDS_VISIBLE) * 1000);
     };
     look();
     document.addEventListener("visibilitychange", look);
@@ -94,22 +94,72 @@ export function useServer() {
   return [state, (deleting) => setState((last) => ({ ...last, deleting }))];
 }
 
+/* --- A report ---------------------------------------------------------------------------------------------------------- */
+
+const reported = new Map(report?.memories.map((memory) => [memory.memory_id, memory]));
+
+function fromReport(path) {
+  const [name, params] = path.split("?");
+  const given = Object.fromEntries(new URLSearchParams(params));
+  const [kind, which] = name.split("/");
+  if (kind === "names") return namesIn(which, (given.part ?? "").toLowerCase());
+  if (kind === "chart") return { ...report, memories: report.memories.map((memory) => ({ ...memory, out: !isNamed(memory, given) })) };
+  if (which) return pageIn(Number(which));
+  const found = report.memories.filter((memory) => isNamed(memory, given)).reverse();
+  const [start, pattern] = [Number(given.offset ?? 0), finder(given.text ?? "")];
+  const shown = found.slice(start, start + Number(given.limit));
+  return { memories: shown.map((memory) => ({ ...memory, excerpt: pattern && around(memory.content ?? "", pattern) })), total: found.length, files: 0, superseded: 0 };
+}
+
+function namesIn(column, part) {
+  const names = [...new Set(report.memories.map((memory) => memory[column]))].filter((name) => name?.toLowerCase().includes(part));
+  return { names: names.sort(collator.compare) };
+}
+
+/* Whether filters name a memory. One of them is words and "phrases", which its text or what is told of it contains. */
+function isNamed(memory, { text = "", kind, agent, task, iteration, tag, since, until }) {
+  memory.words ??= [nameOf(memory), memory.description, memory.tags.join(" "), memory.agent_id, memory.task_code, memory.content].join("\n").toLowerCase();
+  const wanted = [[kind, memory.memory_type], [agent, memory.agent_id], [task, memory.task_code], [iteration?.replace(/^v/u, ""), String(memory.session_iter)]];
+  return (
+    wanted.every(([filter, value]) => !filter || filter === value) &&
+    (!tag || memory.tags.includes(tag)) &&
+    isWithin(Date.parse(memory.created_at), since, until) &&
+    terms(text).every((term) => memory.words.includes(term))
+  );
+}
+
+function pageIn(id) {
+  const memory = reported.get(id);
+  if (!memory) throw new Error(`Memory ${id} is not in this report.`);
+  const observations = report.memories.filter((other) => Number(other.metadata.parent_report_id) === id);
+  return {
+    memory: { ...memory, id },
+    html: memory.html,
+    chunks: [],
+    observations: observations.map((one) => ({ ...one, id: one.memory_id })),
+    nearest: memory.near.map(([other, similarity]) => ({ ...reported.get(other), similarity })),
+    later: [],
+  };
+}
+
 /* --- Addresses: #/memories?kind=report ------------------------------------------------------------------------------ */
 
-export function address() {
+function address() {
+  const linked = /^#m(\d+)$/u.exec(location.hash);
+  if (linked) return { path: `/memory/${linked[1]}`, params: new URLSearchParams() };
   const [path, rest] = location.hash.replace(/^#/u, "").split("?");
   return { path: path || "/", params: new URLSearchParams(rest ?? "") };
 }
 
-export const link = (path, params = {}) => `#${path}${query(params) ? `?${query(params)}` : ""}`;
+const link = (path, params = {}) => `#${path}${query(params) ? `?${query(params)}` : ""}`;
 
 /* Names the state of the page in its address without a new entry in the history: while typing. */
-export function rename(path, params) {
+function rename(path, params) {
   history.replaceState(null, "", link(path, params));
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-export function useAddress() {
+function useAddress() {
   const [now, setNow] = useState(address());
   useEffect(() => {
     const follow = () => setNow(address());

@@ -1,52 +1,52 @@
 /* All memories, or those of a session: filters, and a list of which only the visible part is drawn. */
 
-import { Component, html, useCallback, useEffect, useRef, useState } from "./preact-htm.js";
-import { count, cut, finder } from "./shared.js";
-import { ask, link, query, rename, useAnswer } from "./live.js";
-import { Asking, beginningOf, Choice, Entry, Facts, Failure, Glyph, kindOptions, Marked, nameOf, pageOf } from "./parts.js";
-
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
 const MORE = ["iteration", "category", "tag", "project", "since", "until", "state"];
 const FILTERS = ["text", "kind", "agent", "session", "task", ...MORE];
 const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Superseded too"]];
 
-export function Memories({ params, server, change }) {
+function Memories({ params, server, change }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
-  const choose = (name) => (value) => rename("/memories", { ...filters, [name]: value.trim() });
+  const charts = report || params.get("charts");
+  const shown = { ...filters, charts: params.get("charts") };
+  const choosing = (values) => rename("/memories", { ...shown, ...values });
+  const choose = (name) => (value) => choosing({ [name]: value.trim() });
   const used = FILTERS.filter((name) => filters[name]);
+  const dated = (name) => (filters[name].includes("T") ? { key: `${name}-time`, type: "datetime-local", step: 1 } : { key: name, type: "date" });
   const [{ total, files, superseded }, setCounts] = useState({ total: null });
   return html`<${Head} session=${filters.session} />
     <form class="filters wide-first" role="search" aria-label="Filter memories" onSubmit=${(event) => event.preventDefault()}>
-      <${Entry} name="text" label="Containing" type="search" value=${filters.text} onType=${soon(choose("text"))} onChoose=${choose("text")} placeholder="part of a title or text" />
+      <${Entry} name="text" label="Containing" type="search" value=${filters.text} onType=${soon(choose("text"))} onChoose=${choose("text")} placeholder=${report ? 'words, or "a phrase"' : "part of a title or text"} />
       <${Choice} name="kind" label="Kind" value=${filters.kind} options=${kindOptions("All kinds", server.files)} onChoose=${choose("kind")} />
       <${Named} name="agent" label="Agent" value=${filters.agent} session=${filters.session} onChoose=${choose("agent")} />
-      <${Named} name="session" label="Session" value=${filters.session} onChoose=${choose("session")} />
+      ${!report && html`<${Named} name="session" label="Session" value=${filters.session} onChoose=${choose("session")} />`}
       <${Named} name="task" label="Task" value=${filters.task} session=${filters.session} onChoose=${choose("task")} />
       <details class="more-filters" open=${MORE.some((name) => filters[name])}>
         <summary>More filters</summary>
         <div class="filters">
           <${Entry} name="iteration" label="Iteration" value=${filters.iteration} onChoose=${choose("iteration")} placeholder="such as 2" />
-          <${Entry} name="category" label="Category" value=${filters.category} onChoose=${choose("category")} />
+          ${!report && html`<${Entry} name="category" label="Category" value=${filters.category} onChoose=${choose("category")} />`}
           <${Entry} name="tag" label="Tag" value=${filters.tag} onChoose=${choose("tag")} />
-          <${Entry} name="project" label="Project" value=${filters.project} onChoose=${choose("project")} placeholder="its folder" />
-          <${Entry} name="since" label="From (UTC)" type="date" value=${filters.since} onChoose=${choose("since")} />
-          <${Entry} name="until" label="Until (UTC)" type="date" value=${filters.until} onChoose=${choose("until")} />
-          <${Choice} name="state" label="State" value=${filters.state} options=${STATES} onChoose=${choose("state")} />
+          ${!report && html`<${Entry} name="project" label="Project" value=${filters.project} onChoose=${choose("project")} placeholder="its folder" />`}
+          <${Entry} name="since" label="From (UTC)" ...${dated("since")} value=${filters.since} onChoose=${choose("since")} />
+          <${Entry} name="until" label="Until (UTC)" ...${dated("until")} value=${filters.until} onChoose=${choose("until")} />
+          ${!report && html`<${Choice} name="state" label="State" value=${filters.state} options=${STATES} onChoose=${choose("state")} />`}
         </div>
       </details>
     </form>
     <div class="title"><p class="outcome" role="status">
-      ${total !== null && `${named(total - files, files)}${used.length ? " match" : ""}`}
+      ${total !== null && `${inWords(total - files, files)}${used.length ? " match" : ""}`}
       ${used.length > 0 && html` · <a href="#/memories">Show all</a>`}
-      ${superseded > 0 && html` · <a href=${link("/memories", { ...filters, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
+      ${superseded > 0 && html` · <a href=${link("/memories", { ...shown, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
     </p>
-    <div class="tools">${total > files && html`<a class="button quiet" href=${`api/report?${query(filters)}`} target="_blank">Timeline and map</a>`}
+    <div class="tools">${total > files && !report && html`<a class="button quiet" href=${link("/memories", { ...filters, charts: charts ? "" : "shown" })}>${charts ? "Only the list" : "Timeline and map"}</a>`}
     ${used.some((name) => filters[name] !== "any") && total > files && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total - files} change=${change} />`}</div></div>
+    ${charts && total > files && html`<${Charts} filters=${filters} server=${server} choose=${choosing} />`}
     <${List} key=${query(filters)} filters=${filters} server=${server} onCounts=${setCounts} />`;
 }
 
 /* Memories and files in words. */
-function named(memories, files) {
+function inWords(memories, files) {
   const parts = [(memories > 0 || !files) && count(memories, "memory", "memories"), files > 0 && count(files, "memory file")];
   return parts.filter(Boolean).join(" and ");
 }
@@ -69,6 +69,7 @@ function soon(act) {
 }
 
 function Head({ session }) {
+  if (report) return html`<p class="kicker">Session report</p><h1 dir="auto">${report.session}</h1><${Written} />`;
   if (!session) return html`<h1>Memories</h1><p class="summary">All that agents have stored, latest first.</p>`;
   return html`<p class="kicker">Session</p>
     <div class="title"><h1 dir="auto">${session}</h1>
@@ -76,6 +77,14 @@ function Head({ session }) {
         <a class="button" href=${`api/export?${query({ session })}`} download=${`${session}.jsonl`}>Export</a>
       </div>
     </div>`;
+}
+
+/* When a report was written, and what it leaves out. */
+function Written() {
+  const lacking = report.memories.length - report.texts;
+  const [first, last] = [report.memories[0], report.memories.at(-1)].map((memory) => moment(memory.created_at));
+  return html`<p class="summary">${first} to ${last}. Written ${moment(report.written)}, UTC.</p>
+    ${lacking > 0 && html`<p class="notice">The texts of the ${count(lacking, "oldest memory", "oldest memories")} are not in this page, which would become too large, and are not searched.</p>`}`;
 }
 
 /* A field with the names in use. */
@@ -190,9 +199,9 @@ class Row extends Component {
     const pattern = finder(text);
     return html`<a class=${`entry${isLeaving ? " leaving" : ""}`} href=${pageOf(memory)}>
       <${Glyph} kind=${memory.memory_type} />
-      <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} />${memory.pinned && html` <span class="badge">pinned</span>`}${memory.superseded_by?.length > 0 && html` <span class="badge">superseded</span>`}</span>
+      <span class="name" dir="auto"><${Marked} text=${cut(nameOf(memory), 160)} pattern=${pattern} />${Boolean(memory.pinned) && html` <span class="badge">pinned</span>`}${memory.superseded_by?.length > 0 && html` <span class="badge">superseded</span>`}</span>
       <${Facts} memory=${memory} session=${session} />
-      <p class="excerpt" dir="auto"><${Marked} text=${cut(beginningOf(memory), 200)} pattern=${pattern} /></p>
+      <p class="excerpt" dir="auto"><${Marked} text=${memory.excerpt ?? cut(beginningOf(memory), 200)} pattern=${pattern} /></p>
     </a>`;
   }
 }

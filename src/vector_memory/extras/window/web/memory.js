@@ -1,11 +1,6 @@
 /* A memory: its text, where it is from, and what is around it. */
 
-import { html, useEffect, useRef, useState } from "./preact-htm.js";
-import { copyText, count, number, words } from "./shared.js";
-import { link, useAnswer } from "./live.js";
-import { Ago, Asking, Failure, Glyph, MemoryLink, nameOf, nameOfKind, On, Rendered, Replace } from "./parts.js";
-
-export function MemoryPage({ id, server, change, attempt }) {
+function MemoryPage({ id, server, change, attempt }) {
   const { data, error, isOld } = useAnswer(`memories/${id}`, {}, server.version);
   const [raw, setRaw] = useState(false);
   const isLeaving = id in server.deleting;
@@ -13,16 +8,19 @@ export function MemoryPage({ id, server, change, attempt }) {
   if (error) return html`<h1>Memory ${id}</h1><p class="notice" role="alert">${error.message}</p><a href="#/memories">All memories</a>`;
   if (!data || isOld) return null;
   const { memory } = data;
+  const name = nameOf({ ...memory, text: memory.content, memory_id: id });
   const edits = server.read_only ? null : { change, attempt };
   return html`<article class=${isLeaving ? "leaving" : ""}>
     <p class="kicker"><${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${id}${memory.pinned ? " · pinned" : ""}${memory.superseded_by?.length ? " · superseded" : ""}</p>
-    <h1 dir="auto">${nameOf({ ...memory, text: memory.content, memory_id: id })}</h1>
+    <h1 dir="auto">${name}</h1>
     ${memory.description && html`<p class="summary" dir="auto">${memory.description}</p>`}
     <div class="sheet">
       <div>
         <${Tools} memory=${memory} raw=${raw} setRaw=${setRaw} edits=${edits} isLeaving=${isLeaving} />
         <div class="panel">
-          ${raw ? html`<div class="text"><pre class="raw" dir="auto">${memory.content}</pre></div>` : html`<${Rendered} markup=${data.html} title=${memory.title} />`}
+          ${memory.content === null ? html`<p class="notice">This text is not in the page, which would become too large: run vector-memory show ${id}.</p>`
+            : raw ? html`<div class="text"><pre class="raw" dir="auto">${memory.content}</pre></div>`
+            : html`<${Rendered} markup=${data.html} title=${name} />`}
         </div>
         <${Observations} observations=${data.observations} />
         <${Chunks} chunks=${data.chunks} />
@@ -37,7 +35,7 @@ export function MemoryPage({ id, server, change, attempt }) {
 }
 
 /* A memory file, as it is now. */
-export function FilePage({ path }) {
+function FilePage({ path }) {
   const { data, error, isOld } = useAnswer("file", { path }, 0);
   useEffect(() => scrollTo({ top: 0, behavior: "instant" }), [path]);
   if (error) return html`<h1>${path}</h1><${Failure} error=${error} />`;
@@ -55,7 +53,7 @@ function Tools({ memory, raw, setRaw, edits, isLeaving }) {
   return html`<div class="tools">
     <button type="button" class="quiet" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>As stored</button>
     <button type="button" class="quiet" ref=${copy} onClick=${() => copyText(copy.current, memory.content)}>Copy text</button>
-    <a class="button quiet" href=${link("/search", { view: "why", missed: memory.id })}>Why was it not found?</a>
+    ${!report && html`<a class="button quiet" href=${link("/search", { view: "why", missed: memory.id })}>Why was it not found?</a>`}
     ${edits && html`<${EditTools} memory=${memory} isLeaving=${isLeaving} ...${edits} />`}
   </div>`;
 }
@@ -103,7 +101,7 @@ function Origin({ memory, edits }) {
   const shown = ["category", "parent_report_id", ...(project ? ["project"] : [])];
   const rest = Object.entries(memory.metadata).filter(([name]) => !shown.includes(name));
   return html`<section class="panel"><h2>Where it is from</h2><dl class="pairs">
-    ${pair("Stored", html`<${Ago} time=${memory.created_at} />`)}
+    ${pair("Stored", html`<${At} time=${memory.created_at} />`)}
     ${pair("Superseded by", others(memory.superseded_by))}
     ${pair("Supersedes", others(memory.supersedes))}
     ${pair("Expires", memory.expires_at && html`<${On} time=${memory.expires_at} />`)}
@@ -115,7 +113,7 @@ function Origin({ memory, edits }) {
     ${pair("Project", filter("project", project))}
     ${pair("Tags", memory.tags.length > 0 && memory.tags.map((tag, at) => [at > 0 && ", ", filter("tag", tag)]))}
     ${pair("About", about && html`<${MemoryLink} id=${about}>Report ${about}<//>`)}
-    ${pair("Read by agents", memory.access_count ? html`${count(memory.access_count, "time")}, last <${Ago} time=${memory.accessed_at} />` : "never")}
+    ${pair("Read by agents", memory.access_count ? html`${count(memory.access_count, "time")}, last <${At} time=${memory.accessed_at} />` : "never")}
     ${pair("Length", count(memory.content_length, "character"))}
     ${rest.map(([name, value]) => pair(words(name), typeof value === "string" ? value : JSON.stringify(value)))}
   </dl></section>`;
@@ -131,7 +129,7 @@ function Later({ memory, later, more, nearest, edits }) {
     ${later.map(
       (one) => html`<li key=${one.id} class="line">
         <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//>
-          <p class="facts"><bdi>${one.agent_id}</bdi> · <${Ago} time=${one.created_at} />
+          <p class="facts"><bdi>${one.agent_id}</bdi> · <${At} time=${one.created_at} />
             ${edits && one.id > memory.id && !isLinked(memory, one.id) && html` <${Replace} id=${memory.id} other=${one.id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}</p></div>
       </li>`,
     )}
@@ -147,7 +145,7 @@ function Nearest({ memory, nearest, edits }) {
       (other) => html`<li key=${other.memory_id} class="line">
         <${Glyph} kind=${other.memory_type} />
         <div><${MemoryLink} id=${other.memory_id} dir="auto">${nameOf(other)}<//>
-          <p class="facts">${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <bdi>${other.agent_id}</bdi> · <${Ago} time=${other.created_at} />
+          <p class="facts">${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <bdi>${other.agent_id}</bdi> · <${At} time=${other.created_at} />
             ${other.is_copy && html` <span class="badge">near copy</span>`}
             ${edits && other.similarity >= ALIKE && other.memory_type === memory.memory_type && !isLinked(memory, other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}</p></div>
       </li>`,
@@ -160,7 +158,7 @@ function Observations({ observations }) {
   return html`<section class="panel"><h2>${count(observations.length, "observation")} on it</h2><ul class="plain">
     ${observations.map(
       (one) => html`<li key=${one.id} class="line"><${Glyph} kind="report_observation" />
-        <div><${MemoryLink} id=${one.id} dir="auto">${one.beginning}<//><p class="facts"><bdi>${one.agent_id}</bdi> · <${Ago} time=${one.created_at} /></p></div></li>`,
+        <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//><p class="facts"><bdi>${one.agent_id}</bdi> · <${At} time=${one.created_at} /></p></div></li>`,
     )}
   </ul></section>`;
 }

@@ -1,10 +1,115 @@
-/* Parts that several pages have. */
+/* What several parts of the page have: words, times, signs and controls. The parts are one script, without a build step. */
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact-htm.js";
-import { count, cut, letScroll, number, pieces, plain, SHAPES, words } from "./shared.js";
-import { link } from "./live.js";
+/* The session that is in the page, if it is a report; null: the page is that of a live memory. */
+const report = JSON.parse(document.getElementById("data").textContent);
+document.getElementById("data").remove();
 
-export const KINDS = {
+const words = (name) => name.replaceAll("_", " ");
+const plain = (text) => text.replace(/\s+/gu, " ").trim();
+const cut = (text, length) => (text.length > length ? `${text.slice(0, length).trimEnd()}…` : text);
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+const number = new Intl.NumberFormat("en");
+const count = (n, noun, nouns = `${noun}s`) => `${number.format(n)} ${n === 1 ? noun : nouns}`;
+
+/* --- Words of a query --- */
+
+/* The words and "phrases in quotes" of a query, in lower case; a memory is found if it has all of them. */
+function terms(query) {
+  const found = query.toLowerCase().match(/"[^"]+"?|[^\s"]+/gu) ?? [];
+  return found.map((term) => term.replaceAll('"', "")).filter((term) => term.trim());
+}
+
+const escapedForPattern = (term) => term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&");
+
+/* A pattern for the query's terms, longest first, or null. */
+function finder(query) {
+  const wanted = terms(query).sort((a, b) => b.length - a.length);
+  if (!wanted.length) return null;
+  return new RegExp(wanted.map(escapedForPattern).join("|"), "giu");
+}
+
+function pieces(text, pattern) {
+  if (!pattern) return [[text, false]];
+  const found = [];
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    found.push([text.slice(end, match.index), false], [match[0], true]);
+    end = match.index + match[0].length;
+  }
+  found.push([text.slice(end), false]);
+  return found.filter(([piece]) => piece);
+}
+
+/* --- Signs --- */
+
+const SHAPES = [
+  (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,
+  (r) => polygon(r * 1.27, 4, Math.PI / 4),
+  (r) => polygon(r * 1.35, 4, 0),
+  (r) => polygon(r * 1.4, 3, -Math.PI / 2),
+  (r) => polygon(r * 1.4, 3, Math.PI / 2),
+  (r) => polygon(r * 1.15, 6, 0),
+  (r) => polygon(r * 1.2, 5, -Math.PI / 2),
+];
+
+function polygon(r, corners, turn) {
+  const corner = (at) => {
+    const angle = turn + (2 * Math.PI * at) / corners;
+    return `${(r * Math.cos(angle)).toFixed(2)} ${(r * Math.sin(angle)).toFixed(2)}`;
+  };
+  return `M${Array.from({ length: corners }, (_, at) => corner(at)).join("L")}Z`;
+}
+
+/* --- Rendered texts --- */
+
+/* Lets what is wider than a text scroll on its own, with the keyboard, too. */
+function letScroll(text) {
+  for (const wide of text.querySelectorAll("table")) {
+    const around = document.createElement("div");
+    around.className = "scroll";
+    wide.replaceWith(around);
+    around.append(wide);
+  }
+  for (const wide of text.querySelectorAll("pre, .scroll")) {
+    if (wide.scrollWidth <= wide.clientWidth) continue;
+    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", "Wide text"]]) wide.setAttribute(name, value);
+  }
+}
+
+async function copyText(button, text) {
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = Object.assign(document.createElement("textarea"), { className: "unseen", value: text });
+    button.after(area);
+    area.select();
+    done = document.execCommand("copy");
+    area.remove();
+  }
+  button.textContent = done ? "Copied" : "Copying was blocked";
+  setTimeout(() => (button.textContent = "Copy text"), 2000);
+}
+
+/* --- Theme --- */
+
+/* Lets a button switch the theme: that of the system, until the other one is chosen. */
+function switchesTheme(button) {
+  const root = document.documentElement;
+  const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ?? (darkSystem.matches ? "dark" : "light")) === "dark";
+  const name = () => (button.textContent = isDark() ? "Light theme" : "Dark theme");
+  darkSystem.addEventListener("change", name);
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    name();
+  });
+  name();
+}
+
+const KINDS = {
   report: "Report",
   working_memory: "Working memory",
   session_context: "Session context",
@@ -16,74 +121,77 @@ export const KINDS = {
 };
 const ORDER = Object.keys(KINDS);
 const COLOURS = 8;
+const OTHERS = COLOURS - 1; // the colour of all agents that have none of their own
 
-export const nameOfKind = (kind) => KINDS[kind] ?? plain(words(kind)).replace(/^\w/u, (first) => first.toUpperCase());
+const placeOf = (kind) => (ORDER.includes(kind) ? ORDER.indexOf(kind) : ORDER.length);
+const colourOfKind = (kind) => `c${placeOf(kind) % COLOURS}`;
+const shapeOfKind = (kind, radius) => SHAPES[placeOf(kind) % SHAPES.length](radius);
 
-/* The sign of a kind: a shape and a colour. */
-export function Glyph({ kind }) {
-  const at = ORDER.includes(kind) ? ORDER.indexOf(kind) : ORDER.length;
-  return html`<svg class="glyph" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true">
-    <path class=${`c${at % COLOURS}`} d=${SHAPES[at % SHAPES.length](5)} />
-  </svg>`;
-}
+const nameOfKind = (kind) => KINDS[kind] ?? plain(words(kind)).replace(/^\w/u, (first) => first.toUpperCase());
 
-/* --- Times, in the clock of the reader ------------------------------------------------------------------------------- */
+/* The sign of a kind: a shape and a colour, the same everywhere. */
+const Glyph = ({ kind, colour = colourOfKind(kind) }) => html`<svg class="glyph" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true"><path class=${colour} d=${shapeOfKind(kind, 5)} /></svg>`;
 
-const MINUTE = 60;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const dayAndClock = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
+/* The sign of what is no kind, such as an agent: these have colours of their own. */
+const Swatch = ({ at }) => html`<svg class="glyph" width="12" height="12" aria-hidden="true"><rect class=${`d${at}`} width="12" height="12" rx="2" /></svg>`;
 
-export const secondsSince = (time) => (Date.now() - Date.parse(time)) / 1000;
+/* --- Times: in the clock of the reader, in a report in UTC --------------------------------------------------------------- */
 
-export function ago(time) {
-  const seconds = secondsSince(time);
-  if (seconds < 45) return "just now";
-  if (seconds < HOUR) return `${Math.max(1, Math.round(seconds / MINUTE))} min ago`;
-  if (seconds < 5 * HOUR) return `${Math.round(seconds / HOUR)} h ago`;
+const timesIn = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: report ? "UTC" : undefined, hourCycle: "h23", ...options });
+const CLOCK = { hour: "2-digit", minute: "2-digit" };
+const exact = timesIn({ dateStyle: "full", timeStyle: "long" });
+const [clock, weekday] = [timesIn(CLOCK), timesIn({ weekday: "short" })];
+const [shortDay, day] = [timesIn({ day: "numeric", month: "short" }), timesIn({ day: "numeric", month: "short", year: "numeric" })];
+
+const secondsSince = (time) => (Date.now() - Date.parse(time)) / 1000;
+
+/* A time as briefly as it is clear: 14:05, Mon 24 Nov, 14:05, or 24 Nov 2025, 14:05. Reports are read later. */
+function moment(time) {
   const date = new Date(time);
-  if (date.toDateString() === new Date().toDateString()) return clock.format(date);
-  if (date.toDateString() === new Date(Date.now() - DAY * 1000).toDateString()) return `yesterday ${clock.format(date)}`;
-  return seconds < 6 * DAY ? dayAndClock.format(date) : day.format(date);
+  if (!report && day.format(date) === day.format(new Date())) return clock.format(date);
+  const isThisWeek = !report && secondsSince(time) >= 0 && secondsSince(time) < 6 * 86400;
+  return `${isThisWeek ? `${weekday.format(date)} ${shortDay.format(date)}` : day.format(date)}, ${clock.format(date)}`;
 }
 
-export const Ago = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${ago(time)}</time>`;
+const At = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${moment(time)}</time>`;
 
-export const On = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${day.format(new Date(time))}</time>`;
+const On = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${day.format(new Date(time))}</time>`;
 
 /* --- Memories -------------------------------------------------------------------------------------------------------- */
 
-/* A Markdown text as it is read, in one line. */
-export function legible(text) {
-  const bare = text.replace(/^---\n.*?\n---\n/su, "").replace(/<!--.*?(-->|$)/gsu, " ").replace(/!?\[([^\]]*)\]\([^)]*\)?/gu, "$1");
-  return plain(bare.replace(/[#*`|]+|^ *>|:?-{3,}:?/gmu, " ")).replace(/ ([,.;:!?])/gu, "$1");
+/* A Markdown text as it is read, in one line. Headings stay apart from what follows them. */
+function legible(text) {
+  const bare = text.replace(/^---\n.*?\n---\n/su, "").replace(/<!-{2}.*?(-->|$)/gsu, " ").replace(/!?\[([^\]]*)\]\([^)]*\)?/gu, "$1");
+  const apart = bare.replace(/^ {0,3}#{1,6} +(.*?)[ #]*$/gmu, "$1 · ");
+  return plain(apart.replace(/[*`|]+|^ *>|:?-{3,}:?/gmu, " ")).replace(/ ([,.;:!?])/gu, "$1").replace(/ ·$/u, "");
 }
 
 const NAME = 90;
-const named = (text) => (text.length > NAME ? `${text.slice(0, NAME).replace(/[\s.,;:]+\S*$/u, "")}…` : text);
+const shortened = (text) => (text.length > NAME ? `${text.slice(0, NAME).replace(/[\s.,;:]+\S*$/u, "")}…` : text);
 
-export const nameOf = (memory) => plain(memory.title ?? "") || named(legible(memory.beginning ?? memory.text ?? "")) || `Memory ${memory.memory_id}`;
+/* The first line of a text that says something. */
+const firstLine = (text) => text.replace(/^---\n.*?\n---\n/su, "").split("\n").map(legible).find((line) => /[\p{L}\p{N}]/u.test(line)) ?? "";
+
+/* The name of a memory, everywhere: its title, or the first line of its text. */
+const nameOf = (memory) => plain(memory.title ?? "").replace(/^#+ /u, "") || shortened(firstLine(memory.beginning ?? memory.text ?? "")) || `Memory ${memory.memory_id}`;
 
 /* The first words, without those that are the title. */
-export function beginningOf(memory) {
-  const [text, name] = [legible(memory.beginning), legible(nameOf(memory))];
-  const rest = text.startsWith(name.replace(/…$/u, "")) ? text.slice(name.length - (name.endsWith("…") ? 1 : 0)) : text;
+function beginningOf(memory) {
+  const [text, name] = [legible(memory.beginning), legible(nameOf(memory)).replace(/…$/u, "")];
+  const rest = text.startsWith(name) ? text.slice(name.length) : text;
   const isCut = memory.content_length > memory.beginning.length;
-  return rest.replace(/^[\s.:]+/u, "") + (isCut ? "…" : "");
+  return rest.replace(/^[\s.:·]+/u, "") + (isCut ? "…" : "");
 }
 
-export const Marked = ({ text, pattern }) => pieces(text, pattern).map(([part, hit]) => (hit ? html`<mark>${part}</mark>` : part));
+const Marked = ({ text, pattern }) => pieces(text, pattern).map(([part, hit]) => (hit ? html`<mark>${part}</mark>` : part));
 
 /* Where a memory is from, in one line. */
-export function Facts({ memory, session = true }) {
+function Facts({ memory, session = true }) {
   const facts = [
     nameOfKind(memory.memory_type),
     memory.agent_id && html`<bdi>${memory.agent_id}</bdi>`,
-    html`<${Ago} time=${memory.created_at} />`,
-    session && memory.session_id && html`<bdi>${cut(memory.session_id, 40)}</bdi>`,
+    html`<${At} time=${memory.created_at} />`,
+    session && !report && memory.session_id && html`<bdi>${cut(memory.session_id, 40)}</bdi>`,
     memory.task_code && html`<bdi>${cut(memory.task_code, 30)}</bdi>`,
     memory.session_iter > 1 && `iteration ${memory.session_iter}`,
     memory.access_count > 0 && `read ${count(memory.access_count, "time")}`,
@@ -92,12 +200,12 @@ export function Facts({ memory, session = true }) {
 }
 
 /* A memory, or a file, in addresses. */
-export const pageOf = ({ memory_id: id, path }) => (id ? link(`/memory/${id}`) : link("/file", { path }));
+const pageOf = ({ memory_id: id, path }) => (id ? link(`/memory/${id}`) : link("/file", { path }));
 
-export const MemoryLink = ({ id, children, ...others }) => html`<a href=${link(`/memory/${id}`)} ...${others}>${children}</a>`;
+const MemoryLink = ({ id, children, ...others }) => html`<a href=${link(`/memory/${id}`)} ...${others}>${children}</a>`;
 
 /* The only place that parses HTML: Python's rendering of a text, which contains no tag of the text itself. */
-export function Rendered({ markup, title }) {
+function Rendered({ markup, title }) {
   const place = useRef();
   useLayoutEffect(() => {
     place.current.innerHTML = markup;
@@ -108,12 +216,49 @@ export function Rendered({ markup, title }) {
   return html`<div class="text" dir="auto" ref=${place}></div>`;
 }
 
-export const Failure = ({ error }) => error && html`<p class="notice" role="alert">${error.message}</p>`;
+const Failure = ({ error }) => error && html`<p class="notice" role="alert">${error.message}</p>`;
+
+/* The part of a text around the first match of a pattern. */
+function around(text, pattern) {
+  const flat = legible(text);
+  const first = pattern ? flat.search(pattern) : -1;
+  const start = first > 120 ? flat.slice(0, first - 80).lastIndexOf(" ") + 1 : 0;
+  return (start ? "… " : "") + cut(flat.slice(start), 320);
+}
+
+/* Names and numbers at the head of a page. */
+const Figures = ({ figures }) => html`<dl class="figures">${figures.map(([value, name]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+
+function Table({ caption, headings, rows }) {
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
+    <caption>${caption}</caption>
+    <thead><tr>${headings.map((heading) => html`<th scope="col">${heading}</th>`)}</tr></thead>
+    <tbody>${rows.map(([first, ...others]) => html`<tr><th scope="row">${first}</th>${others.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+/* A chart's numbers, made when they are asked for. */
+function AsTable({ summary, make }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<details class="table-view" onToggle=${(event) => setOpen(event.target.open)}><summary>${summary}</summary>${isOpen && html`<${Table} ...${make()} />`}</details>`;
+}
+
+/* An element, and how wide it is. */
+function useWidth() {
+  const place = useRef();
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
+    watch.observe(place.current);
+    return () => watch.disconnect();
+  }, []);
+  return [place, width];
+}
 
 /* --- Changes --- */
 
 /* A button that opens a dialog. `act` gets the form's data; what it throws is shown, and the dialog stays. */
-export function Asking({ name, title, does, cancel = "Cancel", risky = false, act, children }) {
+function Asking({ name, title, does, cancel = "Cancel", risky = false, act, children }) {
   const dialog = useRef();
   const [error, setError] = useState(null);
   const open = () => {
@@ -144,7 +289,7 @@ export function Asking({ name, title, does, cancel = "Cancel", risky = false, ac
 }
 
 /* Lets the newer of two memories supersede the older one; `id`: the memory of the page. */
-export function Replace({ id, other, isCopy, attempt, name }) {
+function Replace({ id, other, isCopy, attempt, name }) {
   const [newer, older] = [Math.max(id, other), Math.min(id, other)];
   const act = () => attempt(`memories/${newer}/${isCopy ? "copies" : "older"}/${older}`, "PUT", { undo: [`memories/${newer}/older/${older}`, "DELETE"] });
   const said = isCopy ? "Merge" : name ?? (newer === id ? "This replaces it" : "It replaces this");
@@ -154,7 +299,7 @@ export function Replace({ id, other, isCopy, attempt, name }) {
 
 /* --- Controls -------------------------------------------------------------------------------------------------------- */
 
-export function Choice({ name, label, value, options, onChoose }) {
+function Choice({ name, label, value, options, onChoose }) {
   return html`<div class="field">
     <label for=${name}>${label}</label>
     <select id=${name} value=${value} onChange=${(event) => onChoose(event.target.value)}>
@@ -164,7 +309,7 @@ export function Choice({ name, label, value, options, onChoose }) {
 }
 
 /* `onChoose` gets what was entered, `onType` what is being typed. */
-export function Entry({ name, label, value, onChoose, onType = () => {}, type = "text", ...others }) {
+function Entry({ name, label, value, onChoose, onType = () => {}, type = "text", ...others }) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);
   const keep = (event) => {
@@ -177,7 +322,7 @@ export function Entry({ name, label, value, onChoose, onType = () => {}, type = 
   </div>`;
 }
 
-export const kindOptions = (all, files) => [["", all], ...Object.entries(KINDS), ...(files ? [["memory_file", "Memory files"]] : [])];
+const kindOptions = (all, files) => [["", all], ...Object.entries(KINDS), ...(files ? [["memory_file", "Memory files"]] : [])];
 
-export const size = (bytes) => (bytes < 1e6 ? `${number.format(Math.ceil(bytes / 1e3))} kB` : `${number.format(Math.round(bytes / 1e5) / 10)} MB`);
+const size = (bytes) => (bytes < 1e6 ? `${number.format(Math.ceil(bytes / 1e3))} kB` : `${number.format(Math.round(bytes / 1e5) / 10)} MB`);
 

@@ -1,11 +1,6 @@
 /* What may be out of date, line by line: what later memories on a subject replace, and what nobody reads. */
 
-import { html, useEffect, useRef } from "./preact-htm.js";
-import { count } from "./shared.js";
-import { link, useAnswer } from "./live.js";
-import { Ago, beginningOf, Failure, Glyph, MemoryLink, nameOf, nameOfKind, Replace } from "./parts.js";
-
-export function Review({ params, server, attempt }) {
+function Review({ params, server, attempt }) {
   const session = params.get("session") ?? "";
   const { data, error } = useAnswer("review", { session }, server.version);
   const lines = (data?.lines ?? []).filter((line) => !(line.id in server.deleting));
@@ -56,7 +51,7 @@ function Conflict({ line, attempt }) {
 function Side({ name, memory }) {
   const begun = { ...memory, beginning: memory.content, memory_id: memory.id, content_length: memory.content.length };
   return html`<div>
-    <p class="facts">${name}: <${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${memory.id} · <bdi>${memory.agent_id}</bdi> · <${Ago} time=${memory.created_at} /></p>
+    <p class="facts">${name}: <${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${memory.id} · <bdi>${memory.agent_id}</bdi> · <${At} time=${memory.created_at} /></p>
     <h2><${MemoryLink} id=${memory.id} dir="auto">${nameOf(begun)}<//></h2>
     <p dir="auto">${beginningOf(begun)}</p>
     ${memory.session_id && html`<p class="facts">in <a href=${link("/review", { session: memory.session_id })}><bdi>${memory.session_id}</bdi></a></p>`}
@@ -66,7 +61,7 @@ function Side({ name, memory }) {
 function Unread({ line, attempt }) {
   return html`<li class="line"><${Glyph} kind=${line.memory_type} />
     <div><${MemoryLink} id=${line.id} dir="auto">${nameOf({ ...line, beginning: line.content, memory_id: line.id })}<//>
-      <p class="facts">${nameOfKind(line.memory_type)} · <bdi>${line.agent_id}</bdi> · <${Ago} time=${line.created_at} />
+      <p class="facts">${nameOfKind(line.memory_type)} · <bdi>${line.agent_id}</bdi> · <${At} time=${line.created_at} />
         ${attempt && html` <button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/pin`, "PUT", { undo: [`memories/${line.id}/pin`, "DELETE"] })}>Pin</button>
           <button type="button" class="small risky" onClick=${() => attempt(`memories/${line.id}/deletion`, "PUT")}>Delete</button>`}</p></div>
   </li>`;

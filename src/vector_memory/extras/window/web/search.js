@@ -1,19 +1,14 @@
 /* Search as agents do: the same results in the same order, how they were measured, and the answer that an agent gets. */
 
-import { html } from "./preact-htm.js";
-import { copyText, count, cut, number } from "./shared.js";
-import { link, rename, useAnswer } from "./live.js";
-import { Choice, Entry, Facts, Failure, Glyph, KINDS, kindOptions, legible, Marked, MemoryLink, nameOf } from "./parts.js";
-
 const TYPING = 50; // milliseconds; a search that is out of date is cancelled, here and on the server
 
 const GRAINS = { chunk: "Passages", section: "Sections", document: "Whole memories" };
 const MODES = [["", "Meaning and words"], ["vector", "Meaning only"], ["keyword", "Words only"]];
 const VIEWS = { results: "Results", why: "Why, or why not", agent: "As an agent gets it" };
-const MATCHES = { strong: "answers it", related: "related", weak: "weak" };
+const MATCHES = { strong: "strong match", related: "related", weak: "weak" };
 const FIELDS = ["q", "grain", "kind", "mode", "agent", "session", "since", "until", "view", "missed", "form"];
 
-export function Search({ params, server }) {
+function Search({ params, server }) {
   const asked = Object.fromEntries(FIELDS.map((name) => [name, params.get(name) ?? ""]));
   asked.grain ||= "chunk";
   asked.view ||= "results";
@@ -49,7 +44,7 @@ export function Search({ params, server }) {
 
 /* A pattern for words that begin like one of these stems, or null. */
 function wordsLike(stems) {
-  const escaped = stems.map((stem) => stem.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&"));
+  const escaped = stems.map(escapedForPattern);
   return escaped.length ? new RegExp(`(?<![\\p{L}\\p{N}])(?:${escaped.join("|")})[\\p{L}\\p{N}]*`, "giu") : null;
 }
 
@@ -99,14 +94,6 @@ function FoundInFile({ result, pattern }) {
 }
 
 const ScoreShown = ({ score }) => html`<p class="score" title="Score, 0 to 1: what results are sorted by"><b>${figure(score)}</b><meter min="0" max="1" value=${score ?? 0} aria-label="Score"></meter></p>`;
-
-/* The part of a text around the first word of the question. */
-function around(text, pattern) {
-  const flat = legible(text);
-  const first = pattern ? flat.search(pattern) : -1;
-  const start = first > 120 ? flat.slice(0, first - 80).lastIndexOf(" ") + 1 : 0;
-  return (start ? "… " : "") + cut(flat.slice(start), 320);
-}
 
 /* --- Why ------------------------------------------------------------------------------------------------------------- */
 
