@@ -245,7 +245,8 @@ def test_neighbours_equal_a_sort_by_all_cosines(vectors: NDArray[np.float32]) ->
         assert row not in {at for at, _ in found}
 
 
-TAGS = {*"p h2 h3 h4 h5 h6 a span em strong s code pre blockquote hr br ul ol li table thead tbody tr th td".split()}
+TAGS = set(re.findall(r"\w+", "p h2 h3 h4 h5 h6 a span em strong s code pre blockquote hr br ul ol li"))
+TAGS |= {"table", "thead", "tbody", "tr", "th", "td"}
 
 
 class MarkupReader(HTMLParser):

@@ -169,13 +169,13 @@ def test_home_says_what_the_doctor_found_and_what_to_do(
     found = [fine("disk", "9 GB free."), fixable("permissions", "<b>Others</b> read it."), fine("log", "It is empty.")]
     with serving(filled, examine=lambda: Report("memory.db", {"place": found})) as ui:
         shown = opening(ui)
-        shown.click(".figures >> text=finding of the doctor")
+        shown.click(".figures >> text=health finding")
         assert "permissions: <b>Others</b> read it." in shown.inner_text("section:focus")
         assert shown.inner_text("section:focus code") == "vector-memory doctor --fix"
         found.pop(1)
-        shown.click("text=Examine again")
+        shown.click("text=Check again")
         playwright.expect(shown.locator(".figures")).to_contain_text("Healthy")
-        assert "All 2 checks of vector-memory doctor are fine." in shown.inner_text("main")
+        assert "All 2 checks of vector-memory doctor passed." in shown.inner_text("main")
         shown.close()
 
 
@@ -341,7 +341,7 @@ def test_a_foreign_page_in_the_same_browser_reads_and_changes_nothing(
     popup.evaluate("base => { location.href = base }", ui.base)
     playwright.expect(popup.locator("h1")).to_have_text("This page is closed")
     shown.reload()
-    playwright.expect(shown.locator("main h1")).to_have_text("What happened lately")
+    playwright.expect(shown.locator("main h1")).to_have_text("Overview")
     assert shown.locator(".toast").count() == 0
     assert filled.count_memories() == 4
 
@@ -565,7 +565,7 @@ class TestReview:
         lines = shown.locator(".conflict")
         playwright.expect(lines).to_have_count(3)
         assert "8080 → 9090" in lines.first.inner_text()
-        lines.first.locator("text=The later one replaces it").press("Enter")
+        lines.first.locator("text=Mark as outdated").press("Enter")
         playwright.expect(lines).to_have_count(2)
         assert filled.get_memory_page(1).memory.superseded_by == [2]
         assert shown.evaluate("document.activeElement.closest('.conflict') !== null")
@@ -574,7 +574,7 @@ class TestReview:
         shown.click(".toast button")
         playwright.expect(lines).to_have_count(2)
         visit(shown, "#/memory/1")
-        later = shown.locator("aside section", has_text="Later on its subject")
+        later = shown.locator("aside section", has_text="Newer on this topic")
         assert (later.count(), later.locator("button").count()) == (1, 0)
         visit(shown, "#/review")
         lines.last.locator("text=Both are right").click()

@@ -74,7 +74,7 @@ class Edits:
     def _route(self, path: str, method: str, act: Callable[[Request], Awaitable[Any]]) -> Route:
         async def endpoint(request: Request) -> Response:
             if self._read_only:
-                raise AccessDeniedError("This page only reads: start it without --read-only.")
+                raise AccessDeniedError("This page is read-only. Restart it without --read-only to edit.")
             return JSONResponse(await act(request))
 
         return Route(path, endpoint, methods=[method])

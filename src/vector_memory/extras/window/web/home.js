@@ -1,4 +1,4 @@
-/* What happened lately. */
+/* The overview: what happened lately, and whether the memory is healthy. */
 
 const ACTIVE_SECONDS = 10 * 60;
 const LATEST = 6;
@@ -17,7 +17,7 @@ function Home({ server, change }) {
   const checkup = useCheckup(data?.stats.total_memories > 0);
   if (!data) return html`<${Failure} error=${error} />`;
   if (!data.stats.total_memories) return html`<${Empty} place=${data.place} />${!data.read_only && html`<${Import} change=${change} />`}`;
-  return html`<h1>What happened lately</h1>
+  return html`<h1>Overview</h1>
     <p class="summary">The memory <bdi>${data.place}</bdi>${data.read_only ? ", read-only" : ""}</p>
     <form role="search" aria-label="Search the memory" class="ask" onSubmit=${search}>
       <input name="q" class="question" type="search" aria-label="Question" autocomplete="off" placeholder="Ask as an agent would" />
@@ -33,7 +33,7 @@ function Home({ server, change }) {
         <${Sessions} sessions=${data.sessions} total=${data.total_sessions} />
       </section>
       <section class="panel" aria-labelledby="latest-title">
-        <h2 id="latest-title">Stored last</h2>
+        <h2 id="latest-title">Recent</h2>
         <ul class="plain">
           ${(latest.data?.memories ?? []).map(
             (memory) => html`<li key=${pageOf(memory)} class="line">
@@ -75,7 +75,7 @@ function Import({ change }) {
     <//> <span role="status">${said}</span>`;
 }
 
-/* What the doctor finds; it takes a while, so Home does not wait for it. */
+/* What the doctor finds; it takes a while, so the overview does not wait for it. */
 function useCheckup(wanted) {
   const [asked, setAsked] = useState({});
   const { data, error, isOld } = useAnswer(wanted ? "checkup" : null, asked, 0);
@@ -83,10 +83,10 @@ function useCheckup(wanted) {
 }
 
 function Health({ data, error, isWaiting, again }) {
-  const fine = data && !data.findings.length && `All ${data.checks} checks of vector-memory doctor are fine.`;
+  const fine = data && !data.findings.length && `All ${data.checks} checks of vector-memory doctor passed.`;
   return html`<div class="title"><p class="hint" role="status">
-        ${isWaiting ? "The doctor is examining the memory …" : html`${fine} ${data && html`Examined <${At} time=${data.examined_at} />.`}`}</p>
-      <button type="button" class="quiet" disabled=${isWaiting} onClick=${again}>Examine again</button></div>
+        ${isWaiting ? "Checking the memory …" : html`${fine} ${data && html`Checked <${At} time=${data.examined_at} />.`}`}</p>
+      <button type="button" class="quiet" disabled=${isWaiting} onClick=${again}>Check again</button></div>
     <${Failure} error=${error} />
     <ul class="plain">${(data?.findings ?? []).map(
       (one) => html`<li key=${one.name} class="line"><div>
@@ -104,7 +104,7 @@ function figuresOfMemory({ stats, sessions, checkup, health }) {
     ? [number.format(stats.pending_vectors), "vectors being computed"]
     : lacking > 0
       ? [number.format(lacking), "lack vectors: run vector-memory backfill"]
-      : ["Ready", "all found by meaning and by words"];
+      : ["Up to date", "search index"];
   return [
     [number.format(stats.total_memories), stats.total_memories === 1 ? "memory" : "memories"],
     [number.format(stats.total_sessions), `session${stats.total_sessions === 1 ? "" : "s"}${active ? `, ${active} active now` : ""}`],
@@ -116,9 +116,9 @@ function figuresOfMemory({ stats, sessions, checkup, health }) {
 }
 
 function found({ data, error }, show) {
-  if (!data) return error ? ["–", "not examined"] : ["Checking …", "by the doctor"];
-  if (!data.findings.length) return ["Healthy", "says the doctor"];
-  return [number.format(data.findings.length), html`<button type="button" class="link" onClick=${show}>finding${data.findings.length === 1 ? "" : "s"} of the doctor</button>`];
+  if (!data) return error ? ["–", "health: not checked"] : ["Checking …", "health"];
+  if (!data.findings.length) return ["Healthy", "all checks passed"];
+  return [number.format(data.findings.length), html`<button type="button" class="link" onClick=${show}>health finding${data.findings.length === 1 ? "" : "s"}</button>`];
 }
 
 function Sessions({ sessions, total }) {

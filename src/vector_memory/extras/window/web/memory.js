@@ -70,7 +70,7 @@ function EditTools({ memory, isLeaving, change, attempt }) {
     return change(older, "PUT", { undo: [older, "DELETE"] });
   };
   const isNote = memory.memory_type === "tagged_memory"; // its tags have canonical forms, which only agents give
-  return html`<button type="button" class="quiet" aria-pressed=${Boolean(memory.pinned)} title="Agents are told of it first, and no policy removes it" onClick=${() => attempt(`${path}/pin`, memory.pinned ? "DELETE" : "PUT")}>Pin</button>
+  return html`<button type="button" class="quiet" aria-pressed=${Boolean(memory.pinned)} title="Agents see it first, and no retention policy removes it" onClick=${() => attempt(`${path}/pin`, memory.pinned ? "DELETE" : "PUT")}>Pin</button>
     <${Asking} name="Edit …" title="Edit title, description and tags" does="Save" act=${amend}>
       <p class="hint">The text itself never changes: agents may have relied on it.</p>
       <label for="edit-title">Title</label><input id="edit-title" name="title" maxlength="500" defaultValue=${memory.title ?? ""} />
@@ -100,7 +100,7 @@ function Origin({ memory, edits }) {
   const project = typeof memory.metadata.project === "string" ? memory.metadata.project : null;
   const shown = ["category", "parent_report_id", ...(project ? ["project"] : [])];
   const rest = Object.entries(memory.metadata).filter(([name]) => !shown.includes(name));
-  return html`<section class="panel"><h2>Where it is from</h2><dl class="pairs">
+  return html`<section class="panel"><h2>Details</h2><dl class="pairs">
     ${pair("Stored", html`<${At} time=${memory.created_at} />`)}
     ${pair("Superseded by", others(memory.superseded_by))}
     ${pair("Supersedes", others(memory.supersedes))}
@@ -121,11 +121,11 @@ function Origin({ memory, edits }) {
 
 const isLinked = (memory, id) => [...(memory.supersedes ?? []), ...(memory.superseded_by ?? [])].includes(id);
 
-/* Newer memories that seem to be on the same subject. */
+/* Newer memories that seem to be on the same topic. */
 function Later({ memory, later, more, nearest, edits }) {
   const isCopy = (one) => nearest.some((near) => near.memory_id === one.id && near.is_copy);
   if (!later.length) return null;
-  return html`<section class="panel"><h2>Later on its subject</h2><ul class="plain">
+  return html`<section class="panel"><h2>Newer on this topic</h2><ul class="plain">
     ${later.map(
       (one) => html`<li key=${one.id} class="line">
         <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//>

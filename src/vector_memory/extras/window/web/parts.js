@@ -292,8 +292,8 @@ function Asking({ name, title, does, cancel = "Cancel", risky = false, act, chil
 function Replace({ id, other, isCopy, attempt, name }) {
   const [newer, older] = [Math.max(id, other), Math.min(id, other)];
   const act = () => attempt(`memories/${newer}/${isCopy ? "copies" : "older"}/${older}`, "PUT", { undo: [`memories/${newer}/older/${older}`, "DELETE"] });
-  const said = isCopy ? "Merge" : name ?? (newer === id ? "This replaces it" : "It replaces this");
-  const why = isCopy ? `Memory ${newer} says all that memory ${older} says: it replaces it, and gets its tags` : `Searches leave memory ${older} out from now on`;
+  const said = isCopy ? "Merge" : name ?? (newer === id ? "Mark as outdated" : "Mark this one as outdated");
+  const why = isCopy ? `Memory ${newer} repeats all of memory ${older}: it replaces it, and gets its tags` : `Memory ${newer} replaces memory ${older}: searches leave it out from now on`;
   return html`<button type="button" class="small" title=${why} onClick=${act}>${said}</button>`;
 }
 

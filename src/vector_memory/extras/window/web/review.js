@@ -12,8 +12,8 @@ function Review({ params, server, attempt }) {
     <p class="summary">What may be out of date${session && html` in session <bdi>${session}</bdi>. <a href="#/review">All sessions</a>`}</p>
     <${Failure} error=${error} />
     <div ref=${place} tabindex="-1">
-      ${lines.length === 0 && html`<p class="nothing">Nothing to review: no memory has a later one on its subject, and none is old and unread.</p>`}
-      ${conflicts.length > 0 && html`<p class="outcome">${count(conflicts.length, "memory has", "memories have")} a later one on the subject. Does the later one replace the earlier?</p>`}
+      ${lines.length === 0 && html`<p class="nothing">Nothing to review: no memory has a newer one on its topic, and none is old and unread.</p>`}
+      ${conflicts.length > 0 && html`<p class="outcome">${count(conflicts.length, "memory has", "memories have")} a newer one on the topic. Is the earlier one outdated?</p>`}
       ${conflicts.map((line) => html`<${Conflict} key=${line.id} line=${line} attempt=${edits} />`)}
       ${unread.length > 0 && html`<section class="panel" aria-labelledby="unread-title"><h2 id="unread-title">Never read in 30 days</h2>
         <ul class="plain">${unread.map((line) => html`<${Unread} key=${line.id} line=${line} attempt=${edits} />`)}</ul></section>`}
@@ -40,10 +40,10 @@ function Conflict({ line, attempt }) {
   return html`<section class="panel conflict" aria-label=${`Memory ${line.id} and memory ${line.later.id}`}>
     <div class="halves"><${Side} name="Earlier" memory=${line} /><${Side} name="Later" memory=${line.later} /></div>
     ${line.differences?.length > 0 && html`<ul class="differences">${line.differences.map((one) => html`<li key=${one} dir="auto">${one}</li>`)}</ul>`}
-    ${line.is_repeated && html`<p class="hint">The later one says all that the earlier one says.</p>`}
+    ${line.is_repeated && html`<p class="hint">The later one repeats all of the earlier one.</p>`}
     ${attempt && html`<div class="tools">
-      <${Replace} id=${line.id} other=${line.later.id} isCopy=${line.is_repeated} attempt=${attempt} name="The later one replaces it" />
-      <button type="button" class="small" title="No longer name what was stored so far as later on its subject" onClick=${() => attempt(`memories/${line.id}/later`, "DELETE")}>Both are right</button>
+      <${Replace} id=${line.id} other=${line.later.id} isCopy=${line.is_repeated} attempt=${attempt} name="Mark as outdated" />
+      <button type="button" class="small" title="Stop listing the memories stored so far as newer on this topic" onClick=${() => attempt(`memories/${line.id}/later`, "DELETE")}>Both are right</button>
     </div>`}
   </section>`;
 }

@@ -71,7 +71,7 @@ function Result({ result, pattern }) {
     <div>
       <h2><${Glyph} kind=${result.memory_type} /> <${MemoryLink} id=${result.memory_id} dir="auto">${nameOf({ ...result, title: result.title ?? path.split(" › ")[0] })}<//>
         ${result.match && html` <span class=${`badge ${result.match}`}>${MATCHES[result.match]}</span>`}
-        ${(result.later ?? []).map(({ id }) => html` <${MemoryLink} id=${id} class="badge" title="A later memory on its subject">may be outdated: see ${id}<//>`)}</h2>
+        ${(result.later ?? []).map(({ id }) => html` <${MemoryLink} id=${id} class="badge" title="Newer on this topic">may be outdated: see ${id}<//>`)}</h2>
       ${path.includes("›") && html`<p class="path" dir="auto">${path}</p>`}
       <p class="excerpt" dir="auto"><${Marked} text=${around(result.text, pattern)} pattern=${pattern} /></p>
       <${Facts} memory=${result} />
