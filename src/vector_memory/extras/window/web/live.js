@@ -151,6 +151,8 @@ function address() {
   return { path: path || "/", params: new URLSearchParams(rest ?? "") };
 }
 
+const LIST = report ? "/" : "/memories"; // where all memories are listed
+
 const link = (path, params = {}) => `#${path}${query(params) ? `?${query(params)}` : ""}`;
 
 /* Names the state of the page in its address without a new entry in the history: while typing. */

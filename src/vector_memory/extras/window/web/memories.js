@@ -9,7 +9,7 @@ function Memories({ params, server, change }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
   const charts = report || params.get("charts");
   const shown = { ...filters, charts: params.get("charts") };
-  const choosing = (values) => rename("/memories", { ...shown, ...values });
+  const choosing = (values) => rename(LIST, { ...shown, ...values });
   const choose = (name) => (value) => choosing({ [name]: value.trim() });
   const used = FILTERS.filter((name) => filters[name]);
   const dated = (name) => (filters[name].includes("T") ? { key: `${name}-time`, type: "datetime-local", step: 1 } : { key: name, type: "date" });
@@ -36,10 +36,10 @@ function Memories({ params, server, change }) {
     </form>
     <div class="title"><p class="outcome" role="status">
       ${total !== null && `${inWords(total - files, files)}${used.length ? " match" : ""}`}
-      ${used.length > 0 && html` · <a href="#/memories">Show all</a>`}
-      ${superseded > 0 && html` · <a href=${link("/memories", { ...shown, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
+      ${used.length > 0 && html` · <a href=${link(LIST, { charts: shown.charts })}>Show all</a>`}
+      ${superseded > 0 && html` · <a href=${link(LIST, { ...shown, state: "any" })}>${count(superseded, "superseded memory", "superseded memories")}</a> left out`}
     </p>
-    <div class="tools">${total > files && !report && html`<a class="button quiet" href=${link("/memories", { ...filters, charts: charts ? "" : "shown" })}>${charts ? "Only the list" : "Timeline and map"}</a>`}
+    <div class="tools">${total > files && !report && html`<a class="button quiet" href=${link(LIST, { ...filters, charts: charts ? "" : "shown" })}>${charts ? "Only the list" : "Timeline and map"}</a>`}
     ${used.some((name) => filters[name] !== "any") && total > files && !server.read_only && html`<${DeleteListed} filters=${filters} total=${total - files} change=${change} />`}</div></div>
     ${charts && total > files && html`<${Charts} filters=${filters} server=${server} choose=${choosing} />`}
     <${List} key=${query(filters)} filters=${filters} server=${server} onCounts=${setCounts} />`;
@@ -164,7 +164,7 @@ function List({ filters, server, onCounts }) {
   useKeptPlace(known, place, top);
   const places = Array.from({ length: Math.max(0, end - first) }, (_, at) => first + at);
   return html`<${Failure} error=${known.error} />
-    ${known.total === 0 && html`<p class="nothing">No memory matches. <a href="#/memories">Show all</a>, or use fewer filters.</p>`}
+    ${known.total === 0 && html`<p class="nothing">No memory matches. <a href=${link(LIST)}>Show all</a>, or use fewer filters.</p>`}
     <ul class="list plain" ref=${place} style=${{ height: `${(known.total ?? 0) * ROW}px` }} onKeyDown=${walk}>
       ${places.map((at) => {
         const memory = known.rows.get(at);

@@ -5,7 +5,7 @@ function MemoryPage({ id, server, change, attempt }) {
   const [raw, setRaw] = useState(false);
   const isLeaving = id in server.deleting;
   useEffect(() => scrollTo({ top: 0, behavior: "instant" }), [id]);
-  if (error) return html`<h1>Memory ${id}</h1><p class="notice" role="alert">${error.message}</p><a href="#/memories">All memories</a>`;
+  if (error) return html`<h1>Memory ${id}</h1><p class="notice" role="alert">${error.message}</p><a href=${link(LIST)}>All memories</a>`;
   if (!data || isOld) return null;
   const { memory } = data;
   const name = nameOf({ ...memory, text: memory.content, memory_id: id });
@@ -89,7 +89,7 @@ function EditTools({ memory, isLeaving, change, attempt }) {
 const pair = (name, value) => value && html`<div key=${name}><dt>${name}</dt><dd dir="auto">${value}</dd></div>`;
 
 function Origin({ memory, edits }) {
-  const filter = (name, value) => value && html`<a href=${link("/memories", { [name]: value })}>${value}</a>`;
+  const filter = (name, value) => value && html`<a href=${link(LIST, { [name]: value })}>${value}</a>`;
   const release = (other) => {
     const [newer, older] = [Math.max(memory.id, other), Math.min(memory.id, other)];
     const path = `memories/${newer}/older/${older}`;

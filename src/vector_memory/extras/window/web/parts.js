@@ -162,7 +162,7 @@ const On = ({ time }) => html`<time datetime=${time} title=${exact.format(new Da
 /* A Markdown text as it is read, in one line. Headings stay apart from what follows them. */
 function legible(text) {
   const bare = text.replace(/^---\n.*?\n---\n/su, "").replace(/<!-{2}.*?(-->|$)/gsu, " ").replace(/!?\[([^\]]*)\]\([^)]*\)?/gu, "$1");
-  const apart = bare.replace(/^ {0,3}#{1,6} +(.*?)[ #]*$/gmu, "$1 · ");
+  const apart = bare.replace(/^ {0,3}#{1,6} +(.*?)[ #]*(?:\{ *#[^{}\n]*\})?$/gmu, "$1 · ");
   return plain(apart.replace(/[*`|]+|^ *>|:?-{3,}:?/gmu, " ")).replace(/ ([,.;:!?])/gu, "$1").replace(/ ·$/u, "");
 }
 
@@ -173,7 +173,7 @@ const shortened = (text) => (text.length > NAME ? `${text.slice(0, NAME).replace
 const firstLine = (text) => text.replace(/^---\n.*?\n---\n/su, "").split("\n").map(legible).find((line) => /[\p{L}\p{N}]/u.test(line)) ?? "";
 
 /* The name of a memory, everywhere: its title, or the first line of its text. */
-const nameOf = (memory) => plain(memory.title ?? "").replace(/^#+ /u, "") || shortened(firstLine(memory.beginning ?? memory.text ?? "")) || `Memory ${memory.memory_id}`;
+const nameOf = (memory) => plain(memory.title ?? "").replace(/^#+ | *\{ *#[^{}]*\}$/gu, "") || shortened(firstLine(memory.beginning ?? memory.text ?? "")) || `Memory ${memory.memory_id}`;
 
 /* The first words, without those that are the title. */
 function beginningOf(memory) {
