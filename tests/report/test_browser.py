@@ -137,6 +137,17 @@ def test_a_mark_tells_what_it_is_and_opens_its_document(shown: playwright.Page, 
     playwright.expect(shown.locator(".entry")).to_have_count(5)
 
 
+def test_the_list_is_where_it_was_left_after_a_memory_was_read(shown: playwright.Page) -> None:
+    shown.locator(".entry").last.scroll_into_view_if_needed()
+    shown.wait_for_function("scrollY > 300")
+    before = shown.evaluate("scrollY")
+    shown.locator(".entry").last.click()
+    shown.wait_for_selector("article")
+    assert shown.evaluate("scrollY") == 0
+    shown.go_back()
+    shown.wait_for_function("before => Math.abs(scrollY - before) < 2", arg=before)
+
+
 def test_the_charts_work_from_the_keyboard(shown: playwright.Page) -> None:
     def active() -> str | None:
         return shown.get_attribute("#timeline", "aria-activedescendant")

@@ -157,7 +157,7 @@ const link = (path, params = {}) => `#${path}${query(params) ? `?${query(params)
 
 /* Names the state of the page in its address without a new entry in the history: while typing. */
 function rename(path, params) {
-  history.replaceState(null, "", link(path, params));
+  history.replaceState(history.state, "", link(path, params));
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 

@@ -162,6 +162,7 @@ function List({ filters, server, onCounts }) {
     }
   }, [first, end, known]);
   useKeptPlace(known, place, top);
+  useLeftPlace();
   const places = Array.from({ length: Math.max(0, end - first) }, (_, at) => first + at);
   return html`<${Failure} error=${known.error} />
     ${known.total === 0 && html`<p class="nothing">No memory matches. <a href=${link(LIST)}>Show all</a>, or use fewer filters.</p>`}
@@ -187,6 +188,26 @@ function useKeptPlace(known, place, top) {
     }
     held.current = memory ? { at, page: pageOf(memory) } : null;
   }, [known]);
+}
+
+const left = new Map(); // how far lists were scrolled, by entry of the history
+
+/* Goes back to where a list was left, as soon as the page is as long again. */
+function useLeftPlace() {
+  useEffect(() => {
+    const key = history.state?.key ?? Math.random();
+    history.replaceState({ key }, "");
+    const [y, end] = [left.get(key) ?? 0, performance.now() + 1000];
+    const goBack = () => {
+      if (scrollY >= y - 1 || performance.now() > end) return;
+      scrollTo({ top: y, behavior: "instant" });
+      requestAnimationFrame(goBack);
+    };
+    goBack();
+    const keep = () => left.set(key, scrollY);
+    addEventListener("scroll", keep, { passive: true });
+    return () => removeEventListener("scroll", keep);
+  }, []);
 }
 
 /* A row is drawn again only if something in it is new, and not whenever the list is scrolled. */
