@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from from_npm import folder
 from report_page import HOSTILE, WORD
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: uv run --group browser pytest")
@@ -15,6 +16,9 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or set CHROMIUM")
 
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+
+THEMES = [{"viewport": WIDE, "color_scheme": scheme} for scheme in ("light", "dark")]
+AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -209,9 +213,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(shown: playwright.Page) -> 
         assert shown.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
-@pytest.mark.parametrize(
-    "shown", [{"viewport": WIDE, "color_scheme": scheme} for scheme in ("light", "dark")], indirect=True
-)
+@pytest.mark.parametrize("shown", THEMES, indirect=True)
 def test_the_theme_is_the_systems_until_the_other_is_chosen(shown: playwright.Page) -> None:
     def brightness() -> int:
         colour = shown.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -229,3 +231,20 @@ def test_a_printed_page_has_the_text_and_no_controls(shown: playwright.Page) -> 
     assert text.is_visible()
     assert not shown.locator(".top").is_visible()
     assert not shown.locator("text=As stored").is_visible()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: uv run python tests/from_npm.py ui")
+@pytest.mark.parametrize(
+    "shown",
+    [{"viewport": WIDE, "color_scheme": scheme, "bypass_csp": True} for scheme in ("light", "dark")],
+    indirect=True,
+)
+def test_axe_finds_nothing(shown: playwright.Page) -> None:
+    for summary in shown.locator("summary").all():
+        summary.click()
+    shown.select_option("#colour", "agent")
+    shown.locator("#timeline").focus()
+    shown.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    assert shown.evaluate("axe.run().then(found => found.violations)") == []
+    opened_memory(shown, 5)
+    assert shown.evaluate("axe.run().then(found => found.violations)") == []

@@ -1,7 +1,7 @@
 """What a page shows of a session, or of the memories that filters name: their texts, and their places on a map."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ AT_ONCE = 1_000
 TEXTS_AT_ONCE = 100
 """Memories read at a time, so that only the texts for the page stay in memory."""
 
-BEGINNING = 400
+BEGINNING = 200
 """Characters of the beginning of a text."""
 
 WITHOUT_TEXT = {"content": None, "html": None}
@@ -56,6 +56,8 @@ def session_data(storage: Storage, session_id: str, progress: Progress = lambda 
     shown, near = on_map(moments, ids, vectors), dict(zip(ids, nearest_neighbours(vectors, NEIGHBOURS), strict=True))
     for done, (mark, memory) in enumerate(zip(shown["memories"], memories, strict=True), start=1):
         mark.update(details_of(memory) | ({} if memory.id in texts else WITHOUT_TEXT))
+        if memory.id in texts:
+            del mark["beginning"]  # the text has it
         mark["near"] = [[ids[other], round(cosine, 3)] for other, cosine in near.get(memory.id, [])]
         progress(done, len(memories))
     return {"session": session_id, "written": utc_now(), "total": total, "texts": len(texts), **shown}
@@ -96,7 +98,8 @@ def on_map(moments: Sequence[Moment], ids: Sequence[int], vectors: NDArray[np.fl
     """Return memories with their points on the map. `share`: how much of their differences the map shows, 0 to 1."""
     projection = project(vectors)
     points = dict(zip(ids, projection.points.round(4).tolist(), strict=True))
-    marks = [asdict(moment) | {"point": points.get(moment.memory_id)} for moment in moments]
+    names = [field.name for field in fields(Moment)]
+    marks = [{name: getattr(one, name) for name in names} | {"point": points.get(one.memory_id)} for one in moments]
     return {"share": round(projection.share, 4), "memories": marks}
 
 

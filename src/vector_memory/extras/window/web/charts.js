@@ -44,11 +44,13 @@ function Charts({ filters, server, choose }) {
   const period = withMargin(...(since || until ? [startOf(since) ?? all?.extent[0], endOf(until) ?? all?.extent[1]] : all?.extent ?? [0, 0]));
   const shown = { ...all, chosen, view, current, setCurrent };
   const drawsTimeline = useCallback((width) => timelineLayout(width, shown, period), [chosen, view]);
+  const shares = useMemo(() => all && html`<${Shares} ...${shown} />`, [chosen, view]); // not whenever a mark is pointed at
+  const figures = useMemo(() => all && html`<${Figures} figures=${figuresOf(chosen)} />`, [chosen]);
   const drawsMap = useCallback((width) => mapLayout(width, shown), [chosen, view]);
   if (!all) return html`<${Failure} error=${error} />`;
   const viewed = (name, label, options) => html`<${Choice} name=${name} label=${label} value=${view[name]} options=${Object.entries(options)} onChoose=${(value) => setView({ ...view, [name]: value })} />`;
   const left = data.total - data.memories.length;
-  return html`<${Figures} figures=${figuresOf(chosen)} />
+  return html`${figures}
     ${left > 0 && html`<p class="notice">These charts show the newest ${number.format(data.memories.length)} of ${count(data.total, "memory", "memories")}.</p>`}
     <section class="panel" aria-labelledby="timeline-title">
       <div class="panel-head">
@@ -72,7 +74,7 @@ function Charts({ filters, server, choose }) {
         <${MarkChart} id="map" title="Map by meaning" layout=${drawsMap} ...${shown} />
         <${AsTable} summary="Map as a table" make=${() => mapTable(chosen)} />
       </section>
-      <section class="panel" aria-labelledby="shares-title"><h2 id="shares-title">Who stored what</h2><${Shares} ...${shown} /></section>
+      <section class="panel" aria-labelledby="shares-title"><h2 id="shares-title">Who stored what</h2>${shares}</section>
     </div>`;
 }
 

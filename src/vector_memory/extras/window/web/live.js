@@ -96,6 +96,7 @@ function useServer() {
 
 /* --- A report ---------------------------------------------------------------------------------------------------------- */
 
+for (const memory of report?.memories ?? []) memory.beginning ??= memory.content.slice(0, 400);
 const reported = new Map(report?.memories.map((memory) => [memory.memory_id, memory]));
 
 function fromReport(path) {
