@@ -21,9 +21,8 @@ from vector_memory.domain.callers import Permission
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.extras.teams.registry import Registry
-from vector_memory.files import FileMemory
-from vector_memory.upkeep.doctor.report import Report, fine, fixable
 from vector_memory.extras.window import page as building
+from vector_memory.files import FileMemory
 from vector_memory.settings import HttpOptions, Settings
 from vector_memory.storage.records import Links
 from vector_memory.store import SessionMemoryStore

@@ -24,12 +24,9 @@ from vector_memory.extras.teams.audit import AuditLog
 from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.extras.window import team_page
 from vector_memory.extras.window.guard import COOKIE
-from vector_memory.extras.window.page_state import Checkup, Deletions
-from vector_memory.server.turns import Kind, Turn, Turns
-from vector_memory.extras.window import team_page
-from vector_memory.extras.window.guard import COOKIE
 from vector_memory.extras.window.page import digest
 from vector_memory.extras.window.page_state import Checkup, Deletions
+from vector_memory.server.turns import Kind, Turn, Turns
 from vector_memory.settings import HttpOptions
 from vector_memory.storage.cancellation import current_call, require_wanted
 from vector_memory.store import SessionMemoryStore

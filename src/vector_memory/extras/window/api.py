@@ -30,11 +30,7 @@ from vector_memory.domain.validation import LARGEST, MAX_LIMIT, parse_choice
 from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
 from vector_memory.extras.window.page_state import FILE, Checkup, Deletions, ShownFiles
 from vector_memory.extras.window.report.rendering import render
-from vector_memory.extras.window.report.session_report import page_policy
 from vector_memory.files.memory import ListedFile
-from vector_memory.extras.window.report.rendering import render
-from vector_memory.answers.overview import TimelineEntry, TimelineResult
-from vector_memory.answers.models import FoundMemory
 from vector_memory.search.across import Found
 from vector_memory.search.answer import GrainName
 from vector_memory.search.explain import Asked, Trace

@@ -18,15 +18,11 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.extras.window.api import PageFacts, refused
 from vector_memory.extras.window.guard import Guard
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
-from vector_memory.extras.window.routes import file_routes, request_routes
+from vector_memory.extras.window.routes import ROOT, request_routes
 from vector_memory.files import FileMemory
 from vector_memory.files.memory import index_path
 from vector_memory.server.http.asgi_guard import App, Gate, TimedConnection
 from vector_memory.server.http.serving import DrainingServer, listen
-from vector_memory.extras.window.api import PageFacts, refused
-from vector_memory.extras.window.guard import Guard
-from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
-from vector_memory.extras.window.routes import ROOT, request_routes
 from vector_memory.settings import FileLocations, MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 

@@ -38,6 +38,9 @@ from vector_memory.extras.window.guard import (
 from vector_memory.extras.window.page import SIGN_IN_POLICY, sign_in_html
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
 from vector_memory.extras.window.routes import ROOT, request_routes
+from vector_memory.server.current_store import CLAIM, OWNER, current_caller
+from vector_memory.server.http.asgi_guard import App, Receive, Send
+from vector_memory.server.turns import PAGE, taken
 from vector_memory.settings import HttpOptions
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor.report import Report
