@@ -1,4 +1,4 @@
-"""Finds the numbers on the pages that nothing shows. docs/claims.md says what shows a number."""
+"""Finds the numbers on the pages that nothing shows. tests/claims.md says what shows a number."""
 
 import importlib
 import re
@@ -9,9 +9,9 @@ from typing import NamedTuple
 from vector_memory.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-LIST = ROOT / "docs" / "claims.md"
-GENERATED = {"claims.md", "commands.md", "configuration.md", "schema.md", "tools.md"}
-"""What the list itself says, and pages that scripts/make_docs.py writes from the code."""
+LIST = ROOT / "tests" / "claims.md"
+GENERATED = {"commands.md", "configuration.md", "schema.md", "tools.md"}
+"""Pages that scripts/make_docs.py writes from the code."""
 
 LEFT_OUT = re.compile(r"^ *```.*?^ *```|<!-- ([\w ]+): begin -->.*?<!-- \1: end -->", re.MULTILINE | re.DOTALL)
 """Code, and what a benchmark has written."""
