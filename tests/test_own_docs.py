@@ -9,7 +9,7 @@ from vector_memory.cli.demo.output import PROJECT_DOCS, PROJECT_QUESTIONS
 from vector_memory.domain import Page, Scope
 from vector_memory.store import SessionMemoryStore
 
-RIVALS = ("questions", "storage", "recipes", "reliability", "orchestrators", "plugin", "security", "chunking")
+RIVALS = ("questions", "storage", "moving", "reliability", "orchestrators", "plugin", "security", "chunking")
 """Small pages with something on the same topics: an ordinary run searches only these."""
 
 ANSWERED = {

@@ -33,8 +33,8 @@ SUFFIXES = {".md", ".markdown"}
 
 PROJECT_DOCS = Path(__file__).parents[4] / "docs"
 PROJECT_PAGES = (
-    *("concepts.md", "files.md", "forgetting.md", "hooks.md", "orchestrators.md"),
-    *("questions.md", "recipes.md", "reliability.md", "superseding.md", "tutorial.md"),
+    *("choosing.md", "concepts.md", "files.md", "forgetting.md", "hooks.md", "orchestrators.md"),
+    *("questions.md", "reliability.md", "superseding.md", "tutorial.md"),
 )
 """Pages that answer the questions, and others that do not: storing all would take a minute on a slow machine."""
 
