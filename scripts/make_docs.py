@@ -219,7 +219,8 @@ def configuration() -> Iterator[str]:
     yield from head("Configuration", "src/vector_memory/settings/")
     yield (
         "Flags are those of `vector-memory serve`. A flag overrides its environment variable, and that overrides the "
-        "default. An empty variable counts as not set. A value that is not accepted stops the start, with a message."
+        "default. An empty variable counts as not set. An invalid flag stops the start with a message, and so does an "
+        "invalid variable that sets a location or the tools; any other prints a warning, and the default is used."
     )
     yield from ("", "## Where the memory is", "")
     yield from table(

@@ -17,7 +17,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "token": {
         "token create ci --namespace web --data-dir /srv/memory": "for reading",
-        "token create alice --namespace web --scope write --expires 90d": "for storing, too",
+        "token create alice --namespace web --scope write --expires 90d": "for storing too",
         "token revoke alice": "refuse it from now on",
     },
     "audit": {
@@ -31,7 +31,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "install cursor --database-path ~/memory.db": "one memory for all projects",
         "install claude --profile full --yes": "all session tools, without a question",
     },
-    "uninstall": {"uninstall claude": "take out what `install claude` added"},
+    "uninstall": {"uninstall claude": "remove what `install claude` added"},
     "ui": {
         "ui": "the memory of the project in the current folder",
         "ui --database-path ~/memory.db --read-only": "another one, without changing anything",
@@ -66,8 +66,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "stats": {"stats": "the whole memory", "stats monday": "a session"},
     "review": {
-        "review --session sprint-12": "what a session has found that later findings may replace",
-        "review --dismiss 7": "what was stored after 7 does not correct it",
+        "review --session sprint-12": "a session's findings that later ones may replace",
+        "review --dismiss 7": "nothing stored after 7 corrects it",
     },
     "report": {
         "report monday --open": "write monday.html and open it",
@@ -78,8 +78,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "export --vectors -o all.jsonl": "everything, to import without a model",
     },
     "import": {
-        "import monday.jsonl": "add what is not there yet",
-        "import monday.jsonl --as tuesday": "as a session of another name",
+        "import monday.jsonl": "add its new memories",
+        "import monday.jsonl --as tuesday": "as a session with another name",
         "import old/vector_memory.db": "the notes of a tagged memory server",
     },
     "copy": {
@@ -87,17 +87,17 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "copy postgresql://alice@db/memory ~/memory.db": "and back",
     },
     "import-sessions": {
-        "import-sessions --dry-run": "say what would be stored of this project",
+        "import-sessions --dry-run": "show what would be stored for this project",
         "import-sessions --all --client codex": "all sessions of Codex",
-        "import-sessions --again": "also what was deleted since",
+        "import-sessions --again": "texts deleted since, too",
     },
     "supersede": {
         "supersede 9 4 7": "9 replaces 4 and 7",
-        "supersede 9 --session monday --task T1": "9 replaces what this session had stored before on the task",
+        "supersede 9 --session monday --task T1": "9 replaces this session's earlier memories of the task",
         "supersede 9 7 --release": "it does not replace 7",
         "supersede 9 7 --merge": "if 9 says all that 7 says",
     },
-    "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "say what would be deleted"},
+    "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "show what would be deleted"},
     "pin": {"pin 7 8": "two memories"},
     "unpin": {"unpin 7": "let it age again"},
     "edit": {
@@ -106,7 +106,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "tag": {
         "tag 7 8 --add decided --remove draft": "their other tags stay",
-        "tag --session monday --task T-7 --add shipped": "whatever filters choose",
+        "tag --session monday --task T-7 --add shipped": "all memories that the filters select",
     },
     "cleanup": {
         "cleanup --days 365 --dry-run": "count what is older than a year",

@@ -153,9 +153,9 @@ ONLY_FILTERS = (
       flag=("until", "Only until the end of this date or time (UTC).")),
     F("as_of", T.TIME, partial(end_of, "as_of", or_else=f'"{ANY}"'), asked=f'Time, or "{ANY}"',
       unchecked=(None, ANY, STORED),
-      flag=("as-of", f'What was current at the end of this date or time, or "{ANY}": superseded ones too.')),
+      flag=("as-of", f'Only memories current at the end of this time; "{ANY}": superseded ones too.')),
     text("containing", MAX_QUERY, flag=("containing", "Only memories with these letters in title or text.")),
-    text("project", MAX_QUERY, flag=("project", "Only what hooks and imports stored of this folder.")),
+    text("project", MAX_QUERY, flag=("project", "Only memories that hooks and imports stored for this folder.")),
     choice("state", State, flag=("state", "Only pinned memories, or only superseded ones.")),
     F("sessions"),
 )  # fmt: skip

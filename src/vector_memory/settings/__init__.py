@@ -175,8 +175,7 @@ class Settings(BaseModel):
         default=100,
         ge=1,
         le=4096,
-        description="Least number of passages that are compared first in a large scope; at least 500, by meaning alone "
-        "1,000.",
+        description="Minimum number of passages compared first in a large scope; at least 500, by meaning alone 1,000.",
     )
     use_iterative_fetching: bool = Field(
         default=True,
@@ -188,9 +187,7 @@ class Settings(BaseModel):
     similarity_threshold: float = Field(
         default=0.4, ge=0, le=1, description="Minimum similarity that threshold filtering keeps."
     )
-    fold_copies: bool = Field(
-        default=True, description="Return what several memories say in the same words once, with the ids of all."
-    )
+    fold_copies: bool = Field(default=True, description="Merge near copies into one result, with the ids of all.")
     memory_limit: int = Field(
         default=10_000,
         ge=1,
@@ -204,17 +201,17 @@ class Settings(BaseModel):
     recall: Recall = Field(
         default=Recall.RECAP,
         description="What a client's hooks add to prompts: nothing (off), a recap of the project's last session to the "
-        "first prompt of a session (recap), and to later prompts also memories that are close to them (all).",
+        "first prompt of a session (recap), and to later prompts also related memories (all).",
     )
     redact: Redact = Field(
         default=Redact.CAPTURED,
-        description="Remove <private> parts and what looks like a secret before storing: from what hooks and imports "
-        "store (captured), from everything (all), or not (off).",
+        description="Remove <private> parts and likely secrets before storing: from what hooks and imports store "
+        "(captured), from everything (all), or not (off).",
     )
     retention: Annotated[str, AfterValidator(valid_rules)] = Field(
         default="",
-        description="For how many days memories are kept, by kind, agent and session, such as "
-        f"`{EXAMPLE}`. Only `vector-memory cleanup --policy` deletes those that are older.",
+        description="Days to keep memories, by kind, agent and session, such as "
+        f"`{EXAMPLE}`. Only `vector-memory cleanup --policy` deletes older ones.",
     )
     auto_backfill_threshold: int = Field(
         default=1000,
@@ -321,7 +318,7 @@ class ServerOptions(BaseModel):
     answers: Answers | None = Field(
         default=None,
         description="full: all keys of the specification, for programs; lean: what a model needs, with long results "
-        "cut around what was asked. Default: lean with --profile core, else full.",
+        "cut around the question. Default: lean with --profile core, else full.",
     )
     read_only: bool = Field(
         default=False,

@@ -32,12 +32,12 @@ class HttpOptions(BaseModel):
     workers: int = Field(default=1, ge=1, le=64, description="Number of processes that share the port.")
     ui: bool = Field(
         default=False,
-        description="Also offer the page over the memory at /ui, to whoever has a token of a whole namespace.",
+        description="Also offer the page over the memory at /ui, to anyone with a token for a whole namespace.",
     )
     public_url: str | None = Field(
         default=None,
         description="URL by which clients reach the server, such as https://memory.example.com; required beyond this "
-        "machine. With a path, everything is served below it, too.",
+        "machine. With a path, everything is also served below it.",
     )
     jwt_issuer: str | None = Field(
         default=None, description="Also accept the JSON web tokens of this issuer, the URL of an identity provider."
@@ -48,8 +48,8 @@ class HttpOptions(BaseModel):
     jwt_jwks_url: str | None = Field(default=None, description="URL of the issuer's keys (JWKS).")
     remote: str | None = Field(
         default=None,
-        description="Serve over standard input, but answer from the shared memory at this URL. What cannot be stored "
-        "there for now is kept on this machine and sent later.",
+        description="Serve over standard input, but answer from the shared memory at this URL. Texts that it "
+        "cannot store yet are kept on this machine and sent later.",
     )
     token_file: FullPath | None = Field(default=None, description="File with the token for the shared memory.")
     tls_cert: FullPath | None = Field(default=None, description="File with the TLS certificate chain, in PEM format.")

@@ -35,14 +35,14 @@ def unpin(
 def supersede(
     newer: MemoryId,
     *older: MemoryId,
-    release: Annotated[bool, Switch(help="Say that it no longer supersedes them.")] = False,
-    merge: Annotated[bool, Switch(help="Only near copies, which it repeats; it gets their tags.")] = False,
+    release: Annotated[bool, Switch(help="Undo this: it no longer supersedes them.")] = False,
+    merge: Annotated[bool, Switch(help="Only near copies that it repeats; it gets their tags.")] = False,
     filters: Filters = Filters(),
     here: StoreFlags = StoreFlags(),
 ) -> None:
-    """Say that a memory supersedes others, which were stored before it: searches leave these out from now on.
+    """Mark earlier memories as superseded by a later one: searches leave them out from now on.
 
-    Filters choose among those that were stored before it.
+    Filters select among the earlier ones.
     """
     if release and merge:
         raise ConfigurationError("--release and --merge exclude each other: omit one.")
@@ -62,7 +62,7 @@ def edit(
     *,
     title: Annotated[str | None, Parameter(help="New title; an empty one removes it.")] = None,
     description: Annotated[str | None, Parameter(help="New description; an empty one removes it.")] = None,
-    tags: Annotated[list[str] | None, Parameter(help="Tag in place of the present ones; repeatable.")] = None,
+    tags: Annotated[list[str] | None, Parameter(help="Tag that replaces the current ones; repeatable.")] = None,
     here: StoreFlags = StoreFlags(),
 ) -> None:
     """Change the title, the description or the tags of a memory. Its text never changes: store another one."""

@@ -21,12 +21,12 @@ TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memor
 def doctor(
     *,
     deep: Annotated[bool, Switch(help="Derive chunks, words and vectors from the texts again, and compare.")] = False,
-    fix: Annotated[bool, Switch(help="Check deeply, repair permissions, and rebuild what is derived.")] = False,
+    fix: Annotated[bool, Switch(help="Check deeply, repair permissions, and rebuild all derived data.")] = False,
     here: ModelFlags = ModelFlags(),
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
-    Without --fix nothing is changed. To repair a damaged file, --fix copies it, for which all servers must be stopped.
+    Without --fix nothing is changed. To repair a damaged file, --fix copies it; stop all servers first.
     """
     address = here.log(creatable(here.place))
     examiner = Doctor(address, here.settings, EmbeddingModel(lambda: load_embedder(here.settings)))

@@ -50,7 +50,7 @@ def delete(
 ) -> int:
     """Permanently delete memories and everything derived from them. Only a backup can bring them back.
 
-    It asks first, and refuses where it cannot ask, unless --yes is given.
+    Asks first; without a terminal, it requires --yes.
     """
     if bool(memory_ids) == (session is not None):
         raise ConfigurationError("Name what to delete: ids of memories, or a session with --session.")
@@ -80,14 +80,14 @@ def cleanup(
     days: Annotated[
         int | None, Parameter(help="Delete memories that were stored more than this many days ago; default: 90.")
     ] = None,
-    policy: Annotated[bool, Switch(help="Delete those that are older than --retention permits.")] = False,
+    policy: Annotated[bool, Switch(help="Delete memories older than --retention permits.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     here: RetentionFlags = RetentionFlags(),
 ) -> int:
-    """Permanently delete old memories of all kinds, except tagged and pinned ones. What has expired is erased, too.
+    """Permanently delete old memories of all kinds, except tagged and pinned ones. Erases expired memories too.
 
-    It asks first, and refuses where it cannot ask, unless --yes is given.
+    Asks first; without a terminal, it requires --yes.
     """
     if policy and days is not None:
         raise ConfigurationError("--policy has its own numbers of days: omit --days, or --policy.")

@@ -47,7 +47,7 @@ def search(
     prefer: Annotated[
         Literal["latest"] | None, Parameter(help="Among results on one subject, put the latest first.")
     ] = None,
-    copies: Annotated[bool, Switch(help="Show near copies as results of their own.")] = False,
+    copies: Annotated[bool, Switch(help="Show near copies as separate results.")] = False,
     full: Annotated[bool, Switch(help="Print whole texts.")] = False,
     explain: Annotated[bool, Switch(help="Print how each candidate was measured.")] = False,
     why_not: Annotated[str | None, Parameter(help="Explain why the memory with this id was not found.")] = None,

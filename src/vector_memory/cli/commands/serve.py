@@ -79,7 +79,7 @@ def ui(
     *,
     port: Annotated[int, Parameter(help="Port of 127.0.0.1; 0: any free one.", validator=PORTS)] = 0,
     open_browser: Annotated[bool, Parameter(name="--open", negative="--no-open", help="Open it in a browser.")] = True,
-    read_only: Annotated[bool, Switch(help="Show the memory, and change nothing.")] = False,
+    read_only: Annotated[bool, Switch(help="Show the memory without changing anything.")] = False,
     place: LocationFlags = DatabaseLocation(),
     files: FileLocationFlags = FileLocations(),
     settings: HiddenSettingsFlags = Settings(),

@@ -323,7 +323,7 @@ def review(
     session: Annotated[str | None, Parameter(help="Only this session.")] = None,
     limit: Annotated[int, Parameter(help="Maximum number of lines (1-100).")] = 20,
     dismiss: Annotated[
-        list[str] | None, Parameter(help="First say that no later memory corrects this one, by its id; repeatable.")
+        list[str] | None, Parameter(help="Id of a memory that no later one corrects, to list it no more; repeatable.")
     ] = None,
     here: MemoryFlags = MemoryFlags(),
 ) -> None:

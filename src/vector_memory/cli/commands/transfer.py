@@ -238,7 +238,7 @@ def import_sessions(
     ] = None,
     dry_run: Annotated[bool, Switch(help="Only show what would be stored.")] = False,
     no_redact: Annotated[bool, Switch(help="Store secrets and <private> parts too.")] = False,
-    again: Annotated[bool, Switch(help="Store what was deleted or has expired since, too.")] = False,
+    again: Annotated[bool, Switch(help="Also store texts that were deleted or have expired since.")] = False,
     here: StoreFlags = StoreFlags(),
 ) -> int:
     """Store the past sessions of agents on this machine. Can be interrupted and repeated: it adds only what is new.
