@@ -155,7 +155,7 @@ ONLY_FILTERS = (
       unchecked=(None, ANY, STORED),
       flag=("as-of", f'Only memories current at the end of this time; "{ANY}": superseded ones too.')),
     text("containing", MAX_QUERY, flag=("containing", "Only memories with these letters in title or text.")),
-    text("project", MAX_QUERY, flag=("project", "Only what hooks and imports stored for this folder.")),
+    text("project", MAX_QUERY, flag=("project", "Only texts of hooks and imports in this folder.")),
     choice("state", State, flag=("state", "Only pinned memories, or only superseded ones.")),
     F("sessions"),
 )  # fmt: skip
