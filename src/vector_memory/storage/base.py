@@ -74,9 +74,9 @@ class Storage(ABC):
         self._database.require_time_to_write()
 
     def confirm(self) -> None:  # noqa: B027 - what can be read of a file is safe
-        """Return once all that can be read is as safe as a store that was acknowledged.
+        """Wait until committed data is as safe as an acknowledged store.
 
-        What waits for a standby can be read before it is safe, if the wait is interrupted. Raises DatabaseError if it
+        If the wait for a standby is interrupted, a change can be read before it is safe. Raises DatabaseError if it
         takes too long.
         """
 
@@ -99,7 +99,7 @@ EXPORT_AND_IMPORT = (
 
 
 class Upkeep(NamedTuple):
-    """What maintenance does in the transaction of a reader or writer."""
+    """Maintenance operations in a reader's or writer's transaction."""
 
     change: "ChangeOfModel"
     portions: "Portions"
@@ -114,13 +114,13 @@ class WholeMemory:
     passages: Sequence[StoredPassage] | None
 
     def equals(self, other: "WholeMemory") -> bool:
-        """Return whether all is equal, the vectors bit by bit."""
+        """Return whether everything is equal, vectors bit by bit."""
         return (self.memory, self.chunks, self.places()) == (other.memory, other.chunks, other.places())
 
     def is_same(self, other: "WholeMemory") -> bool:
-        """Return whether it is the same memory, however often it was read, or an earlier state of it.
+        """Return whether it is the same memory, or an earlier state of it, however often it was read.
 
-        What was amended later there than here would be lost if this one replaced it.
+        Replacing a later amendment there would lose it.
         """
         mine, others = (attrgetter(*IDENTITY)(one.memory) for one in (self, other))
         return mine == others and other.memory.updated_at <= self.memory.updated_at

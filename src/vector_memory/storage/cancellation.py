@@ -1,4 +1,4 @@
-"""The client's call that a thread works for: when it arrived, whether it was cancelled, and how it lets others work."""
+"""The client's call that a thread works for: its arrival, its cancellation, and how it yields to others."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
 
 
 give_way: ContextVar[Callable[[], object]] = ContextVar("give_way", default=lambda: None)
-"""What a thread that works for a call does before it waits for long: others may work meanwhile."""
+"""Called before a thread waits for long, so that others can work in the meantime."""
 
 
 def require_wanted() -> None:

@@ -4,12 +4,12 @@ SQL is written once, in `queries`, as psycopg reads it: a value is `%(name)s`. W
 fragment, `{name}` or `{name:argument}`, which the connection's dialect fills in; an f-string has it as `{{name}}`.
 `{among:ids}` is such a fragment: a list is bound as it is, and each engine sends it in its own way.
 
-A connection may be limited to some sessions. Then each statement has to say what it does not read of others: by
-`{visible:m}`, the condition that a memory `m` may be seen, by `{visible_id:l.newer_id}`, the condition that the memory
-with this id may be, or by `{exempt:reason}`, if it has nothing of what others have stored. All others are refused.
+A connection may be limited to some sessions. Then each statement must restrict what it reads: with `{visible:m}`, the
+condition that a memory `m` may be seen; with `{visible_id:l.newer_id}`, the same for an id; or with `{exempt:reason}`,
+if it reads nothing that others have stored. All other statements are refused.
 
-What PostgreSQL must know stands first: the type of a value is clear where it is compared, so `a = %(b)s or %(b)s is
-null`. A statement is one command, and changes nothing by the time of a clock that goes on during it.
+PostgreSQL infers a value's type from its first comparison, so write `a = %(b)s or %(b)s is null`. A statement is one
+command, and must not depend on a clock that advances while it runs.
 """
 
 import re
@@ -51,7 +51,7 @@ VISIBLE_ID, ONLY_VISIBLE_ID = (
 
 @lru_cache(maxsize=1_024)
 def limited(sql: str) -> str | None:
-    """Return a statement as it reads only the sessions `visible`; None: it does not say how."""
+    """Restrict a statement to the sessions `visible`; None: the statement does not say how."""
     seen = VISIBLE_ID.sub(ONLY_VISIBLE_ID, VISIBLE.sub(ONLY_VISIBLE, sql))
     return None if "{visible" in seen or (seen == sql and "{exempt:" not in sql) else seen
 
@@ -59,7 +59,7 @@ def limited(sql: str) -> str | None:
 class Connection(ABC):
     """A connection in a transaction. Rows are read as named values: by column name, never by position.
 
-    `sessions`: the only ones that may be seen; None: all that is stored.
+    `sessions`: the only visible ones; None: all.
     """
 
     sessions: Sequence[str] | None = None
@@ -75,7 +75,7 @@ class Connection(ABC):
             raise denied(self.sessions)
 
     def only_visible(self, sql: str, parameters: Parameters) -> tuple[str, Parameters]:
-        """Return a statement, and its parameters, as they read what may be seen. Raises AccessDeniedError."""
+        """Restrict a statement and its parameters to what may be seen. Raises AccessDeniedError."""
         if self.sessions is None:
             return sql, parameters
         visible = limited(sql)
@@ -105,13 +105,13 @@ class Connection(ABC):
 
     @abstractmethod
     def later(self, sql: str, parameters: Parameters = NOTHING) -> None:
-        """Run a statement, at the latest before the next one that is read, or the commit. Its result is not read."""
+        """Run a statement before the next read or the commit at the latest. Its result is not read."""
 
     @abstractmethod
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows of the same columns, when `later` would run. An engine leaves out columns that it does not have.
 
-        `on_conflict`: the clause of the statement that says what to do with rows that are there.
+        `on_conflict`: the statement's clause for rows that exist.
         """
 
 
@@ -145,7 +145,7 @@ class BoundRead(Generic[P, T]):
 
 
 class read(Generic[P, T]):  # noqa: N801 - a decorator
-    """Make a read of a generator function whose first parameter is a reader: a method, or a function."""
+    """Turn a generator function or method whose first parameter is a reader into a read."""
 
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         self.steps = steps
@@ -167,7 +167,7 @@ class Queries:
 
     @contextmanager
     def unlimited(self) -> Iterator[None]:
-        """See all that is stored for a while, and change it."""
+        """See and change everything for a while."""
         connection, sessions = self.connection, self.connection.sessions
         connection.sessions = None
         try:
@@ -181,7 +181,7 @@ class Queries:
         return result
 
     def together(self, *reads: Steps[Any]) -> list[Any]:
-        """Return the results of reads that do not need each other: each next query of all of them in one batch."""
+        """Return the results of independent reads: the next query of each goes into one batch."""
         results: list[Any] = [None] * len(reads)
         rows: dict[int, list[Any] | None] = dict.fromkeys(range(len(reads)))
         while rows:
@@ -207,7 +207,7 @@ class Fragment(str):
 
 
 UNLIMITED_FRAGMENTS = {"visible": Fragment("true"), "visible_id": Fragment("true"), "exempt": Fragment("")}
-"""Those about what may be seen, of every dialect, where all may be seen."""
+"""Every dialect's fragments for visibility, where everything is visible."""
 
 
 class Counted(NamedTuple):
@@ -224,5 +224,5 @@ def value_of(**columns: Any) -> Any:
 
 
 def texts(values: Sequence[Any]) -> list[str]:
-    """Return values as texts, for a parameter."""
+    """Convert values to strings for a parameter."""
     return list(map(str, values))

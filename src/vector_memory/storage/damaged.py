@@ -1,4 +1,4 @@
-"""Stored contents that contradict themselves: what every engine says of them."""
+"""Stored contents that contradict the schema, for every engine."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +20,7 @@ class DamagedError(DatabaseError):
 
 
 def require_all(found: Mapping[int, T], ids: Iterable[int]) -> Mapping[int, T]:
-    """Return what was found of memories with words. Raises DamagedError if one of them is gone."""
+    """Return the memories found. Raises DamagedError if one in the word index is gone."""
     if not found.keys() >= set(ids):
         raise DamagedError(DAMAGED_KEYWORDS)
     return found
@@ -44,7 +44,7 @@ def texts_in(value: str) -> list[str]:
 
 
 def texts_in_each(values: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return the strings of each JSON list; at once, since that takes a fifth of the time. Raises DamagedError."""
+    """Return the strings of each JSON list; all at once takes a fifth of the time. Raises DamagedError."""
     lists = _parsed(f"[{','.join(values)}]")
     if len(lists) != len(values) or not all(isinstance(texts, list) for texts in lists):
         raise DamagedError(WRONG_TYPE)

@@ -24,15 +24,15 @@ from vector_memory.storage.scoring import Vectors
 NAME = "idx_passage_nearest"
 
 EXACT_PASSAGES = 50_000
-"""A scope of up to so many passages is compared completely: that takes at most 50 ms."""
+"""Up to this many passages of a scope are all compared, in at most 50 ms."""
 
 MOST = 1_000
-"""The largest number of passages that the index is asked for. For any number it looks at so many, which is the limit of
-`hnsw.ef_search`: with 400 instead, it missed 9 % of the ten nearest of 1,000,000, and took 10 ms, not 14."""
+"""Maximum number of passages requested from the index. It always examines this many, the limit of `hnsw.ef_search`:
+with 400 instead, it missed 9 % of the ten nearest of 1,000,000, and took 10 ms, not 14."""
 
 LOCK_KEY = 0x6E656172  # "near"
-"""Of the advisory lock of whoever changes the index, with the hash of the schema's name. Two who created it at the same
-time would wait for each other, and whoever waited for the lock would keep the other one waiting: so nobody waits."""
+"""Key of the advisory lock for changing the index, with the hash of the schema's name. Two processes creating it at
+once would wait for each other, and one waiting for the lock would block the other: so nobody waits."""
 
 BEING_CHANGED = "Another process is creating or dropping the index: repeat the command when it has finished."
 NOT_OWNER = "Only the role that owns the tables may create or drop the index: use its URL."
@@ -45,7 +45,7 @@ select case when exists (
 ) then (select count(*) from (select 1 from memory_passages p {condition} limit %(above)s) counted) else 0 end
 """
 
-# These make every other plan look expensive. They hold for one statement, and are set back by the next one.
+# These make every other plan look expensive, for one statement; the next one resets them.
 CHOOSE = Statement(
     "select set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true), "
     f"set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', '{MOST}', true)"
@@ -117,7 +117,7 @@ def drop(url: str, schema: str) -> None:
 
 
 def drop_from(connection: Connection, schema: str) -> None:
-    """Drop the index, if it exists. Its schema is named: else that of another memory could be found in the path."""
+    """Drop the index, if it exists. Its schema is named, or another memory's index could be found in the path."""
     connection.execute(f"drop index concurrently if exists {Identifier(schema).as_string()}.{NAME}")
 
 
@@ -126,7 +126,7 @@ def maintained(url: str, schema: str) -> Iterator[tuple[Connection, int, int, st
     """Yield a connection for `statements_alone` which alone changes the index of a memory.
 
     Also the length of the vectors, the id of their model, and the schema of pgvector. A transaction on another
-    connection holds the lock meanwhile: it has no snapshot, so nobody waits for it. Raises DatabaseError.
+    connection holds the lock in the meantime: it has no snapshot, so nobody waits for it. Raises DatabaseError.
     """
     with statements_alone(url) as connection, closing(connect(url)) as holder:
         if not migrations.version_of(connection, schema):

@@ -21,13 +21,13 @@ MOST_AHEAD = 15_000
 """Passages of a session that are compared before it is known how many there are."""
 
 MOST_OF_KNOWLEDGE = 4_000
-"""The same of knowledge and notes, which belong to no session."""
+"""The same for knowledge and notes, which belong to no session."""
 
 FEW = 20_000
-"""So many of the newest passages are compared exactly: that takes one round trip."""
+"""This many of the newest passages are compared exactly, in one round trip."""
 
 BY_WORDS = 4
-"""One unit in this many of the passages wanted is looked at for its words alone."""
+"""For this many of the requested passages, one unit is chosen for its words alone."""
 
 COPIED = {"after_id": "p.memory_id > %(after_id)s"} | {
     name: CONDITIONS[name].replace("m.", "p.")
@@ -39,7 +39,7 @@ MEMORY_OF_PASSAGE = "join session_memories m on m.id = p.memory_id"
 
 
 def passage_filter(scope: Scope) -> Filter:
-    """Return the condition that a passage is in the scope, after `from memory_passages p`: joins and all."""
+    """Return what follows `from memory_passages p` to select a scope's passages, joins included."""
     parameters = parameters_of(scope)
     joined = "" if parameters.keys() <= COPIED.keys() else MEMORY_OF_PASSAGE
     lifetimes = [condition.replace("m.id", "p.memory_id") for condition in LIFETIMES.get(scope.as_of, [])]
@@ -128,9 +128,9 @@ class PostgresCandidates(Candidates):
     def likeliest(
         self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
     ) -> Steps[Likely]:
-        """Return the passages that are nearest, and those of the units that gain most by their words.
+        """Return the nearest passages, and those of the units that gain most from their words.
 
-        Of a few of the newest, only those that are nearest, in one round trip.
+        For a few of the newest, only the nearest, in one round trip.
         """
         are_few = newest is not None and newest <= FEW
         units, vectors, is_exact = yield from nearest(

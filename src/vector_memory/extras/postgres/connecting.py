@@ -1,4 +1,4 @@
-"""How a connection to a PostgreSQL server is made, and what the server must be."""
+"""Connects to a PostgreSQL server, and checks that it is suitable."""
 
 import logging
 import math
@@ -20,7 +20,7 @@ from vector_memory.extras.postgres.generations import SAID
 from vector_memory.extras.postgres.hosts import Address, Hosts
 from vector_memory.storage.cancellation import require_wanted
 
-# psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
+# psycopg logs the consequences of errors that it also raises, and its messages can quote stored texts.
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)
 
 OLDEST_SERVER = 15
@@ -58,10 +58,10 @@ HIDES = (
     postgres.ObjectNotInPrerequisiteState,
     postgres.UndefinedFunction,
 )
-"""What engines say that do not let everybody see the timeline. Aurora, for example, wants to be set to write it."""
+"""Errors of engines that do not let everybody see the timeline. Aurora, for example, needs a setting for it."""
 
 FIRST_ANSWER_SECONDS = 5.0
-"""How long a new connection may wait for its first answer, which a pooler gives when it has a session."""
+"""How long a new connection waits for its first answer, which a pooler sends once it has a session."""
 
 
 def connect(url: str) -> Connection:
@@ -88,7 +88,7 @@ def opened(parameters: Address) -> Connection:
             note_server(connection)
     except psycopg.OperationalError as error:
         said, host = f"{error}", parameters.get("host")
-        if connection is not None:  # it was closed at once, and the error may lack the last words
+        if connection is not None:  # it was closed at once, and the error may lack the server's last message
             said += f" {connection.pgconn.error_message!r}"
             connection.close()
         raise refusal(said, parameters.get("dbname", ""), host) from None
@@ -100,10 +100,10 @@ def opened(parameters: Address) -> Connection:
 
 
 def note_server(connection: Connection) -> None:
-    """Note whether a pooler is in between, and whether the server says its timeline. Statements get no names then.
+    """Note whether a pooler is in between, and whether the server reveals its timeline.
 
-    A session of the server says its number when it begins. A pooler has to say another one, which is its own. It is
-    asked in a transaction, which some poolers refuse.
+    With a pooler, statements get no names. A server's session reports its number when it begins; a pooler has to report
+    its own instead. The query runs in a transaction, which some poolers refuse.
     """
     try:
         number = backend_of(connection, f", {SAID}")
@@ -120,18 +120,18 @@ def note_server(connection: Connection) -> None:
 
 
 def require_names(connection: Connection) -> None:
-    """Raise DatabaseError unless the pooler gives sessions of the server the named statements of its clients.
+    """Raise DatabaseError unless the pooler passes its clients' named statements on.
 
-    Such a pooler gives them names of its own, which the session tells. Another one would run what its other clients
-    have named alike. The connection is in a transaction.
+    Such a pooler renames them, which the session shows. Another one would run other clients' statements of the same
+    name. The connection is in a transaction.
     """
     if not connection.cursor().execute(CARRIED, prepare=True).fetchall():
-        connection.execute("deallocate all")  # in a session that others get
+        connection.execute("deallocate all")  # in a session that others receive
         raise DatabaseError(NO_NAMES)
 
 
 def backend_of(connection: Connection, beside: str = "") -> int:
-    """Begin a transaction, and return the number of the session. `beside`: what else the server has to answer."""
+    """Begin a transaction, and return the number of the session. `beside`: another query for the server."""
     require_wanted()
     answers = connection.cursor().execute(
         f"begin; set local search_path = pg_catalog; select pg_backend_pid(){beside}".encode()
@@ -144,9 +144,9 @@ def backend_of(connection: Connection, beside: str = "") -> int:
 
 @contextmanager
 def statements_alone(url: str) -> Iterator[Connection]:
-    """Yield a connection for statements that may be in no transaction, and take as long as they need.
+    """Yield a connection for statements that cannot run in a transaction, without time limits.
 
-    Through a pooler, the time limits of the role apply: what is set for a session could reach others.
+    Through a pooler, the role's time limits apply, because a session's settings could reach others.
     """
     with translated_errors(), closing(connect(url)) as connection:
         connection.patience = math.inf
@@ -158,7 +158,7 @@ def statements_alone(url: str) -> Iterator[Connection]:
 
 
 def parameters_in(url: str) -> dict[str, Any]:
-    """Return what a connection is made with, and as `pooler` whether the URL says that it carries named statements.
+    """Return a connection's parameters, and as `pooler` whether the URL says that it passes named statements on.
 
     Raises ConfigurationError for a parameter that libpq does not know.
     """
@@ -172,7 +172,7 @@ def parameters_in(url: str) -> dict[str, Any]:
 
 
 def require_supported(connection: Connection) -> None:
-    """Raise DatabaseError if the server or its pgvector is older than what this release needs, or not for Unicode."""
+    """Raise DatabaseError if the server or its pgvector is too old for this release, or the database is not in UTF8."""
     if connection.info.server_version < OLDEST_SERVER * 10_000:
         raise DatabaseError(
             f"The server runs PostgreSQL {connection.info.server_version // 10_000}: use PostgreSQL {OLDEST_SERVER} or "

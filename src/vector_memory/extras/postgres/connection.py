@@ -1,7 +1,8 @@
 """A connection in a transaction, which sends several statements in one round trip.
 
 A round trip takes 0.05 ms on a socket and 0.5 to 2 ms in a network. So a transaction begins with its first statement,
-changes whose results nobody needs wait for the next one, and the end of a read is sent without waiting for the answer.
+changes whose results nobody needs are sent with the next one, and the end of a read is sent without waiting for the
+answer.
 """
 
 import math
@@ -28,10 +29,10 @@ from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 T = TypeVar("T")
 
 # TCP notices within seconds that a machine or a network is gone (`connecting.ADDRESS`), but not that a server stands
-# still on a machine that goes on. So the wait for an answer has an end, too.
+# still on a running machine. So the wait for an answer is limited too.
 
 LONGEST_READ, LONGEST_WRITE = 65.0, 905.0
-"""Seconds until an answer is given up: a little more than the server allows for a statement (`beginnings`)."""
+"""Seconds to wait for an answer: a little more than the server allows for a statement (`beginnings`)."""
 
 QUIET_SECONDS = 0.5
 """How long the end of a transaction may take before its connection is closed, and between two requests to cancel."""
@@ -41,7 +42,7 @@ CANCEL_SECONDS = 1.2
 
 
 def attentive(steps: PQGen[T], note_quiet: Callable[[], None]) -> PQGen[T]:
-    """Return the steps of a wait for an answer. Whenever nothing has come for a moment, `note_quiet` is called."""
+    """Return the steps of a wait for an answer; call `note_quiet` whenever nothing has arrived for a moment."""
     try:
         wanted = next(steps)
         while True:
@@ -55,7 +56,7 @@ def attentive(steps: PQGen[T], note_quiet: Callable[[], None]) -> PQGen[T]:
 
 
 def has_input(descriptor: int, seconds: float) -> bool:
-    """Wait at most this long, and return whether there is something to be read from a socket."""
+    """Wait at most this long, and return whether a socket has input."""
     if not hasattr(select, "poll"):
         return bool(select.select([descriptor], [], [], seconds)[0])
     poll = select.poll()  # unlike `select`, it takes descriptors above 1,023
@@ -64,15 +65,15 @@ def has_input(descriptor: int, seconds: float) -> bool:
 
 
 Attempt = Callable[[Callable[[], object]], None]
-"""Calls a function, again and again if it fails because another process is writing."""
+"""Calls a function, and retries it while another process is writing."""
 
 COMMIT = Statement("commit")
 
 WARNING_CLASS = "01"
-"""How the codes of warnings begin. A server that ends the connection has others for its last words, which are notices
-if they come after an answer."""
+"""How the codes of warnings begin. A server that ends the connection sends other codes last, as notices if they follow
+an answer."""
 
-# The one warning that a commit can have: its wait for a standby was ended, here or by an administrator.
+# The only warning of a commit: its wait for a standby was ended, here or by an administrator.
 UNCONFIRMED = (
     "The change is stored, but no standby of the database server has confirmed it yet: a failover now would lose it. "
     "There is no need to repeat it. Check the standbys, which `vector-memory doctor` lists."
@@ -80,7 +81,7 @@ UNCONFIRMED = (
 
 
 STALE_NAMES = (InvalidSqlStatementName, FeatureNotSupported)
-"""A pooler carries no names any more, or a named statement returns values of other types since a table was altered."""
+"""A pooler no longer passes names on, or a named statement returns other types since a table was altered."""
 
 
 def once(action: Callable[[], object]) -> None:
@@ -97,8 +98,8 @@ class Connection(psycopg.Connection[Row]):
     """Used by one thread at a time, and in autocommit mode. Rows are tuples.
 
     Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_pooled`: each transaction may run in
-    another session of the server. `hides_timeline`: the server does not say on which timeline it is. `opened_with`: the
-    parameters of the server. `patience`: the seconds after which an answer is given up.
+    another session of the server. `hides_timeline`: the server does not reveal its timeline. `opened_with`: the
+    parameters of the server. `patience`: how many seconds to wait for an answer.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -125,7 +126,7 @@ class Connection(psycopg.Connection[Row]):
     def reading(self, opening: Sequence[Statement], newest: Newest | None = None) -> Iterator[None]:
         """Read in a transaction, which begins with the first statement. `opening`: one of `beginnings`.
 
-        `newest`: what this process has met of the memory.
+        `newest`: the newest state of the memory that this process has seen.
         """
         self.begin(opening, newest=newest)
         try:
@@ -182,21 +183,21 @@ class Connection(psycopg.Connection[Row]):
 
     # psycopg also accepts templates.
     def execute(self, query: str, params: Parameters = None, *, binary: bool = False) -> Cursor:  # type: ignore[override]
-        """Send a statement, after those that wait, and return its cursor. One round trip.
+        """Send the queued statements and this one, and return its cursor.
 
-        Raises CancelledCallError if nobody waits for its result.
+        One round trip. Raises CancelledCallError if nobody waits for its result.
         """
         require_wanted()
         return self.together(Statement(query, params, binary))[0]
 
     def together(self, *statements: Statement) -> list[Cursor]:
-        """Send several statements, after those that wait, and return their cursors. One round trip."""
+        """Send the queued statements and these, and return their cursors. One round trip."""
         if self._opening:
             return self._open(statements)
         return self._send_all(statements)
 
     def later(self, sql: str, parameters: Parameters = None) -> None:
-        """Send a statement before the next one, or at the latest before the commit. Its result cannot be read."""
+        """Queue a statement; it is sent with the next one or with the commit. Its result cannot be read."""
         self._waiting.append(Statement(sql, parameters))
 
     def end_write(self) -> None:
@@ -241,12 +242,12 @@ class Connection(psycopg.Connection[Row]):
             pgconn.consume_input()
             is_answered = False
             while not is_answered:
-                while pgconn.is_busy():  # else `get_result` would wait, and no other thread could run meanwhile
+                while pgconn.is_busy():  # or `get_result` would wait, and no other thread could run in the meantime
                     if not has_input(pgconn.socket, QUIET_SECONDS):
                         return False
                     pgconn.consume_input()
                 is_answered = pgconn.get_result() is None
-            while has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
+            while has_input(pgconn.socket, 0):  # what follows the last message of a server that ends
                 pgconn.consume_input()
         except psycopg.OperationalError:
             return False
@@ -270,7 +271,7 @@ class Connection(psycopg.Connection[Row]):
 
     @contextmanager
     def answered_within(self, seconds: float, late: Callable[[], None] | None = None) -> Iterator[None]:
-        """Call `late`, again and again, if there is no answer for so long; by default, raise UnreachableError."""
+        """Call `late` repeatedly if no answer arrives for this long; by default, raise UnreachableError."""
         self._answer_by, self._late = time.monotonic() + seconds, late or self._give_up
         try:
             yield
@@ -278,12 +279,12 @@ class Connection(psycopg.Connection[Row]):
             self._answer_by = math.inf
 
     def _give_up(self) -> None:
-        """Raise UnreachableError: the server stands still, or a pooler lets wait whom it has no session for."""
+        """Raise UnreachableError: the server stands still, or the pooler has no free session."""
         self.close()
         raise UnreachableError(POOLER_FULL if self.is_pooled else UNREACHABLE)
 
     def _stop_waiting(self) -> None:
-        """Let the server end the wait of a commit for a standby, which no time limit of its own does."""
+        """Make the server end a commit's wait for a standby, which none of its time limits does."""
         try:
             self.cancel_safe(timeout=CANCEL_SECONDS)
         except psycopg.Error:  # it stands still, or is gone
@@ -331,7 +332,7 @@ class Connection(psycopg.Connection[Row]):
             with self.pipeline():
                 return [self._execute(statement) for statement in statements]
         except STALE_NAMES:
-            if self.prepare_threshold is not None:  # it goes on without names, and is closed afterwards
+            if self.prepare_threshold is not None:  # it continues without names, and is closed afterwards
                 self.prepare_threshold, self._has_stale_names = None, True
             raise
 

@@ -22,7 +22,7 @@ from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 logger = logging.getLogger(__name__)
 
 WITHOUT_STANDBYS_SECONDS = 30.0
-"""For so long only the primary is read after a standby has failed."""
+"""After a standby has failed, only the primary is read for this long."""
 
 WAIT_FOR_STANDBY = """
 select from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database() limit 1
@@ -38,8 +38,8 @@ class PostgresDatabase:
 
     A schema that does not exist is created, with the extension if that is missing. `dimensions`: the length of the
     vectors, for a new schema. `read_only`: nothing can be written, and the schema must exist. `connections`: the
-    most that this process opens to the database, for all its memories. `standbys`: the URL of servers that are read
-    where they have every change. Raises DatabaseError if the server refuses the connection, or a newer release has
+    maximum that this process opens to the database, for all its memories. `standbys`: the URL of servers to read while
+    they have every change. Raises DatabaseError if the server refuses the connection, or a newer release has
     changed the schema.
 
     A server that cannot be reached is no error: each `read` and `write` raises UnreachableError until it is back.
@@ -78,7 +78,7 @@ class PostgresDatabase:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Yield a connection that sees one state of the schema, with all that is committed. Never waits for writers."""
+        """Yield a connection that sees one state of the schema, with everything committed. Never waits for writers."""
         opening = beginnings.reading(self.schema)
         with translated_errors(), ExitStack() as stack:
             connection = self._standby(stack, opening)
@@ -106,7 +106,7 @@ class PostgresDatabase:
 
     @contextmanager
     def confirming(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that changes nothing, and whose end may wait like that of a change.
+        """Yield a connection in a transaction that changes nothing, but whose end may wait like a change's.
 
         It does not wait for writers.
         """
@@ -146,8 +146,8 @@ class PostgresDatabase:
     def _standby(self, stack: ExitStack, opening: Beginning) -> Connection | None:
         """Begin to read on a standby, and return its connection; None: read on the primary.
 
-        A client must find what it has stored, through whichever process. So the primary is asked for its revision, and
-        for its timeline, which a standby does not know for certain.
+        A client must find what it has stored through any process. So ask the primary for its revision, and for its
+        timeline, which a standby does not know for certain.
         """
         if self._standbys is None or time.monotonic() < self._standbys_from:
             return None
@@ -168,7 +168,7 @@ class PostgresDatabase:
             return None
 
     def _why_locked(self) -> str:
-        """Return why writers wait so long. Asks on a connection of its own, since all others may be waiting."""
+        """Return why writers wait so long. Asks on a separate connection, since all others may be waiting."""
         with suppress(DatabaseError), translated_errors(), closing(connect(self._url)) as connection:
             if connection.execute(WAIT_FOR_STANDBY).fetchall():
                 return UNCONFIRMED_BEFORE
@@ -191,7 +191,7 @@ class PostgresDatabase:
 
 # ruff: noqa: D102 - the methods are described in storage.base
 
-# A commit waits for standbys if it has written something, and then for all before it. A standby writes nothing.
+# A commit that has written something waits for standbys, for all earlier commits too. A standby writes nothing.
 CONFIRM = """
 select pg_logical_emit_message(true, 'vector-memory', '')
 where current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery()

@@ -32,7 +32,7 @@ def prepare_database(
     reading: Sequence[str] = (),
     only: bool = False,
 ) -> list[str]:
-    """Create or upgrade the tables of a memory, of all namespaces, and of what servers share; return their schemas.
+    """Create or upgrade the tables of a memory, of all namespaces, and those that servers share; return the schemas.
 
     `serving`, `reading`: roles that may use the tables from now on, to write or only to read. `only`: just those of the
     memory of the address. Raises DatabaseError if the role of the address may not, NotFoundError if one of the others

@@ -81,7 +81,7 @@ OTHER = (
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Raise the errors of this package instead of those of PostgreSQL."""
+    """Raise this package's errors instead of PostgreSQL's."""
     try:
         yield
     except BUSY:
@@ -97,13 +97,13 @@ def translated_errors() -> Iterator[None]:
 
 
 def message_for(error: psycopg.Error) -> str:
-    """Return what to say of an error."""
-    if type(error) is psycopg.DatabaseError and error.sqlstate is None:  # of libpq: an answer has no end
+    """Return the message for an error."""
+    if type(error) is psycopg.DatabaseError and error.sqlstate is None:  # from libpq: an incomplete answer
         return LOST
     return next((message for kinds, message in FAILURES if isinstance(error, kinds)), OTHER)
 
 
-# Why a connection could not be made, in words that say what to do.
+# Why a connection failed, in words that say what to do.
 
 
 USER = (
@@ -153,7 +153,7 @@ REFUSALS = (
     ('FATAL:  role "', USER),
     ('FATAL:  database "', DATABASE),
 )
-"""What a message contains, and what to say instead; the first that fits."""
+"""What a message contains, and what to say instead; the first match counts."""
 
 TEMPORARY = {FULL, POOLER_FULL, UNREACHABLE}
 
@@ -166,7 +166,7 @@ PLACE = re.compile(r'connection to server (?:at|on socket) "([^"]+)"')
 
 
 def refusal(message: str, database: str, host: str | None) -> DatabaseError:
-    """Return the error for a connection that could not be made, with a note of its host: `host` if it was named."""
+    """Return the error for a failed connection, with a note of its host: `host` if it was named."""
     said = next((said for part, said in REFUSALS if part in message), UNREACHABLE)
     refused = UnreachableError(said) if said in TEMPORARY else DatabaseError(said)
     place = PLACE.search(message)

@@ -1,13 +1,12 @@
-"""Generations: a memory that goes on from a copy without what was stored last gives none of the lost ids again.
+"""Generations: a memory that continues from a copy that lacks the latest stores reuses none of the lost ids.
 
-Such a copy is a standby that takes over before it has everything, or a restored backup. The first writer who meets
-another lineage than the last one begins a generation: it leaves out the ids that may be lost. So no cursor passes over
-what is new, and no id that somebody knows gets another text.
+Such a copy is a standby that takes over before it has everything, or a restored backup. The first writer that sees
+another lineage than the last one begins a generation: it skips the ids that may be lost. So no cursor skips new
+memories, and no known id gets another text. Restored files continue on the same lineage. Only a process that has seen a
+later state notices them.
 
-Files that are put back continue on the same lineage. Only a process that has met a later state notices them.
-
-Some engines do not say their timeline. There the start of the server stands for it, so each restart begins a
-generation, because nobody can tell it from a failover.
+Some engines do not reveal their timeline. There the server's start time replaces it, so each restart begins a
+generation, because it looks like a failover.
 """
 
 from collections.abc import Sequence
@@ -17,11 +16,11 @@ JUMP = 1_000_000
 """More ids of each kind than can have been lost."""
 
 BY_START = 0
-"""Stands for the timeline of a server that does not say it. The first one has the number 1."""
+"""Replaces the timeline of a server that hides it. The first timeline has the number 1."""
 
 
 class Marks(NamedTuple):
-    """How far a memory has come: all four only ascend, unless it goes on from a copy."""
+    """How far a memory has come: all four only ascend, unless it continues from a copy."""
 
     revision: int = 0
     last_memory_id: int = 0
@@ -30,7 +29,7 @@ class Marks(NamedTuple):
 
 
 class Newest:
-    """The newest marks that this process has met. Of two threads at once, one may leave older ones."""
+    """The newest marks that this process has seen. Two threads at once may leave older ones."""
 
     marks = Marks()
 
@@ -40,7 +39,7 @@ class Newest:
 
 
 class Lineage(NamedTuple):
-    """Where the commits of a memory are. A server that takes over begins a timeline, a restored dump another table.
+    """Where a memory's commits are. A server that takes over begins a timeline, a restored dump another table.
 
     `table_id`: of a table and its database, so that a copy made with `createdb --template` has another.
 
@@ -82,7 +81,7 @@ STARTED = f"""
 (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint,
 case when not pg_is_in_recovery() then {BY_START} end
 """.strip()
-"""What stands for them."""
+"""What replaces them."""
 
 READ = """
 (select oid::bigint << 32 from pg_database where datname = current_database()) + n.tableoid::bigint,
@@ -100,9 +99,10 @@ update namespace set revision = %s
 
 
 def is_over(known: Sequence[Generation], lineage: Lineage) -> bool:
-    """Return whether the memory goes on from a copy, where nobody has stored yet.
+    """Return whether the memory continues from a copy in which nobody has stored yet.
 
-    Not every role may see the timeline: those that may, and those that may not, compare with what their like has met.
+    Not every role may see the timeline, so roles that may and roles that may not each compare with their own kind's
+    marks.
     """
     if not known or lineage.timeline is None:
         return False

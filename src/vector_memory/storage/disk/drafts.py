@@ -129,7 +129,7 @@ def descriptors_of(status: os.stat_result) -> Iterator[tuple[int, int]]:
 
 
 def is_unused_backup(header: bytes) -> bool:
-    """Whether a copy is as `backup` left it. Opening a copy for use switches it to a write-ahead log."""
+    """Whether a copy is unchanged since `backup`. Opening one for use switches it to a write-ahead log."""
     journal_mode = header[JOURNAL_MODE_AT : JOURNAL_MODE_AT + len(ROLLBACK)]
     return journal_mode == ROLLBACK and header[APPLICATION_AT : APPLICATION_AT + len(BACKUP)] == BACKUP
 

@@ -17,7 +17,7 @@ SHARED = re.compile(
     r"|fuse\.(sshfs|ceph.*|glusterfs|rclone|s3fs|goofys|gcsfuse|davfs2?|smbnetfs|curlftpfs|blobfuse2?|seaweedfs|juicefs)"
     r"|9p|virtiofs|vboxsf|drvfs|vmhgfs|prl_fs|fuse\.(grpcfuse|osxfs|vmhgfs-fuse)"
 )
-"""File systems of networks, and those through which a virtual machine uses its host's files."""
+"""Network file systems, and those that give a virtual machine its host's files."""
 
 OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -99,7 +99,7 @@ def make_private_folders(folder: Path) -> None:
 
 
 def flush_to_disk(descriptor: int) -> None:
-    """Write what the system holds of a file or folder to the disk; on macOS, fsync leaves it in the cache of the disk.
+    """Flush a file or folder to the disk; on macOS, fsync leaves it in the disk's cache.
 
     Raises OSError.
     """
@@ -136,7 +136,7 @@ def lock(descriptor: int) -> None:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[int]:
-    """Yield a descriptor of a file that exists only to be locked. Its lock ends with the block.
+    """Yield a descriptor of a file that exists only to be locked; the block releases its lock.
 
     Raises OSError if it cannot be opened.
     """

@@ -1,8 +1,8 @@
-"""Keeps memories out of Git, which would commit them, and overwrite or delete them with the next change of branch.
+"""Keeps memories out of Git, which would commit them, and overwrite or delete them when branches are switched.
 
-Git can lose rules: `git stash -u` and `git clean` take an untracked `.gitignore` away, and another branch has another
-one. So the rules ignore themselves, and stand in the repository's own list, too, which no command touches. Whatever
-cannot be written is left as it is: nothing fails because of it.
+Git can lose rules: `git stash -u` and `git clean` remove an untracked `.gitignore`, and another branch has another one.
+So the rules ignore themselves, and are also in the repository's own list, which no command touches. Failures to write
+rules are ignored.
 """
 
 import os
@@ -31,7 +31,7 @@ EVERYTHING = ("/*",)
 
 
 def keep_out_of_git(database: Path) -> None:
-    """Let Git ignore a database, which need not exist; in the folder `memory` of a project all of the memory."""
+    """Make Git ignore a database, which need not exist, or all of a project's folder `memory`."""
     database = database.absolute()
     if database.parts[-2:] == (MEMORY_FOLDER, DATABASE_NAME):
         keep_folder_out_of_git(database.parent)
@@ -43,9 +43,9 @@ def keep_out_of_git(database: Path) -> None:
 
 
 def keep_folder_out_of_git(folder: Path) -> None:
-    """Let Git ignore the memory in the folder `memory` of a project: the whole folder, if nothing else is in it.
+    """Make Git ignore the memory in a project's folder `memory`: the whole folder, if nothing else is in it.
 
-    Other files that are there before the rules are the project's, and stay visible. Rules of the user are not changed.
+    Files that are older than the rules belong to the project and stay visible. The user's rules are not changed.
     """
     if folder.is_symlink():
         exclude(folder.parent, [f"/{escaped(folder.name)}"])
@@ -64,7 +64,7 @@ def keep_folder_out_of_git(folder: Path) -> None:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Create a folder unless it exists. Neither other users nor Git see what this program will keep in it.
+    """Create a folder, unless it exists, that neither other users nor Git can see into.
 
     Raises OSError.
     """
@@ -75,7 +75,7 @@ def make_own_folder(folder: Path) -> None:
 
 
 def holds_only(database: Path) -> bool:
-    """Return whether a folder contains only a database, what belongs to it, what agents wrote, and rules for Git.
+    """Return whether a folder contains only a database with its companions, agents' files, and rules for Git.
 
     Raises OSError.
     """
@@ -112,7 +112,7 @@ def write_rules(file: Path, patterns: Sequence[str]) -> None:
 
 
 def exclude(folder: Path, patterns: Sequence[str]) -> None:
-    """Add patterns for what is in a folder to the list of the repository that it is in, if it is in one."""
+    """Add patterns for a folder's contents to the exclude list of its repository, if it has one."""
     real = Path(os.path.realpath(folder))
     repository = repository_of(real)
     if repository is None:
