@@ -55,11 +55,11 @@ class Changes:
     def since(
         self, cursor: str | int | None, scope: Scope, query: str | None, page: Page, *, full: bool
     ) -> ChangesResult:
-        """Return the beginnings of what is new in the scope, oldest first, or with a query the best matches.
+        """Return the beginnings of new memories of the scope, oldest first, or with a query the best matches.
 
         `full`: whole texts, as far as they fit. Without a cursor everything is new; `"now"` returns only a cursor. A
-        caller that always sends the cursor of the last answer misses nothing and reads nothing twice. Raises
-        ValidationError for a cursor that this file has not returned.
+        caller that always sends the last answer's cursor misses nothing and reads nothing twice. Raises ValidationError
+        for a cursor that this file has not returned.
         """
         check_label("session_id", scope.session_id, MAX_IDENTIFIER)
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
@@ -173,7 +173,7 @@ class Changes:
 
 
 def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:
-    """Return the cursor after which memories are new, and what to say if some before it are lost.
+    """Return the cursor after which memories are new, and a message if some before it are lost.
 
     `end`: the newest cursor.
     """
@@ -212,7 +212,7 @@ def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
 
 
 def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
-    """Say how much of what is new is shown, and how to read the rest."""
+    """Say how many of the new memories are shown, and how to read the rest."""
     if not total:
         return "Nothing new."
     rest = "" if len(shown) == total else " To read all of them, send the same since without query."

@@ -1,4 +1,4 @@
-"""What an agent needs to continue a session."""
+"""Gathers what an agent needs to continue a session."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,10 +37,10 @@ RECENT = 5
 """Maximum number of reports, of working memories and of observations in an answer."""
 
 PINNED = 20
-"""Maximum number of pinned memories that lead an answer."""
+"""Maximum number of pinned memories at the beginning of an answer."""
 
 PROMPTS_FIRST = 5
-"""Number of prompts that get room in an answer before reports do."""
+"""Number of prompts that come before reports in priority."""
 
 
 class TaskContext:
@@ -55,10 +55,10 @@ class TaskContext:
     def load(
         self, session_id: str, session_iter: str | int | None, max_tokens: int | None, as_of: str | None = None
     ) -> TaskContextResult:
-        """Return what is pinned, the latest context of a session's iteration, its prompts, and beginnings of findings.
+        """Return pinned memories, the latest context of a session's iteration, its prompts, and beginnings of findings.
 
-        Without an iteration it is the latest. Reports of earlier iterations fill up what the iteration has too few of.
-        `as_of`: as in a Scope.
+        The default is the latest iteration. If it has too few reports, earlier iterations' follow. `as_of`: as in a
+        Scope.
         """
         check_label("session_id", session_id, MAX_IDENTIFIER)
         wanted = None if session_iter is None else parse_iteration(session_iter)
@@ -113,7 +113,7 @@ class Gathered:
         self.in_order: list[StoredText] = [
             entry.model_copy(update={"superseded_by": by.get(entry.id, [])}) for entry in entries
         ]
-        """The memories in the order in which they get room in an answer."""
+        """The memories in order of priority."""
 
     def answer(self, entries: Sequence[StoredText], omitted: list[Omitted]) -> TaskContextResult:
         """Return the answer with those of the memories that fit."""

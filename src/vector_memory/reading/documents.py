@@ -183,7 +183,7 @@ class Documents:
     def describe(self, memory_id: str | int) -> str:
         """Describe a memory in one line, for a question to the user."""
         memory, _, _ = self._find(memory_id)
-        # With line breaks, a title could pass for a part of the question.
+        # With line breaks, a title could look like part of the question.
         words = "".join(letter if letter.isprintable() else " " for letter in memory.title or "").split()
         title = f" '{shorten(' '.join(words), TITLE_SHOWN, placeholder='...')}'" if words else ""
         return f"{memory.memory_type} {memory.id}{title} ({counted(len(memory.content), 'character')})"
@@ -195,7 +195,7 @@ class Documents:
         return answer
 
     def _find(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote], dict[str, Any]]:
-        """Return a memory, the observations on it, and the fields that say what replaced it, and what it replaced."""
+        """Return a memory, the observations on it, and the fields that name what replaced it and what it replaced."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             memory = existing_memory(reader, number)
@@ -260,7 +260,7 @@ def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
 
 
 def reading_message(tool: str, offset: int, end: int | None, length: int) -> str:
-    """Say which part of the content this is, and how to read the next."""
+    """Say which part of the content this is, and how to read the next one."""
     if end is not None:
         return f"Characters {offset:,} to {end:,} of {length:,}. Continue with {tool} and offset={end}."
     if offset == 0:
@@ -269,7 +269,7 @@ def reading_message(tool: str, offset: int, end: int | None, length: int) -> str
 
 
 def as_markdown(memory: Memory) -> str:
-    """Return a document after its metadata as YAML front matter."""
+    """Return a document with its metadata as YAML front matter."""
     fields = {
         "memory_id": memory.id,
         "title": memory.title,
@@ -287,5 +287,5 @@ def as_markdown(memory: Memory) -> str:
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:
-    """Return fields as YAML front matter, as it precedes a Markdown text."""
+    """Format fields as the YAML front matter of a Markdown text."""
     return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n\n"

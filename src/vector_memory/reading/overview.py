@@ -79,7 +79,7 @@ def no_sessions(scope: Scope) -> str:
 
 
 def counts_message(counts: SessionCounts, agents_left_out: int) -> str | None:
-    """Say what a session's statistics leave out, and what cannot be found by meaning yet."""
+    """Say what a session's statistics leave out, and how much cannot be found by meaning yet."""
     if not counts.total_memories:
         return "Nothing is stored in this session: list_sessions lists the sessions."
     said = []
@@ -92,7 +92,7 @@ def counts_message(counts: SessionCounts, agents_left_out: int) -> str | None:
     return " ".join(said) or None
 
 
-# What people look at: a timeline, statistics, and one memory in full.
+# Views for people: a timeline, statistics, and one memory in full.
 
 EVERYTHING = Scope(as_of=ANY)
 
@@ -103,13 +103,13 @@ EXCERPT_LENGTH = 200
 
 
 class Overview:
-    """Shows what a memory contains. Results are for people and files, and are not cut to fit an agent's context."""
+    """Shows a memory's contents. Results are for people and files, and are not cut to fit an agent's context."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def timeline(self, scope: Scope, limit: int, offset: int = 0) -> TimelineResult:
-        """Return the memories of a scope that were stored last, before the last `offset`, oldest first."""
+        """Return the latest memories of a scope, skipping the last `offset`, oldest first."""
         check_range("limit", limit, 1, MAX_MOMENTS)
         check_range("offset", offset, 0, LARGEST)
         with self._storage.read() as reader:
@@ -153,9 +153,9 @@ class Overview:
 
 
 def moments_of(reader: Reader, scope: Scope, limit: int, offset: int) -> tuple[list[Moment], int]:
-    """Return a part of a timeline, and the number of memories in all of it.
+    """Return part of a timeline, and the total number of memories.
 
-    What no index has is looked through only once.
+    What no index covers is scanned only once.
     """
     if not (scope.containing or scope.tags or scope.category or scope.project):
         return reader.sessions.timeline(scope, limit, EXCERPT_LENGTH, offset), reader.memories.count(scope)

@@ -1,4 +1,4 @@
-"""A recap of earlier sessions in a few lines, for an agent that did not ask."""
+"""Summarizes earlier sessions in a few lines, for agents that did not ask."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -32,10 +32,10 @@ LOOKED_AT = 20
 RECALLED_SCOPES = [Scope(kind) for kind in (MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE)]
 
 FEWEST_WORDS, MOST_WORDS = 3, 0.7
-"""What has no vector yet is told with a prompt of so many words, if it has this share of them, weighted by rarity."""
+"""A memory without vectors is mentioned if the prompt has so many words, and it has this share of them, by rarity."""
 
 RECALL_SECONDS = 1.0
-"""Seconds that a prompt waits for the vectors of what was just stored. A quiet machine needs a tenth of that."""
+"""Seconds that a prompt waits for vectors of new memories. A quiet machine needs a tenth of that."""
 
 TAG = re.compile(r"<(?=[/!?a-zA-Z])")
 """The beginning of a tag: stored text must not end the client's own tags around it."""
@@ -65,7 +65,7 @@ class Past:
             return max((one.created_at for one in latest if one.created_at < before), default=None)
 
     def last_session(self, project: Project, besides: str | None) -> str | None:
-        """Return the session that the word "last" stands for: one of that name if it exists, else that of a recap."""
+        """Return the session that the word "last" means: one of that name if it exists, else the recap's."""
         with self._storage.read() as reader:
             is_last = reader.memories.count(Scope(session_id=LAST, as_of=ANY))
             return LAST if is_last else reader.sessions.latest(project, besides)
@@ -73,7 +73,7 @@ class Past:
     def recap(self, project: Project, besides: str) -> Told | None:
         """Return a recap of the last session in which the user spoke, other than `besides`.
 
-        It has at most 2,500 characters. Without any prompt it tells of the latest session.
+        It has at most 2,500 characters. Without any prompt it describes the latest session.
         """
         with self._storage.read() as reader:
             session_id = reader.sessions.latest(project, besides)
@@ -84,8 +84,8 @@ class Past:
     def near(self, prompt: str, besides: str, known: Collection[int], *, is_shared: bool = False) -> Told | None:
         """Return up to three memories close to a prompt, in at most 2,200 characters; None if none is close.
 
-        None of the session `besides`, and none of `known`. `is_shared`: by several projects, so each is named. Waits a
-        moment for vectors of what was just stored, but not for the model: None while it is not loaded.
+        Leaves out the session `besides` and the memories `known`. `is_shared`: several projects use the memory, so each
+        is named. Waits a moment for vectors of new memories, but not for the model: None while it is not loaded.
         """
         if not self._retriever.is_ready:
             return None
@@ -125,7 +125,7 @@ class Past:
         return Told("\n".join([heading, *lines]), frozenset(ids)) if lines else None
 
     def _newest_on(self, reader: Reader, memory_ids: Sequence[int]) -> dict[int, Later]:
-        """Return the newest memory on the subject of each memory, of those that have newer ones."""
+        """Map each memory that has newer ones on its subject to the newest of them."""
         linked = (
             newer_memories(reader, memory_ids, Scope(), LOOKED_THROUGH * EXCERPT) if self._retriever.names_later else {}
         )
@@ -133,9 +133,9 @@ class Past:
 
 
 def told_by_words(hit: Hit, question: Question) -> float:
-    """Return which share of a prompt's words counts for a hit: none if its meaning was compared, or if it has few.
+    """Return the share of a prompt's words that counts for a hit: none if meaning was compared, or the words are few.
 
-    A prompt of one or two words, as "continue", has all of them in many texts.
+    Many texts have all words of a prompt such as "continue".
     """
     has_many = len(question.terms or ()) >= FEWEST_WORDS and hit.covered >= MOST_WORDS
     return hit.covered if hit.similarity is None and has_many else 0.0
@@ -147,9 +147,9 @@ def best_of_each(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def worth_telling(found: Sequence[tuple[int, Later | None]], known: Collection[int]) -> list[tuple[int, Later | None]]:
-    """Return which memories are told, the best first, each followed by the newest on its subject, or not at all.
+    """Choose the memories to mention, best first, each with the newest on its subject, or not at all.
 
-    A pair without a newer memory stands for the older one itself, and a pair with one for the newer.
+    A pair without a newer memory means the older one itself, a pair with one the newer.
     """
     told: dict[int, tuple[int, Later | None]] = {}
     for number, newest in found:
@@ -173,16 +173,16 @@ def projects_of(reader: Reader, memory_ids: Sequence[int]) -> list[str]:
 
 
 def told_of(origin: Origin, place: str, text: str, newer: Later | None = None) -> str:
-    """Return the line that describes a memory near a prompt, or a newer one, which may correct it."""
+    """Describe a memory near a prompt, or a newer one that may correct it, in one line."""
     number, at = (origin.id, origin.created_at) if newer is None else (newer.id, newer.created_at)
     later = f", which may correct memory {origin.id}" if newer else ""
     return f"- memory {number}, {origin.memory_type} of {at[:10]}{place}{later}: {condensed(text, EXCERPT)}"
 
 
 def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool) -> Told | None:
-    """Return the recap of a session; None if there is nothing to tell.
+    """Return the recap of a session; None if there is nothing to report.
 
-    Agents may name another session than the client's. In a project's own file, what they left under such a name since
+    Agents may name another session than the client's. In a project's own file, what they stored under such a name since
     the session's first prompt belongs to it.
     """
 

@@ -1,4 +1,4 @@
-"""Says what in a memory may be out of date: memories with later ones on their subject, and those that nobody reads."""
+"""Lists what may be out of date: memories with later ones on their subject, and those that nobody reads."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,10 +20,10 @@ from vector_memory.texts.terms import STOP_WORDS
 from vector_memory.writing.writer import require_existing
 
 COMPARED = 200
-"""The texts of so many memories are compared with later ones: of those whose subject was taken up last."""
+"""Maximum number of memories whose texts are compared with later ones: those whose subjects came up last."""
 
 UNREAD_DAYS = 30
-"""What was stored so long ago and never read may not be needed."""
+"""Memories this old that were never read may not be needed."""
 
 LENGTH = 200
 """Bytes of a beginning."""
@@ -37,7 +37,7 @@ class Review:
         self._budget = budget
 
     def review(self, scope: Scope, limit: int) -> ReviewResult:
-        """Return what to look at in a scope: likely contradictions first, then what is older, then what is unread."""
+        """List what to check in a scope: likely contradictions first, then older memories, then unread ones."""
         check_range("limit", limit, 1, MAX_LIMIT)
         before = (datetime.now(UTC) - timedelta(days=UNREAD_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
@@ -67,9 +67,9 @@ class Review:
 
 
 def latest_of_each(links: Iterable[Link]) -> dict[int, int]:
-    """Return for each memory with later ones on its subject the last of them, also of those on theirs.
+    """Map each memory with later ones on its subject to the last of them, following their links too.
 
-    Only what was stored later counts, whatever its date: nothing else can supersede it.
+    Only memories stored later count, whatever their date: nothing else can supersede it.
     """
     latest: dict[int, int] = {}
     stored_later = [link for link in links if link.newer_id > link.older_id]
@@ -96,7 +96,7 @@ def reviewed(memory: Memory) -> dict[str, Any]:
 
 
 def review_message(lines: Sequence[ReviewLine], older: int) -> str:
-    """Say what there is, and what to do with it. `older`: number of memories with a later one on their subject."""
+    """Summarize the review, and say what to do. `older`: number of memories with a later one on their subject."""
     if not lines:
         return "Nothing to review: no memory has a later one on its subject, and none is old and unread."
     if not older:
@@ -107,7 +107,7 @@ def review_message(lines: Sequence[ReviewLine], older: int) -> str:
     )
 
 
-# Finds where two texts on one subject say different things: other numbers, versions, dates or paths, and negations.
+# Finds where two texts on one subject differ: numbers, versions, dates, paths and negations.
 
 FACT = re.compile(
     r"(?P<path>(?:https?://|[~.]{0,2}/)?[\w.-]+(?:/[\w.-]+)+/?)"
@@ -139,7 +139,7 @@ class Fact(NamedTuple):
 
 
 def differing(older: str, newer: str) -> list[str]:
-    """Return up to MOST lines that say what one text has in place of what another one has, such as `8080 → 9090`."""
+    """Return up to MOST lines that name a value in one text and its replacement in another, such as `8080 → 9090`."""
     earlier, later = (list(islice(facts_of(text), FACTS_COMPARED)) for text in (older, newer))
     kept = {fact.value for fact in earlier} & {fact.value for fact in later}
     changed = [
@@ -152,7 +152,7 @@ def differing(older: str, newer: str) -> list[str]:
 
 
 def one_of_each(lines: Sequence[str]) -> list[str]:
-    """Return the lines whose first value no line before it has, nor their second value."""
+    """Keep lines whose first and second values are in no earlier line."""
     known, found = set[str](), []
     for line in lines:
         values = set(line.split(" → "))
@@ -180,11 +180,11 @@ def negations(older: str, newer: str) -> Iterator[str]:
 
 
 def words_in(sentence: str) -> frozenset[str]:
-    """Return the words of a sentence that have a meaning of their own, but for negations."""
+    """Return the content words of a sentence, without negations."""
     without = NEGATION.sub(" ", sentence).lower()
     return frozenset(WORD.findall(without)) - STOP_WORDS
 
 
 def clipped_to(text: str) -> str:
-    """Return a text as far as it is shown."""
+    """Cut a text to the length that is shown."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -84,7 +84,7 @@ class Neighbour(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """What was said just before and just after a memory in its conversation, each in the order of time."""
+    """The memories just before and just after one in its conversation, each in the order of time."""
 
     before: list[Neighbour]
     after: list[Neighbour]
@@ -127,7 +127,7 @@ class StoredPassage(NamedTuple):
 
 
 class History(NamedTuple):
-    """When a memory was written, last changed and last read, how often, and whether its turn is that of its time."""
+    """When a memory was written, last changed and last read, how often, and whether its turn follows its time."""
 
     created_at: str
     updated_at: str
@@ -138,7 +138,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A session since a memory, and other sessions without prompts, in which agents wrote meanwhile; never `besides`.
+    """A session since a memory, and sessions without prompts in which agents wrote since; never `besides`.
 
     `since`: the turn and the time of that memory.
     """
@@ -262,9 +262,9 @@ class Embedded:
 
 
 class Links(NamedTuple):
-    """The memories on the subject of a new one: by id, what says so.
+    """The memories on a new one's subject: evidence by id.
 
-    `series`: the memories that it makes a series with; of the links between these, only those of at least the evidence
+    `series`: the memories that it forms a series with; between these, only links with at least the evidence
     `outstanding` hold.
     """
 
@@ -296,8 +296,8 @@ class Cursor:
     """A position in the order of commits: after the memory `memory_id` and before all later ones.
 
     Ids ascend in the order of commits, so a reader that continues from a cursor misses nothing committed later.
-    `may_fall`: it is the newest that the reader may see, which another reader's deletion may remove. `gaps`: ids before
-    it that were left out, because what had them may be lost.
+    `may_fall`: it is the newest that the reader may see, which another reader's deletion may remove. `gaps`: skipped
+    ids before it, whose memories may be lost.
     """
 
     memory_id: int = 0
@@ -321,10 +321,10 @@ LIST_CURSOR = re.compile(r"(d?)(\d{1,18})\.(\d{1,18})\.([0-9a-f]{8})\.([ -~]{1,6
 
 
 class ListPosition(NamedTuple):
-    """After which memory a list goes on, in the order of the list, whatever is stored meanwhile.
+    """The memory after which a list continues, in the list's order, whatever is stored in the meantime.
 
-    `turn`: None if it is to be looked up. Cursors do not tell it: a dated memory has that of one before it, which may
-    be hidden from a limited token. All others have their own id.
+    `turn`: None if it must be looked up. Cursors do not contain it: a dated memory has the turn of an earlier one,
+    which may be hidden from a limited token. All others have their own id.
     """
 
     session_iter: int
@@ -334,7 +334,7 @@ class ListPosition(NamedTuple):
 
     @classmethod
     def parse(cls, cursor: str, listing: str) -> Self:
-        """Return the position of a list's cursor. Raises ValidationError if it is of another list, or none."""
+        """Return the position of a list's cursor. Raises ValidationError for another list's cursor, or none."""
         match = LIST_CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
         if match is None:
             raise ValidationError("cursor must be the next_cursor of an answer: leave it out to begin with the first.")
@@ -352,7 +352,7 @@ def cursor_after(memory: Memory, listing: str) -> str:
 
 
 def listing_of(scope: Scope, order: Order) -> str:
-    """Return eight digits that tell a list from those with other filters or another order."""
+    """Return eight digits that distinguish a list from those with other filters or another order."""
     described = json.dumps([scope.as_filters(), order], sort_keys=True)
     return blake2b(described.encode(errors="replace"), digest_size=4).hexdigest()
 
@@ -368,7 +368,7 @@ class Lease(NamedTuple):
 
 
 RECENT_SECONDS = 600.0
-"""Vectors that were promised longer ago say nothing about how fast vectors come now."""
+"""Vectors promised longer ago say nothing about the current speed."""
 
 
 class Pending(NamedTuple):
@@ -385,7 +385,7 @@ class Pending(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A newer memory is on the subject of an older one: `evidence` says so."""
+    """A newer memory on the subject of an older one, with the `evidence` for it."""
 
     older_id: int
     newer_id: int
@@ -412,7 +412,7 @@ class Expendable(NamedTuple):
 
 
 class LastIds(NamedTuple):
-    """The highest ids that were ever given to a memory and to a chunk."""
+    """The highest ids ever assigned to a memory and to a chunk."""
 
     memory: int
     chunk: int

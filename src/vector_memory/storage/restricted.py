@@ -1,7 +1,7 @@
-"""A memory of which only some sessions may be seen or changed, over any engine.
+"""A memory limited to some sessions, over any engine.
 
-What its connection reads is limited (`storage.connection`). Whatever is not defined here cannot be changed: other
-sessions, knowledge and tagged memories, and tags. Sessions that may not be seen are as if they did not exist.
+Its connection limits what it reads (`storage.connection`). Only what is defined here can be changed: not other
+sessions, knowledge and tagged memories, or tags. Hidden sessions are as if they did not exist.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from vector_memory.storage.records import Derived, History, Lease, Memory
 
 
 class LimitedWriter:
-    """What a writer, whose connection is limited, may do: it changes what it has just added, or may see."""
+    """A writer over a limited connection: it changes only what it has just added, or may see."""
 
     def __init__(self, writer: Writer) -> None:
         self.whole = writer
@@ -69,13 +69,13 @@ class LimitedWriter:
             self.whole.record_access(memory_ids, now)
 
     def _seen(self, newer_id: int, older_ids: Iterable[int]) -> list[int]:
-        """Return those of the older memories that may be seen. Raises NotFoundError if the newer one may not be."""
+        """Return the visible ones of the older memories. Raises NotFoundError if the newer one is hidden."""
         self.whole.memories.get(newer_id)
         return list(self.whole.memories.origins(list(older_ids)))
 
 
 REACHED = frozenset({"read_only", "version", "require_time_to_write", "confirm", "purge_deleted"})
-"""What can be reached of a storage as it is: it says nothing of a session that the caller cannot know."""
+"""What a storage exposes unchanged: it reveals nothing about hidden sessions."""
 
 
 class LimitedStorage:

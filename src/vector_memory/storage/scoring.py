@@ -17,7 +17,7 @@ SCALE = 1e6
 """Cosines and words' shares are rounded to six decimals before comparison; float32 cosines are not more precise."""
 
 LARGEST = 1.02
-"""No product of two unit vectors is as large: their lengths differ from 1 by less than a hundredth."""
+"""Above any product of two unit vectors, whose lengths differ from 1 by less than a hundredth."""
 
 K1 = 0.75
 """BM25: the weight of further occurrences of a term in a unit."""
@@ -44,7 +44,7 @@ def numbers_in(text: str | None) -> Numbers:
 
 
 def are_in(ascending: Numbers, numbers: Numbers) -> NDArray[np.bool_]:
-    """Return for each of the numbers whether it is among those in ascending order, which may be many more."""
+    """Return for each number whether it is among the ascending ones, which may be many more."""
     if not len(ascending):
         return np.zeros(len(numbers), np.bool_)
     found: NDArray[np.bool_] = ascending.take(ascending.searchsorted(numbers), mode="clip") == numbers

@@ -1,7 +1,7 @@
-"""Finds what a word means that a scope does not have: the most frequent of its words that differ by one letter.
+"""Finds the meaning of a word that a scope lacks: the scope's most frequent word that differs by one letter.
 
-The index keeps hashes of terms, no words. So what a misspelt word may have been is made from its letters, and the scope
-is asked which of these it has.
+The index keeps hashes of terms, not words. So candidates are built from the letters of a misspelt word, and looked up
+in the scope.
 """
 
 import re
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from vector_memory.texts.terms import STOP_WORDS, stems_of
 
 MOST_BLOCKS = 128
-"""All postings of a scope are read. One with more blocks of them is not asked: it takes too long."""
+"""All postings of a scope are read, so scopes with more blocks are skipped: they take too long."""
 MOST_TEXTS = 64
-"""So many of the latest texts with a term are searched for the word itself."""
+"""How many of the latest texts with a term are searched for the word itself."""
 WORD = re.compile(r"\w+")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LONG = 6
-"""In shorter words, another letter gives another word more often than a slip (hide, hike)."""
+"""In shorter words, another letter is more often another word than a typing error (hide, hike)."""
 KEYS = "qwertyuiop asdfghjkl zxcvbnm qaz wsx edc rfv tgb yhn ujm ik ol wa esz rdx tfc ygv uhb ijn okm pl"
 SOUNDS = "kcs qk xz dt bp vw lr gj"
 ALIKE = {
@@ -56,8 +56,8 @@ def spellings(
 ) -> dict[str, Spelling]:
     """Return what the `missing` words were probably meant to be, by their terms, as far as the scope has such words.
 
-    `others`: what the query asks for already. `texts_of`: the texts of units. A key stands for all words of one stem,
-    so the texts tell which of them is there: nothing is read as a word that nobody wrote.
+    `others`: what the query asks for already. `texts_of`: the texts of units. A key covers all words of one stem, so
+    the texts show which of them occurs: nothing is read as a word that nobody wrote.
     """
     respelt: dict[str, Spelling] = {}
     for term, typed in missing.items():
@@ -80,7 +80,7 @@ def spellings(
 
 
 def one_letter_off(word: str) -> Iterator[str]:
-    """Yield what a word may be a slip of: two letters swapped, one more or less, or one written for one like it."""
+    """Yield what a misspelt word may mean: two letters swapped, one more or less, or a similar one instead."""
     parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
     yield from (before + after[1] + after[0] + after[2:] for before, after in parts if len(after) > 1)
     yield from (before + letter + after for before, after in parts for letter in LETTERS)

@@ -1,4 +1,4 @@
-"""Changes what stands beside a memory's text: its title, description and tags, and whether it is pinned."""
+"""Changes a memory's title, description, tags and pin, but never its text."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -75,7 +75,7 @@ class Amending:
             with self._storage.write() as writer:
                 now = writer.memories.get(number)
                 if (now.title, now.chunk_count) != (before.title, before.chunk_count):
-                    continue  # another process was faster: its words are others
+                    continue  # another process was faster: its words differ
                 after = changed(now, values)
                 lacks_vectors = writer.amend(after, words, utc_now())
                 if lacks_vectors:
@@ -86,7 +86,7 @@ class Amending:
             return amended(after, f"Amended {after.memory_type} {number}.")
 
     def _checked(self, title: str | None, description: str | None, tags: Sequence[str] | None) -> dict[str, Any]:
-        """Return the values that a caller has sent. Raises ValidationError."""
+        """Check the values that a caller sent. Raises ValidationError."""
         sent: dict[str, Any] = {}
         if title is not None:
             sent["title"] = check_optional_label("title", title or None, MAX_TITLE)
@@ -104,7 +104,7 @@ def changed(memory: Memory, values: dict[str, Any]) -> Memory:
     if memory.memory_type == MemoryKind.TAGGED and "tags" in values:
         raise ValidationError(f"Memory {memory.id} is {NOTE}")
     after = replace(memory, **values)
-    if after.memory_type == MemoryKind.KNOWLEDGE_BASE:  # where the title is required, and kept in the metadata, too
+    if after.memory_type == MemoryKind.KNOWLEDGE_BASE:  # where the title is required, and also kept in the metadata
         if after.title is None:
             raise ValidationError("A knowledge base entry needs a title: send another one.")
         after = replace(after, metadata=after.metadata | {"title": after.title})
@@ -114,13 +114,13 @@ def changed(memory: Memory, values: dict[str, Any]) -> Memory:
 
 
 def amended(memory: Memory, message: str) -> AmendResult:
-    """Return what stands beside the text of a memory now."""
+    """Return a memory's current title, description, tags and pin."""
     return AmendResult(
         message=message, memory_id=memory.id, title=memory.title, description=memory.description, tags=memory.tags
     )
 
 
-# Says of stored memories that later ones replace them, or no longer do.
+# Marks stored memories as superseded by later ones, or no longer.
 
 
 class Superseding:
@@ -130,7 +130,7 @@ class Superseding:
         self._storage = storage
 
     def supersede(self, memory_id: str | int, older_ids: Sequence[str | int]) -> SupersedeResult:
-        """Let a memory supersede others, which must have been stored before it: so there are no cycles.
+        """Make a memory supersede others, which must have been stored before it, so there are no cycles.
 
         Raises NotFoundError, ValidationError.
         """
@@ -141,7 +141,7 @@ class Superseding:
             return superseded_now(writer, newer, f"Memory {newer} supersedes {as_list(older)}.")
 
     def merge(self, memory_id: str | int, older_ids: Sequence[str | int]) -> SupersedeResult:
-        """Let a memory supersede others whose texts it repeats, and have their tags, and be pinned if one of them is.
+        """Make a memory supersede others whose texts it repeats; it gets their tags, and their pin if any has one.
 
         Raises ValidationError if it does not say all that they say, NotFoundError.
         """
@@ -161,7 +161,7 @@ class Superseding:
             return superseded_now(writer, newer, f"Memory {newer} supersedes its near copies {as_list(older)}.")
 
     def release(self, memory_id: str | int, older_ids: Sequence[str | int]) -> SupersedeResult:
-        """Let a memory no longer supersede others: they are current again, unless another memory supersedes them.
+        """Stop a memory from superseding others: they are current again, unless another memory supersedes them.
 
         Raises ValidationError if it does not supersede one of them, NotFoundError.
         """
@@ -203,5 +203,5 @@ def superseded_now(writer: Writer, newer: int, message: str) -> SupersedeResult:
 
 
 def as_list(memory_ids: Sequence[int]) -> str:
-    """Return ids as text."""
+    """Format ids as text."""
     return ", ".join(map(str, memory_ids))

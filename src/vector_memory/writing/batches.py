@@ -25,13 +25,13 @@ from vector_memory.writing.writer import MemoryWriter, hash_of, is_deleted, with
 logger = logging.getLogger(__name__)
 
 Forms = Mapping[str, Collection[str]]
-"""By the hash of a text, the hashes of all its forms: with secrets and without. The others have one form."""
+"""The hashes of all forms of a text, with secrets and without, by its hash. Other texts have one form."""
 
 NO_FORMS: Forms = {}
 
 
 class Sifted(NamedTuple):
-    """The memories to store, and the number of those that are left out because they were deleted."""
+    """The memories to store, and the number left out because they were deleted."""
 
     new: list[NewMemory]
     deleted: int
@@ -54,8 +54,8 @@ class Batches:
     ) -> Sifted:
         """Find the memories of sessions that are not stored yet, without repetitions, and were not deleted.
 
-        A prompt that its user has repeated is none: each stored one stands for the nearest in time. A session's prompts
-        are therefore compared at once. `on_the_way`: hashes and times of prompts that are about to be stored. `again`:
+        A prompt that its user repeated is no repetition: each stored one matches the nearest in time. So a session's
+        prompts are compared together. `on_the_way`: hashes and times of prompts that are about to be stored. `again`:
         also those that were deleted.
         """
         alike: dict[object, list[NewMemory]] = {}
@@ -75,7 +75,7 @@ class Batches:
                     missing = without_nearest(each, times)
                     left = without_nearest(missing, {trace.created_at for trace in traces} - times)
                     new += left
-                else:  # one stands for all, whatever became of it since
+                else:  # one represents all, whatever has happened to it since
                     missing = [] if times else each
                     left = [one for one in missing if not any(covers(trace, one) for trace in traces)]
                     if traces and left == missing:  # clocks differ: the memory was one of these
@@ -86,7 +86,7 @@ class Batches:
         return Sifted([memory for memory in memories if id(memory) in chosen], deleted)
 
     def let_return(self, memories: Sequence[NewMemory], forms: Forms) -> None:
-        """Let memories that were deleted be stored again."""
+        """Allow deleted memories to be stored again."""
         with self._storage.write() as writer:
             for memory in memories:
                 content_hash = hash_of(memory.content)
@@ -114,7 +114,7 @@ class Batches:
 
 
 def without_nearest(prompts: Sequence[NewMemory], times: Collection[str]) -> list[NewMemory]:
-    """Return the prompts without those nearest to these times."""
+    """Leave out the prompts nearest to these times."""
     known = {prompt.created_at for prompt in prompts} & set(times)
     left = {microseconds(prompt.created_at or ""): prompt for prompt in prompts if prompt.created_at not in known}
     for time in map(microseconds, set(times) - known):
@@ -123,7 +123,7 @@ def without_nearest(prompts: Sequence[NewMemory], times: Collection[str]) -> lis
     return list(left.values())
 
 
-# Accepts what hooks report: writes a text to the disk before answering its hook, and stores it as soon as possible.
+# Accepts hooks' reports: writes a text to the disk before answering its hook, and stores it as soon as possible.
 
 CONTENT, KIND = "content", "memory_type"
 

@@ -1,4 +1,4 @@
-"""Deletes memories: one, all older than a number of days, those that policies name, or what has expired."""
+"""Deletes memories: one, all older than a number of days, those selected by policies, or expired ones."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -42,9 +42,9 @@ class Deletion:
     def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
         """Delete memories created more than `days_old` days ago, unless they are pinned; a dry run only counts them.
 
-        What supersedes or corrects a memory that stays, stays too, so that nothing outdated becomes current. Each
+        A memory that supersedes or corrects one that stays, stays too, so that nothing outdated becomes current. Each
         memory is deleted in its own transaction, so other processes can store in between. After a failure the remaining
-        memories still exist, and the call can be repeated. What has expired is erased, too.
+        memories still exist, and the call can be repeated. Expired memories are erased too.
         """
         with self._storage.read() as reader:
             found = reader.memories.expendable(older_than(days_old))
@@ -64,9 +64,9 @@ class Deletion:
         )
 
     def apply(self, retention: str, *, dry_run: bool) -> PolicyResult:
-        """Delete the memories that are older than a rule for them permits, unless they stay as those of `clean_up` do.
+        """Delete memories that are older than a rule permits, with the exceptions of `clean_up`.
 
-        Of several rules the strictest counts. A dry run only counts them. Raises ValidationError if there is no rule.
+        The strictest of several rules counts. A dry run only counts them. Raises ValidationError if there is no rule.
         """
         rules = rules_of(retention)
         if not rules:
@@ -88,14 +88,14 @@ class Deletion:
         )
 
     def erase_expired(self) -> int:
-        """Delete what has expired, and overwrite its bytes; return how much it was. Safe in several processes."""
+        """Delete expired memories and overwrite their bytes; return their number. Safe in several processes."""
         erased = 0
         while ids := self._expired():
             erased += self.delete_all(ids)[0]
         return erased
 
     def erase_some_expired(self) -> bool:
-        """Do a part of `erase_expired`; return whether there may be more."""
+        """Do part of `erase_expired`; return whether there may be more."""
         ids = self._expired()
         if ids:
             self.delete_all(ids)
@@ -127,7 +127,7 @@ class Deletion:
 
 
 def older_than(days: int, kind: MemoryKind | None = None, **filters: object) -> Scope:
-    """Return the memories, superseded ones too, that were created so many days ago, or earlier."""
+    """Return the memories, superseded ones too, that are at least this many days old."""
     check_range("days_old", days, 0, MAX_DAYS)
     before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
     return Scope(kind, created_before=before, as_of=ANY, **filters)  # type: ignore[arg-type]
@@ -136,8 +136,8 @@ def older_than(days: int, kind: MemoryKind | None = None, **filters: object) -> 
 def oldest_ends(reader: Reader, found: Sequence[Expendable]) -> list[Expendable]:
     """Return the memories that can be deleted so that nothing outdated becomes current, in the order to delete them.
 
-    What supersedes or corrects a memory that stays, stays. The others keep their order, but what a memory supersedes or
-    corrects comes before it, so that this also holds if only the first are deleted.
+    A memory that supersedes or corrects one that stays, stays. The others keep their order, but each comes after what
+    it supersedes or corrects, so that this also holds if only the first are deleted.
     """
     places = {memory.id: place for place, memory in enumerate(found)}
     links = [*reader.lifecycle.superseded_by(places), *reader.memories.corrections(places)]
@@ -153,7 +153,7 @@ def oldest_ends(reader: Reader, found: Sequence[Expendable]) -> list[Expendable]
 
 
 def kept_message(number: int) -> str:
-    """Say that a clean-up leaves memories that are old enough, and why."""
+    """Say how many old memories a clean-up keeps, and why."""
     return f"Kept {counted(number, 'old memory', 'old memories')}: what supersedes or corrects one that stays, stays."
 
 

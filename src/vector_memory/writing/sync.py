@@ -28,11 +28,11 @@ class Synced(NamedTuple):
 
 
 class Sync:
-    """The memories of a scope by their files, as they were when it was made and as it changes them since.
+    """A scope's memories by their files, as they were at the beginning and as it has changed them since.
 
-    A file has one current memory. Texts are replaced in one transaction, so that whatever happens, no text of a file
-    that is still there is missing. `keep_replaced`: an edited text supersedes the earlier one, which is deleted
-    otherwise. What is kept of a file goes with the file.
+    A file has one current memory. Texts are replaced in one transaction, so that no text of an existing file is ever
+    missing. `keep_replaced`: an edited text supersedes the earlier one instead of deleting it. Kept texts are deleted
+    with their file.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Sync:
         return any(known.content_hash != content_hash for known in self._known.get(origin, ()))
 
     def expect(self, wanted: Mapping[Origin, str], gone: Iterable[Origin]) -> None:
-        """Compare the memories with the files before any is put: texts may have moved from one file to another.
+        """Compare the memories with the files before storing any: texts may have moved from one file to another.
 
         `wanted`: the hashes of the files' texts. `gone`: files that no longer exist, or no longer have text. The
         memories of all other files stay as they are.
@@ -91,10 +91,10 @@ class Sync:
         return origin in self._kept
 
     def put(self, origin: Origin, new: Callable[[], NewMemory]) -> Synced:
-        """Store the text of a file in place of its previous one, and of one that has moved to this file.
+        """Store the text of a file in place of its previous one, or move a memory to this file.
 
-        `new` is asked for it unless a memory has it. A previous text that another file has now stays until that one is
-        put. A text that was deleted here stays gone until the file is edited. Raises as `MemoryWriter.write`.
+        `new` is called unless a memory has the text. A previous text that another file has now stays until that file is
+        stored. A text that was deleted here stays gone until the file is edited. Raises as `MemoryWriter.write`.
         """
         mine = [known for known in self._known.get(origin, ()) if known.content_hash not in self._awaited]
         if origin in self._kept:
@@ -109,7 +109,7 @@ class Sync:
         replaced = self._unsettled(alike)
         self._writer.recall([known.id for known in alike])
         kept = self._edited(mine, memory) if self._keep_replaced else []
-        if kept:  # the date in the file is that of its first text
+        if kept:  # the file's date is its first text's
             memory = replace(memory, supersedes=(*memory.supersedes, *kept), created_at=None)
         try:
             unkept = [number for number in replaced if number not in kept]
@@ -124,7 +124,7 @@ class Sync:
         """Delete the remaining earlier texts of the files, with those they superseded; return the files and the ids."""
         rest = [(origin, number) for origin, each in self._known.items() for number in self._unsettled(each)]
         ids = [number for _, number in rest]
-        self._writer.recall(ids)  # it may come back in a moment
+        self._writer.recall(ids)  # it may reappear in a moment
         # The oldest first: otherwise what the newest superseded would be current in the meantime.
         for origin in {origin for origin, _ in rest}:
             self._delete(self._superseded.pop(origin, []))
@@ -132,12 +132,12 @@ class Sync:
         return rest
 
     def _edited(self, mine: Iterable[Imprint], memory: NewMemory) -> list[int]:
-        """Return the file's current memories with another text than its new one."""
+        """Return the file's current memories whose text is not its new one."""
         content_hash = self.hash_of(memory.content)
         return self._unsettled(known for known in mine if known.content_hash != content_hash)
 
     def _supersede(self, memory_id: int, replaced: Iterable[int]) -> list[int]:
-        """Let a memory supersede those of these that were stored before it; return them."""
+        """Make a memory supersede the earlier ones of these; return them."""
         with self._storage.write() as writer:
             older = list(writer.memories.origins([number for number in replaced if number < memory_id]))
             if older and writer.memories.origins([memory_id]):

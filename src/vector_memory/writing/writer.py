@@ -93,7 +93,7 @@ class MemoryWriter:
         return hash_of(self.kept(content))
 
     def kept(self, value: JsonValue) -> JsonValue:
-        """Return a text or other JSON value from an agent as it may be stored: without secrets and private parts."""
+        """Remove secrets and private parts from an agent's text or other JSON value."""
         return redact_within(value)[0] if self.redacts() else value
 
     def scope(self, scope: Scope) -> Scope:
@@ -113,7 +113,7 @@ class MemoryWriter:
         return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
 
     def recall(self, memory_ids: Sequence[int]) -> None:
-        """Let what these memories have in common with the next ones not be embedded again."""
+        """Remember these memories' vectors, so that texts in common with the next ones are not embedded again."""
         with self._storage.read() as reader:
             stored = reader.vectors.fingerprint()
             for memory in reader.memories.get_all(memory_ids).values():
@@ -132,7 +132,7 @@ class MemoryWriter:
     ) -> StoredMemory:
         """Store a memory with its chunks, words and vectors, and delete the memories that it replaces.
 
-        Both happen in one transaction, and what these superseded, it supersedes. `captured`: by a hook or an import,
+        Both happen in one transaction, and it supersedes what these superseded. `captured`: by a hook or an import,
         not by an agent. `from_source`: from a file, which may be read again. Without a usable model the text is stored
         anyway, and its vectors are computed once there is a model. Raises DuplicateMemoryError, DeletedEarlierError,
         NotFoundError (a report, or what it supersedes), QuotaExceededError, ChunkingError, DatabaseError.
@@ -143,7 +143,7 @@ class MemoryWriter:
         content_hash, at = hash_of(memory.content), memory.created_at if captured else None
         is_pending = self._background.defers
         with self._sure_of_duplicates(), self._storage.read() as reader:
-            if captured or from_source or not is_pending:  # often stored, or dear to prepare: asked before, too
+            if captured or from_source or not is_pending:  # often stored, or expensive: checked in advance too
                 require_storable(reader, memory, content_hash, replacing, at=at, forms=forms)
             stored = reader.vectors.fingerprint()
         wait = not (captured and is_pending)  # hooks and imports do not wait for a model
@@ -184,8 +184,8 @@ class MemoryWriter:
     def _without_secrets(self, memory: NewMemory, *, captured: bool) -> tuple[NewMemory, int]:
         """Return a memory as it may be stored, and the number of places that were replaced in it.
 
-        Raises ValidationError for a name with a secret. In one that was captured it is replaced: nobody could send
-        another.
+        Raises ValidationError for a name with a secret. In a captured memory it is replaced, because nobody could send
+        another name.
         """
         if not self.redacts(captured=captured):
             return memory, 0
@@ -221,8 +221,8 @@ class MemoryWriter:
     ) -> tuple[Embedded | None, str | None]:
         """Return the vectors unless they are deferred, or None and why there will be none.
 
-        `stored`: the fingerprint of the stored vectors. Without `wait`, a model that is not loaded is taken for one
-        whose vectors can be used.
+        `stored`: the fingerprint of the stored vectors. Without `wait`, a model that is not loaded is assumed to be
+        usable.
         """
         if not (wait or self._indexer.is_ready):
             return None, None
@@ -239,7 +239,7 @@ class MemoryWriter:
 
 
 def in_place_of(writer: Writer, memory: NewMemory, replaced: Collection[int]) -> NewMemory:
-    """Delete what a memory replaces, and return it as superseding also what these superseded."""
+    """Delete what a memory replaces, and return it as superseding what these superseded."""
     inherited = [older for number in replaced for older in writer.bypass(number)]
     for number in replaced:
         writer.delete(number, for_good=False)
@@ -261,7 +261,7 @@ def forms_of(content: str) -> set[str]:
 
 
 def is_deleted(reader: Reader, memory: NewMemory, forms: Collection[str]) -> bool:
-    """Return whether a text from a source, with these hashes, is that of a deleted memory."""
+    """Return whether a source's text, with these hashes, belongs to a deleted memory."""
     return any(covers(trace, memory) for trace in reader.traces.of(memory, forms))
 
 
@@ -276,8 +276,8 @@ def require_storable(
 ) -> None:
     """Raise an error if the memory is stored and not replaced, or if its report or what it supersedes does not exist.
 
-    `at`: of the same time it is the same, whatever became of it; a prompt of another time is another one. `forms`:
-    hashes of a text from a source, which must not have been deleted.
+    `at`: a memory of the same time is the same, whatever happened to it; a prompt of another time is another one.
+    `forms`: hashes of a source's text, which must not have been deleted.
     """
     existing = reader.find_duplicate(memory, content_hash, at)
     if existing is None and at is not None and memory.kind is not MemoryKind.INPUT_PROMPT:
@@ -310,7 +310,7 @@ def is_of_kind(reader: Reader, memory_id: int, kind: MemoryKind) -> bool:
 
 
 def usable(reader: Reader, embedded: Embedded | None) -> tuple[Embedded | None, str | None]:
-    """Return the vectors, or None and the reason if another process has just stored vectors of another model."""
+    """Return the vectors, or None and the reason if another process has just stored another model's."""
     try:
         if embedded is not None:
             reader.vectors.require_current(embedded.fingerprint)
@@ -327,7 +327,7 @@ def with_title(memory: NewMemory) -> NewMemory:
 
 
 def receipt(stored: StoredMemory) -> StoreMemoryResult:
-    """Return what was stored, and how it can be found."""
+    """Describe what was stored, and how it can be found."""
     memory, (vectors, how) = stored.memory, index_state(stored)
     said = f"Stored {memory.kind} {stored.id}: {length_message(stored)}{how}"
     return StoreMemoryResult(
@@ -359,7 +359,7 @@ def length_message(stored: StoredMemory) -> str:
 
 
 def index_state(stored: StoredMemory) -> tuple[VectorsState, str]:
-    """Return whether the content can be found by meaning, and say it. Words can be found in any case."""
+    """Return whether the content can be found by meaning, with a message. Words can be found in any case."""
     chunks = f"{counted(stored.chunk_count, 'chunk')}, " if stored.chunk_count else ""
     if stored.is_pending:
         return "pending", f", {chunks}searchable by words now, and by meaning in a moment."

@@ -1,11 +1,10 @@
 """Memories whose vectors a process is computing: `pending_vectors`.
 
-A process leases what it has promised to index. If it ends before it is done, its leases run out, and any other process
-that has the memory open takes them over, one at a time: see `indexing.background`. An attempt is a lease that was taken
-over and has not led to any new vectors yet. After a few attempts a memory is left to the backfill, because its text
-seems to kill every process that embeds it.
-
-The clock of the database counts, since those of several machines differ: a lease is as long as its holder says.
+A process leases what it has promised to index. If it ends first, its leases expire, and any other process that has the
+memory open takes them over, one at a time: see `indexing.background`. An attempt is a lease that was taken over and has
+not led to new vectors yet. After a few attempts a memory is left to the backfill, because its text seems to kill every
+process that embeds it. The database's clock counts, since machines' clocks differ: a lease is as long as its holder
+says.
 """
 
 import time
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 3
 
 MANY = 16
-"""Of so many memories that a process has leased, others take some over."""
+"""If a process has leased this many memories, others take some over."""
 
-# No lease is as long as a minute: one that ends later was taken before the clock was set back.
+# No lease lasts a minute: one that ends later was taken before the clock was set back.
 IS_HELD = "leased_until between {now} and {now} + 60"
 
 TO_TAKE_OVER = f"""
@@ -49,7 +48,7 @@ def parameters_of(lease: Lease) -> dict[str, Any]:
 
 
 class PendingQueries(PassageQueries):
-    """Reads which vectors are to come, and for which there are some."""
+    """Reads which vectors are outstanding, and which passages have some."""
 
     def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
         """Return the passages of a memory that have vectors so far, in order."""
@@ -63,7 +62,7 @@ class PendingQueries(PassageQueries):
     def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
         """Return the memory with the smallest id above `after_id` that lacks vectors, and that nobody works on.
 
-        `given_up`: one that several processes took over without getting anywhere; else any other.
+        `given_up`: one that several processes took over without progress; else any other.
         """
         sql = f"""
             select {COLUMNS} from session_memories m left join pending_vectors p on p.memory_id = m.id
@@ -74,7 +73,7 @@ class PendingQueries(PassageQueries):
         return self.connection.fetch_one(memory_from_row, sql, {"after": after_id, "given_up": given_up})
 
     def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
-        """Return the oldest memory, of no more characters, whose vectors a process has promised."""
+        """Return the oldest memory of at most this many characters whose vectors a process has promised."""
         sql = f"""
             select {COLUMNS} from pending_vectors p join session_memories m on m.id = p.memory_id
             where p.owner = %(owner)s and ({{characters:m}} <= %(most)s or %(most)s is null)
@@ -106,7 +105,7 @@ class PendingQueries(PassageQueries):
 
 
 class PendingChanges(PassageChanges):
-    """Changes who computes vectors."""
+    """Changes which process computes vectors."""
 
     def defer_vectors(self, memory_id: int, lease: Lease) -> None:
         """Note that the holder of the lease computes the vectors of a memory after this transaction."""
@@ -118,7 +117,7 @@ class PendingChanges(PassageChanges):
         self.connection.later(sql, parameters_of(lease) | {"id": memory_id})
 
     def defer_missing_vectors(self) -> None:
-        """Leave all memories without vectors to whoever takes them over, unless they were already left to somebody."""
+        """Make all memories without vectors available to any process, unless one has them already."""
         self.connection.later(
             f"""
             insert into pending_vectors
@@ -128,7 +127,7 @@ class PendingChanges(PassageChanges):
         )
 
     def renew_leases(self, lease: Lease) -> None:
-        """Let the holder's leases end later."""
+        """Extend the holder's leases."""
         sql = f"update pending_vectors set leased_until = {UNTIL} where owner = %(owner)s"
         self.connection.later(sql, parameters_of(lease))
 
@@ -147,9 +146,9 @@ class PendingChanges(PassageChanges):
         self.connection.later(sql, parameters_of(lease))
 
     def release_leases(self, owner: str, failed: int | None = None) -> None:
-        """Let any process go on with what this one has not done, or a few times with the memory that has `failed`.
+        """Release this process's leases; the memory that has `failed` may be retried a few times.
 
-        Otherwise that is not the fault of the text, so the attempt at the one memory that it took over does not count.
+        Otherwise the text is not at fault, so the attempt at the one memory that it took over does not count.
         """
         sql = """
             update pending_vectors set leased_until = 0, owner = case when %(all)s then owner else '' end,
@@ -159,15 +158,15 @@ class PendingChanges(PassageChanges):
         self.connection.later(sql, {"owner": owner, "failed": failed, "all": failed is None})
 
     def end_leases(self) -> None:
-        """Let any process go on with what others have leased: vectors of their model are no longer stored."""
+        """End other processes' leases: vectors of their model are no longer stored."""
         self.connection.later("update pending_vectors set owner = '', leased_until = 0")
 
     def note_progress(self, memory_id: int) -> None:
-        """Forget the attempts at a memory, because it has got new vectors."""
+        """Reset the attempts at a memory, because it has new vectors."""
         self.connection.later("update pending_vectors set attempts = 0 where memory_id = %(id)s", {"id": memory_id})
 
     def settle(self, memory_id: int) -> None:
-        """Note that nobody computes the vectors of a memory any more."""
+        """Note that a memory's vectors are settled."""
         self.connection.later("delete from pending_vectors where memory_id = %(id)s", {"id": memory_id})
 
 

@@ -87,7 +87,7 @@ class Portions(Queries):
         return self._whole("m.id > %(after)s order by m.id limit %(limit)s", {"after": after_id, "limit": limit})
 
     def whole(self, memory_ids: Sequence[int], *, bare: bool = False) -> list[WholeMemory]:
-        """Return the memories that exist, also what has expired, sorted by id. `bare`: without what is derived."""
+        """Return the memories that exist, expired ones too, sorted by id. `bare`: without derived data."""
         return self._whole("m.id {among:ids} order by m.id", {"ids": list(memory_ids)}, bare=bare)
 
     def _whole(self, which: str, parameters: Parameters, *, bare: bool = False) -> list[WholeMemory]:
@@ -132,7 +132,7 @@ class Portions(Queries):
         return int(self.connection.fetch_value(sql, {"rules": RULES}))
 
     def miscounted(self) -> list[int]:
-        """Return the memories with another number of chunks than they say, or missing from the keyword index."""
+        """Return the memories with a wrong number of chunks, or missing from the keyword index."""
         sql = """
             select m.id from session_memories m
             where m.chunk_count <> (select count(*) from memory_chunks where parent_id = m.id)
@@ -146,7 +146,7 @@ class Portions(Queries):
         return self.connection.fetch_column(sql)
 
     def lifetimes(self) -> Lifetimes:
-        """Return how long memories are current, if not for ever."""
+        """Return the lifetimes of memories that are not current for ever."""
         sql = """
             select memory_id, expires_at, superseded_at, superseded_until, pinned from memory_lifecycle
             order by memory_id
@@ -168,7 +168,7 @@ class Portions(Queries):
         self.connection.later(sql, {"name": token_hex(16), "source": source, "last": last_copied})
 
     def set_lifetimes(self, lifetimes: Lifetimes) -> None:
-        """Replace how long memories are current."""
+        """Replace the lifetimes of memories."""
         self.connection.later("delete from supersessions")
         self.connection.later("delete from memory_lifecycle")
         self.connection.insert("memory_lifecycle", [row._asdict() for row in lifetimes.lifecycles])
@@ -228,7 +228,7 @@ class Portions(Queries):
         )
 
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
-        """Replace the canonical tags, and give only higher ids from now on."""
+        """Replace the canonical tags, and assign only higher ids from now on."""
         self.connection.later("delete from canonical_tags")
         rows = [{"tag": tag.tag, "frequency": tag.frequency, "created_at": tag.created_at} for tag in tags]
         self.connection.insert("canonical_tags", rows)

@@ -36,7 +36,7 @@ order by s.turn desc, s.created_at desc, s.id desc
 """
 
 LOOKED_THROUGH = 20_000
-"""So many of a shared memory's newest prompts are looked through for a session of the project: in about 20 ms."""
+"""How many of a shared memory's newest prompts are scanned for a session of the project: about 20 ms."""
 
 LATEST_OF_ALL = f"""
 select m.session_id from session_memories m
@@ -64,7 +64,7 @@ where m.session_id > %(prefix)s and m.session_id < %(end)s and length(m.session_
 order by m.turn desc, m.created_at desc, m.id desc limit 1
 """
 
-# Of a text with the character NUL, which the original server stored, SQLite tells of what is before it.
+# In a text with the character NUL, which the original server stored, SQLite counts only what is before it.
 MOMENTS = f"""
 m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
 m.turn, substr(m.content, 1, %(characters)s) as beginning, {{characters:m}} as content_length,
@@ -107,7 +107,7 @@ with recursive names(name) as (
 """
 """How many names are in a column that an index begins with: each is looked up after the one before."""
 
-# Each count reads an index: of the rows themselves, SQLite would read the texts on the way to what stands after them.
+# Each count reads an index: in the rows, SQLite would read past the texts to the columns behind them.
 OF_ALL = f"""
 select (select count(*) from session_memories) - {of_expired("session_memories m on m.id")} as total_memories,
     (select count(*) from memory_chunks) - {of_expired("memory_chunks c on c.parent_id")} as total_chunks,
@@ -125,7 +125,7 @@ OLDEST_FIRST = "order by m.turn, m.created_at, m.id"
 
 
 class FoundName(NamedTuple):
-    """A name that was found, and how many were."""
+    """A name that was found, and the total number."""
 
     name: str
     total: int
@@ -155,7 +155,7 @@ def counted_by(column: str, condition: str = "true") -> str:
 
 
 def newest_first(condition: str) -> str:
-    """Return the query for the ids of memories, newest first. It reads an index where that has all it needs."""
+    """Return the query for the ids of memories, newest first. It reads a covering index where one exists."""
     return f"""
         select m.id from session_memories m where {{visible:m}} and {condition}
         order by m.turn desc, m.created_at desc, m.id desc
@@ -163,7 +163,7 @@ def newest_first(condition: str) -> str:
 
 
 class SessionQueries(OverVectors):
-    """Reads what there is of sessions."""
+    """Reads sessions."""
 
     def page(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         """Return up to `limit` sessions of a scope with up to `agents` agents each, latest first, and their total."""
@@ -177,9 +177,9 @@ class SessionQueries(OverVectors):
         return found, count
 
     def latest(self, project: Project, besides: str | None = None) -> str | None:
-        """Return the session of a project in which the user spoke last, or else its latest one; never `besides`.
+        """Return the project's session with the user's latest prompt, or else its latest one; never `besides`.
 
-        Only what a hook or an import has stored is known to be the user's.
+        Only prompts stored by a hook or an import are known to be the user's.
         """
         if self.connection.sessions is not None:  # these are all there is
             latest, _ = self.page(Scope(), 2, 1)

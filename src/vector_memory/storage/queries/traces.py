@@ -1,7 +1,7 @@
-"""What is left of deleted memories: so they stay gone when the sources of their texts are read again.
+"""Traces of deleted memories, so that they stay gone when the sources of their texts are read again.
 
-A trace is a keyed hash of a text and its origin, with the times at which the memory was created and deleted. Nobody can
-tell the text from it. Each memory has a random key; one that took over another's traces has that one's key, too.
+A trace is a keyed hash of a text and its origin, with the times at which the memory was created and deleted. It does
+not reveal the text. Each memory has a random key, and the keys of memories whose traces it took over.
 """
 
 import hmac
@@ -61,8 +61,7 @@ class TraceQueries(Queries):
     def of(self, new: NewMemory, hashes: Iterable[str]) -> list[Trace]:
         """Return the traces of a memory whose text had one of these hashes, of the same kind and origin.
 
-        The root of a file outside of repositories depends on the folder that a command names, so it may be any that the
-        file is in.
+        A file outside repositories has the root that a command names, which may be any folder above it.
         """
         self.connection.require(new.session_id)
         sql = "select digest, created_at, deleted_at from traces where digest = %(digest)s {exempt:of this session}"
@@ -113,16 +112,16 @@ class TraceChanges(Queries):
         self.add_traces(traces)
 
     def forget_traces(self, new: NewMemory, hashes: Iterable[str]) -> None:
-        """Forget that a text was deleted: it is wanted again."""
+        """Forget that a text was deleted, because it is wanted again."""
         for digest in {trace.digest for trace in self.traces.of(new, hashes)}:
             self.connection.later("delete from traces where digest = %(digest)s", {"digest": digest})
 
 
 def covers(trace: Trace, new: NewMemory) -> bool:
-    """Return whether a text from a source is that of a deleted memory with the same text and origin.
+    """Return whether a source's text is a deleted memory's, given the same text and origin.
 
-    A prompt is if it was written at the same time: people repeat themselves. Any other memory stood for all its
-    repetitions until it was deleted. A file has its text until it is edited.
+    A prompt matches only if it was written at the same time, because people repeat themselves. Any other memory
+    represented all its repetitions until it was deleted. A file has its text until it is edited.
     """
     if "root" in new.metadata:
         return True
@@ -134,7 +133,7 @@ def covers(trace: Trace, new: NewMemory) -> bool:
 def digest_of(key: bytes, kind: str, session_id: str | None, root: object, content_hash: str) -> bytes:
     """Return the keyed hash of a text's hash and its origin: its kind with its session, and the folder of its file.
 
-    Not the agent, whose name depends on who tells it, nor the path, so that a renamed file is the same.
+    Not the agent, whose name depends on who reports it, nor the path, so that a renamed file is the same.
     """
     origin = as_json([kind, session_id, None if root is None else str(root), content_hash])
     return hmac.digest(key, origin.encode(), "sha256")[:DIGEST_BYTES]
